@@ -32,7 +32,7 @@ from etude.tasks.generate.install.rules.node_build import missing_sources
 from etude.tasks.generate.install.rules.node_package import package, scripts
 from etude.tasks.generate.install.rules.node_plan import tests
 from etude.tasks.generate.install.rules.node_script import simple
-from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched, fetch
 from etude.tasks.generate.sources.projects import Wanted
 from etude.tasks.running.pin import default_cache
@@ -123,7 +123,7 @@ def drawn(language: str, count: int, options: argparse.Namespace, skipped: Count
             called = re.sub(r"[^\w.-]", "-", name.removeprefix("@"))
             wanted = Wanted(called, kind, refs[0].version, language, name)
             reason = objection(fetch(wanted, cache))
-        except (ProjectRefused, Discarded):
+        except (ProjectRefused, ProjectDiscarded):
             reason = "can't be fetched"
         except (SourceOffline, ValueError, AttributeError) as error:
             reason = f"can't be read ({type(error).__name__})"

@@ -18,7 +18,7 @@ from etude.tasks.generate.generators.bugs.families.bounds import _ENDED
 from etude.tasks.generate.generators.request_text import _only_refers
 from etude.tasks.generate.install.rules.node_plan import _CALLS, _GLOBALS
 from etude.tasks.importers.terminal import FROM, WORKDIR_OF
-from etude.tasks.mix.words import told_by
+from etude.tasks.mix.phrases import match_phrase
 from etude.tasks.test_logs.log import Log
 from etude.tasks.test_logs.python_runners import pytest_options
 
@@ -28,7 +28,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "header": lambda text: grammar_name("a.h", text),
     "licence": words,
     "changelog": lambda text: _heading([text], 0),
-    "request": lambda text: told_by(f"add{text}"),
+    "request": lambda text: match_phrase(f"add{text}"),
     "message": lambda text: _only_refers(f"closing{text}"),
     "log": lambda text: pytest_options(Log(f"PASSED a::b{text}\n")),
     "bound": _ENDED.fullmatch,

@@ -38,7 +38,7 @@ from etude.rl.steps import StepRecord, alarms_of, append, read
 from etude.rl.store import GroupStore
 from etude.sandbox.pool import open_pool
 from etude.sandbox.spec import SandboxSpec
-from etude.tasks.generate.service.siblings import ExerciseSiblings
+from etude.tasks.generate.harder_tasks.variants import ExerciseVariants
 
 
 def test_sessions_of_rollouts_replay_byte_for_byte(checkpoint, tmp_path):
@@ -274,7 +274,7 @@ def test_the_synchronous_baseline_trains_on_fresh_rollouts_only(checkpoint, tmp_
 
 def test_a_mastered_template_is_served_harder_siblings_and_the_schedule_stays(checkpoint: Path, tmp_path: Path) -> None:
     """As after groups that were all solved: the journal of an earlier life says so."""
-    run = replace(a_run(checkpoint, tmp_path / "run", harder_above=0.8, keep_sessions=0), siblings=ExerciseSiblings())
+    run = replace(a_run(checkpoint, tmp_path / "run", harder_above=0.8, keep_sessions=0), siblings=ExerciseVariants())
     run.folder.mkdir(parents=True)
     (run.folder / HARDER).write_text('{"kind": "depth", "template": "one-bug", "depth": 1, "mean": 0.9}\n')
     live(run)

@@ -18,7 +18,7 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.generate.demonstration import demonstrate
 from etude.tasks.generate.exercises.source import ExerciseSource
-from etude.tasks.generate.opponents import OPPONENTS
+from etude.tasks.generate.scripted_policies import BASELINES
 from etude.tasks.generate.settings import SessionSettings
 from etude.tasks.registry import GRADERS
 
@@ -125,6 +125,6 @@ async def test_the_bench_opponents_score_what_they_should(
     harness = HarnessSettings(max_session_tokens=4000, max_tokens_per_turn=4000)
     for seed, task_id in enumerate(source.ids("heldout")[:12]):
         task = source.task(task_id)
-        setup = Setup(OPPONENTS[name](task, seed), pool, GRADERS, harness)
+        setup = Setup(BASELINES[name](task, seed), pool, GRADERS, harness)
         result = await attempt(task, setup, seed=seed)
         assert result.verdict.passed == (passes and task.level != "relapse"), (task_id, result.verdict.reason)

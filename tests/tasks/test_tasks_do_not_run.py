@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from etude.tasks.proof import LeftOut, TestsDoNotRun, prove
+from etude.tasks.fail_to_pass import CandidateRejected, TestsDoNotRun, prove_fail_to_pass
 from etude.tasks.running.report import TestRun
 from etude.tasks.running.testrun import Ran
 
@@ -16,7 +16,7 @@ async def proved(after: Ran, before: Ran) -> None:
     async def run(files: Mapping[str, bytes]) -> Ran:
         return after if files["state"] == b"after" else before
 
-    await prove({"state": b"before"}, {"state": b"after"}, run)
+    await prove_fail_to_pass({"state": b"before"}, {"state": b"after"}, run)
 
 
 def ran(*passed: str, said: str = "", timed_out: bool = False) -> Ran:
@@ -46,7 +46,7 @@ async def test_what_runs_and_shows_nothing_is_no_trouble_of_the_environment() ->
         (ran("a", said="1 passed"), ran("a", said="No module named 'new'")),
         (ran("a", timed_out=True), ran("a")),
     ):
-        with pytest.raises(LeftOut) as found:
+        with pytest.raises(CandidateRejected) as found:
             await proved(after, before)
         assert not isinstance(found.value, TestsDoNotRun)
 
@@ -65,6 +65,6 @@ async def test_what_runs_today_and_not_on_a_later_date_needs_no_other_environmen
     async def then(files: Mapping[str, bytes]) -> Ran:
         return later
 
-    with pytest.raises(LeftOut, match=rf"holds only on the day of its proof.*{why}") as found:
-        await prove({"state": b"before"}, {"state": b"after"}, today, later=then)
+    with pytest.raises(CandidateRejected, match=rf"holds only on its own day.*{why}") as found:
+        await prove_fail_to_pass({"state": b"before"}, {"state": b"after"}, today, run_later=then)
     assert not isinstance(found.value, TestsDoNotRun)

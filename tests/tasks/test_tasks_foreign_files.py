@@ -38,7 +38,7 @@ def test_hostile_toml_is_refused_in_a_moment(tmp_path: Path, reader: str, kind: 
 
 def test_a_deep_mix_in_json_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mix.json").write_text("[" * 100_000)
-    with pytest.raises(TaskError, match="mix.json is no mix"):
+    with pytest.raises(TaskError, match="mix.json is not a mix"):
         read_weights(tmp_path / "mix.json")
 
 

@@ -20,43 +20,45 @@ from hypothesis import strategies as st
 
 from etude.core.trace.entry import Entry
 from etude.tasks.errors import TaskError
-from etude.tasks.mix.classify import CATEGORIES, Done, classify, done_in
-from etude.tasks.mix.weights import draw_over, mix, read_weights, write_mix
-from etude.tasks.mix.words import PHRASES, Told, told_by
+from etude.tasks.mix.classify import CATEGORIES, WrittenFiles, classify, written_files
+from etude.tasks.mix.phrases import PHRASES, CategoryMatch, match_phrase
+from etude.tasks.mix.weights import build_mix, category_shares, read_weights, write_mix
 from etude.tasks.recorded.asked import category
-from etude.tasks.row import Row
+from etude.tasks.task_row import TaskRow
 
 LABELLED = (Path(__file__).parent / "mix_labelled.tsv").read_text(encoding="utf-8").splitlines()
 LOGS = Path(__file__).parents[1] / "agent" / "importers" / "data"
 
 
 def test_rules_agree_with_a_reader_on_most_requests_and_are_seldom_wrong() -> None:
-    told = [(label, told_by(request)) for label, _, request in (line.partition("\t") for line in LABELLED)]
-    decided = [label == found.category for label, found in told if found is not None]
-    assert len(told) == 64 and {label for label, _ in told} == set(CATEGORIES)
+    matches = [(label, match_phrase(request)) for label, _, request in (line.partition("\t") for line in LABELLED)]
+    decided = [label == found.category for label, found in matches if found is not None]
+    assert len(matches) == 64 and {label for label, _ in matches} == set(CATEGORIES)
     assert sum(decided) >= 40 and decided.count(False) <= 8
 
 
 @pytest.mark.parametrize(
     ("request_", "done", "category", "rule"),
     [
-        ("do as we said", Done(("README.md", "docs/a.rst")), "documentation", "wrote documents alone"),
-        ("do as we said", Done((".github/workflows/ci.yml", "Dockerfile")), "devops", "wrote pipelines alone"),
-        ("add what is missing", Done(("tests/test_a.py",)), "tests", "wrote tests alone"),
-        ("fix the flaky test", Done(("tests/test_a.py",)), "debugging", "a test fails"),
-        ("review this branch", Done(("REVIEW.md",)), "review", "asks for a review"),
-        ("a poem about trees", Done(("a.py",), ("a.py",)), "features", "made new files alone"),
-        ("Rename it", Done(("src/a.py", "README.md")), "refactors", "asks for a refactor"),
+        ("do as we said", WrittenFiles(("README.md", "docs/a.rst")), "documentation", "wrote documents alone"),
+        ("do as we said", WrittenFiles((".github/workflows/ci.yml", "Dockerfile")), "devops", "wrote pipelines alone"),
+        ("add what is missing", WrittenFiles(("tests/test_a.py",)), "tests", "wrote tests alone"),
+        ("fix the flaky test", WrittenFiles(("tests/test_a.py",)), "debugging", "a test fails"),
+        ("review this branch", WrittenFiles(("REVIEW.md",)), "review", "asks for a review"),
+        ("a poem about trees", WrittenFiles(("a.py",), ("a.py",)), "features", "made new files alone"),
+        ("Rename it", WrittenFiles(("src/a.py", "README.md")), "refactors", "asks for a refactor"),
     ],
 )
-def test_what_was_done_counts_with_what_was_asked(request_: str, done: Done, category: str, rule: str) -> None:
-    told = classify(request_, done)
-    assert told is not None and (told.category, told.rule) == (category, rule)
+def test_written_files_and_the_request_decide_together(
+    request_: str, done: WrittenFiles, category: str, rule: str
+) -> None:
+    match = classify(request_, done)
+    assert match is not None and (match.category, match.rule) == (category, rule)
 
 
-def test_what_no_rule_tells_is_left_undecided() -> None:
-    assert classify("mach das bitte", Done(("src/a.py",))) is None
-    assert classify("hello there", Done()) is None
+def test_a_session_without_a_rule_stays_undecided() -> None:
+    assert classify("mach das bitte", WrittenFiles(("src/a.py",))) is None
+    assert classify("hello there", WrittenFiles()) is None
     assert category("mach das bitte") == "features"  # a task of a commit has some category, a weight need not have
 
 
@@ -64,24 +66,26 @@ def test_phrases_are_of_the_eight_categories() -> None:
     assert {name for name, _, _ in PHRASES} == set(CATEGORIES)
 
 
-def test_an_undone_edit_was_not_done_and_calls_stand_in_where_a_log_tells_no_edit() -> None:
+def test_undone_edits_do_not_count_and_tool_calls_replace_missing_edits() -> None:
     edit = {"path": "a.py", "kind": "create", "call_id": "1", "hunks": []}
     kept = Entry(2, None, "edit", 0.0, {**edit, "path": "b.py", "kind": "change"})
     entries = [Entry(1, None, "edit", 0.0, edit), kept, Entry(3, None, "undo", 0.0, {"edits": [1]})]
-    assert done_in(entries) == Done(("b.py",), ())
+    assert written_files(entries) == WrittenFiles(("b.py",), ())
     calls = [
         {"name": "Write", "arguments": {"file_path": "x.md"}},
         {"name": "Read", "arguments": {"file_path": "y.md"}},
     ]
-    assert done_in([Entry(1, None, "completion", 0.0, {"message": {"tool_calls": calls}})]) == Done(("x.md",), ())
+    assert written_files([Entry(1, None, "completion", 0.0, {"message": {"tool_calls": calls}})]) == WrittenFiles(
+        ("x.md",), ()
+    )
 
 
 counts = st.dictionaries(st.sampled_from(CATEGORIES), st.integers(1, 40), min_size=1)
 
 
 def a_mix(found: dict[str, int]) -> dict:
-    told = {f"{name}-{n}": Told(name, "r", "p") for name, count in found.items() for n in range(count)}
-    return mix({**told, "nobody": None}, {"x.jsonl": "torn"})
+    matches = {f"{name}-{n}": CategoryMatch(name, "r", "p") for name, count in found.items() for n in range(count)}
+    return build_mix({**matches, "undecided": None}, {"x.jsonl": "torn"})
 
 
 @given(counts)
@@ -93,29 +97,29 @@ def test_weights_add_up_and_intervals_hold_the_share(found: dict[str, int]) -> N
     for row in rows.values():
         assert 0 <= row["low"] <= row["share"] <= row["high"] <= 1 and row["weight"] > 0
         assert row["high"] - row["low"] > 0
-    assert document["undecided"] == ["nobody"]
+    assert document["undecided"] == ["undecided"]
 
 
 @pytest.mark.parametrize("name", ["mix.toml", "mix.json"])
-def test_a_draw_over_tasks_follows_the_weights_that_were_written(tmp_path: Path, name: str) -> None:
+def test_shares_of_a_draw_follow_the_written_weights(tmp_path: Path, name: str) -> None:
     document = a_mix({"debugging": 60, "features": 30, "review": 10})
     write_mix(tmp_path / name, document)
     weights = read_weights(tmp_path / name)
     assert weights == {category: row["weight"] for category, row in document["categories"].items()}
-    rows = [Row(f"t{n}", ("debugging", "features", "cooking")[n % 3], "l", "train") for n in range(30)]
-    draw = draw_over(rows, weights)
+    rows = [TaskRow(f"t{n}", ("debugging", "features", "cooking")[n % 3], "l", "train") for n in range(30)]
+    draw = category_shares(rows, weights)
     assert sum(draw.shares.values()) == pytest.approx(1) and set(draw.shares) == {"debugging", "features"}
     assert draw.shares["debugging"] / draw.shares["features"] == pytest.approx(2, rel=0.01)
-    assert draw.unknown == {"cooking": 10} and draw.lacking["review"] == pytest.approx(0.1, abs=0.01)
+    assert draw.unknown == {"cooking": 10} and draw.without_tasks["review"] == pytest.approx(0.1, abs=0.01)
     drawn = Counter(random.Random(1).choices([*draw.shares], [*draw.shares.values()], k=3000))
     assert drawn["debugging"] == pytest.approx(2000, abs=120)
 
 
-def test_what_cannot_be_weighed_is_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match="none of 1 sessions was decided"):
-        mix({"a": None}, {})
+def test_unusable_weights_are_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="none of 1 sessions has a category"):
+        build_mix({"a": None}, {})
     with pytest.raises(TaskError, match="no task is of a category"):
-        draw_over([Row("a", "cooking", "l", "train")], {"debugging": 1.0})
+        category_shares([TaskRow("a", "cooking", "l", "train")], {"debugging": 1.0})
     with pytest.raises(TaskError, match="give --out such a name"):
         write_mix(tmp_path / "mix.yaml", a_mix({"tests": 1}))
     (tmp_path / "m.json").write_text(
@@ -124,11 +128,11 @@ def test_what_cannot_be_weighed_is_refused_with_the_reason(tmp_path: Path) -> No
     with pytest.raises(TaskError, match="weights are 0 or more"):
         read_weights(tmp_path / "m.json")
     (tmp_path / "m.json").write_text("[]")
-    with pytest.raises(TaskError, match="is no mix"):
+    with pytest.raises(TaskError, match="is not a mix"):
         read_weights(tmp_path / "m.json")
 
 
-def test_the_verb_reads_other_agents_logs_and_tells_the_draw(tmp_path: Path) -> None:
+def test_the_command_reads_logs_of_other_agents_and_prints_the_draw(tmp_path: Path) -> None:
     from etude.cli.tasks.mix import mix as verb
     from etude.tasks.store.folder import TaskFolder
     from etude.tasks.task import Task

@@ -13,7 +13,7 @@ from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import DEPS, Environment, TestPlan
 from etude.tasks.environment.workspace import opened
-from etude.tasks.proof import LeftOut
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.registry import grade
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
@@ -84,19 +84,19 @@ async def test_a_change_that_no_test_shows_takes_one_run_where_the_baseline_is_k
     known = frozenset(("tests.test_tally::test_two", "tests.test_tally::test_type"))
     same = GOOD.replace("items", "things")
     before = shop.stats().created
-    with pytest.raises(LeftOut, match="no test that fails before"):
+    with pytest.raises(CandidateRejected, match="no test that fails before"):
         await proved_over(draft(environment, changed={"tally.py": same}), shop, known=known)
     assert shop.stats().created == before + 1
 
 
 async def test_flaky_tests_wrecks_and_references_that_touch_tests_are_no_tasks(shop: SandboxPool):
     environment = await installed(shop)
-    with pytest.raises(LeftOut, match="flaky"):
+    with pytest.raises(CandidateRejected, match="flaky"):
         await proved_over(draft(environment), shop, flaky=frozenset(("tests.test_tally::test_two",)))
     known = frozenset(("tests.test_tally::test_two", "tests.test_tally::test_type"))
-    with pytest.raises(LeftOut, match="a wreck"):
+    with pytest.raises(CandidateRejected, match="too many for a task"):
         await proved_over(draft(environment, changed={"tally.py": "raise OSError\n"}), shop, known=known, most=1)
-    with pytest.raises(LeftOut, match="decides how tests run"):
+    with pytest.raises(CandidateRejected, match="decides how tests run"):
         await proved_over(draft(environment, solution={"conftest.py": ""}), shop)
-    with pytest.raises(LeftOut, match="style terse"):
+    with pytest.raises(CandidateRejected, match="style terse"):
         await proved_over(Draft("d", "c", "l", {"full": "x", "ambiguous": "y"}, environment, BASE), shop)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from etude.rl.schedule import task_list
 from etude.rl.settings import RlSettings
 from etude.tasks.errors import TaskError
-from etude.tasks.row import Row
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.store.opened import open_tasks
 from etude.tasks.store.source import FolderSource, require_apart
 from etude.tasks.task import SPLITS, Task
+from etude.tasks.task_row import TaskRow
 
 KINDS = {"bug-injection": "debugging", "log-debugging": "debugging", "page": "documentation"}
 
@@ -25,7 +25,7 @@ KINDS = {"bug-injection": "debugging", "log-debugging": "debugging", "page": "do
 class Rows:
     """A folder by its index alone."""
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[TaskRow]) -> None:
         self.name, self.rows = "made", {row.id: row for row in rows}
 
     def ids(self, split=None, *, level=None):
@@ -35,9 +35,9 @@ class Rows:
         raise AssertionError("a draw reads no record")
 
 
-def rows(counts: dict[str, int], split: str = "train", project: str = "click-8.1.7") -> list[Row]:
+def rows(counts: dict[str, int], split: str = "train", project: str = "click-8.1.7") -> list[TaskRow]:
     return [
-        Row(f"{level}/{split}/{n}", KINDS[level], level, split, project=project)
+        TaskRow(f"{level}/{split}/{n}", KINDS[level], level, split, project=project)
         for level, count in counts.items()
         for n in range(count)
     ]

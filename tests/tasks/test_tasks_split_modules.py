@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.tasks.errors import TaskError
-from etude.tasks.row import Row
 from etude.tasks.split_modules import decided, modules_of, split_modules, touched
 from etude.tasks.splits import Shares
 from etude.tasks.store.source import require_apart
 from etude.tasks.task import SPLITS, Split
+from etude.tasks.task_row import TaskRow
 
 NAMES = st.text("abcdef/", min_size=1, max_size=8)
 SHARES = st.sampled_from([Shares(), Shares(0.0, 0.5), Shares(0.5, 0.0), Shares(0.3, 0.3), Shares(0.0, 0.0)])
@@ -46,7 +46,7 @@ def test_no_task_that_is_trained_on_changes_a_module_that_is_held_out(modules: s
     for number in range(8):
         own = data.draw(st.sets(st.sampled_from(sorted(modules)), min_size=1))
         split, part = decided(own, splits)
-        rows.append(Row(str(number), "c", "l", split, project="thing-1.0", part=part))
+        rows.append(TaskRow(str(number), "c", "l", split, project="thing-1.0", part=part))
         assert split == max((splits[one] for one in own), key=SPLITS.index) and part in own
         assert split != "train" or all(splits[one] == "train" for one in own)
     require_apart(rows, "folder")
@@ -66,7 +66,7 @@ def test_a_test_belongs_to_the_module_that_it_is_named_after() -> None:
 
 
 def test_a_module_in_two_splits_and_a_project_split_both_ways_are_refused() -> None:
-    row = lambda name, split, part: Row(name, "c", "l", split, project="thing-1.0", part=part)
+    row = lambda name, split, part: TaskRow(name, "c", "l", split, project="thing-1.0", part=part)
     require_apart([row("a", "train", "x"), row("b", "heldout", "y")], "folder")
     with pytest.raises(TaskError, match="the module x of thing has tasks to be trained on and measured by"):
         require_apart([row("a", "train", "x"), row("b", "heldout", "x")], "folder")

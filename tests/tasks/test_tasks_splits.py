@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.tasks.errors import TaskError
-from etude.tasks.splits import ALIKE, Placed, Shares, Torn, by_name, contained, marks_of, split_for
+from etude.tasks.splits import ALIKE, ProjectSplit, Shares, SplitConflict, by_name, contained, marks_of, split_for
 
 shares = st.tuples(st.floats(0, 0.5), st.floats(0, 0.5)).map(lambda pair: Shares(*pair))
 names = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=12)
 marks = st.frozensets(st.integers(0, 40), max_size=40)
-placed = st.lists(st.builds(Placed, names, st.sampled_from(["train", "validation", "heldout"]), marks), max_size=5)
+placed = st.lists(
+    st.builds(ProjectSplit, names, st.sampled_from(["train", "validation", "heldout"]), marks), max_size=5
+)
 
 
 def code(seed: int, functions: int = 60, package: str = "alpha") -> dict[str, str]:
@@ -45,7 +47,7 @@ def test_a_project_goes_with_all_that_are_alike_or_is_refused(name: str, own: fr
     akin = {one.split for one in others if one.name == name or contained(own, one.marks) >= ALIKE}
     try:
         found = split_for(name, own, others, asked)
-    except Torn as error:
+    except SplitConflict as error:
         assert len(akin) > 1 and name in str(error)
     else:
         assert akin <= {found}
@@ -70,7 +72,7 @@ def test_a_renamed_fork_with_a_quarter_rewritten_goes_where_its_original_went() 
     assert contained(marks_of(original), marks_of(fork)) > ALIKE + 0.1
     assert contained(marks_of(original), marks_of(other)) < 0.05
     for split in ("train", "validation", "heldout"):
-        there = [Placed("alpha", split, marks_of(original))]
+        there = [ProjectSplit("alpha", split, marks_of(original))]
         assert split_for("omega", marks_of(fork), there, Shares()) == split
 
 

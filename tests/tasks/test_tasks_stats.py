@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.tasks.row import Row
 from etude.tasks.stats import LARGE_FILES, LARGE_LINES, spread, stats, told
+from etude.tasks.task_row import TaskRow
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1))
@@ -20,7 +20,7 @@ def test_percentiles_are_values_that_there_are_and_bins_add_up(values: list[int]
 
 def test_a_task_is_large_by_lines_and_files_both() -> None:
     rows = [
-        Row(f"t{n}", "debugging", "l", "train", "bugs", "p-1", "python", "terse", {"terse": n}, lines, files)
+        TaskRow(f"t{n}", "debugging", "l", "train", "bugs", "p-1", "python", "terse", {"terse": n}, lines, files)
         for n, (lines, files) in enumerate(((LARGE_LINES, LARGE_FILES), (LARGE_LINES - 1, LARGE_FILES), (LARGE_LINES, LARGE_FILES - 1)))
     ]  # fmt: skip
     document = stats(rows)

@@ -25,8 +25,8 @@ from etude.rollout.attempt import At, Attempt, Setup, attempt
 from etude.rollout.ended import Ended
 from etude.rollout.ended_file import DamagedEnded
 from etude.rollout.retry import InfraFault
-from etude.tasks.generate.service.growing import Growing
-from etude.tasks.generate.service.service import Service
+from etude.tasks.generate.harder_tasks.background import HarderTaskGenerator
+from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
 from etude.tasks.grading import described
 from etude.tasks.task import Task
 
@@ -47,8 +47,8 @@ class Attempts:
     ended: EndedStore
     sessions: KeptSessions
     reconciler: Reconciler[Rollout]
-    service: Service | None = None
-    growing: Growing | None = None
+    service: HarderTaskSelector | None = None
+    growing: HarderTaskGenerator | None = None
     reward: RubricReward | None = None
 
     async def __call__(self, slot: Slot) -> Rollout:
@@ -56,7 +56,7 @@ class Attempts:
         run, service = self.run, self.service
         task = run.source.task(service.serve(slot.group, slot.task_id) if service else slot.task_id)
         if self.growing is not None:
-            self.growing.look()
+            self.growing.poll()
         setup = at_effort(self.setup, slot.group, run.settings)
         try:
             found = await self._attempted(slot, task, setup)

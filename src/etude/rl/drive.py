@@ -33,9 +33,9 @@ from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.verdicts import Verdicts
 from etude.sandbox.fleet.open import open_sandboxes
 from etude.sandbox.protocol import SandboxPool
-from etude.tasks.generate.service.growing import Growing
-from etude.tasks.generate.service.service import Service
-from etude.tasks.generate.service.siblings import FolderSiblings
+from etude.tasks.generate.harder_tasks.background import HarderTaskGenerator
+from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
+from etude.tasks.generate.harder_tasks.variants import FolderVariants
 
 if TYPE_CHECKING:
     from etude.rl.run import RlRun
@@ -59,8 +59,8 @@ class Making:
 
     setup: Setup
     sessions: KeptSessions
-    service: Service | None
-    growing: Growing | None
+    service: HarderTaskSelector | None
+    growing: HarderTaskGenerator | None
     reward: RubricReward | None
 
 
@@ -194,18 +194,18 @@ def _making(
     return Making(setup, sessions, service, _growing(run, service, pool), reward)
 
 
-def _service(run: RlRun, scheduled: Sequence[str]) -> Service | None:
+def _service(run: RlRun, scheduled: Sequence[str]) -> HarderTaskSelector | None:
     above = run.settings.harder_above
     if above is None or run.siblings is None:
         return None
-    return Service(run.siblings, run.folder / HARDER, scheduled, above)
+    return HarderTaskSelector(run.siblings, run.folder / HARDER, scheduled, above)
 
 
-def _growing(run: RlRun, service: Service | None, pool: SandboxPool) -> Growing | None:
+def _growing(run: RlRun, service: HarderTaskSelector | None, pool: SandboxPool) -> HarderTaskGenerator | None:
     """Only a folder's tasks are made more of: exercises have a ladder of levels."""
-    if service is None or run.deepen is None or not isinstance(run.siblings, FolderSiblings):
+    if service is None or run.deepen is None or not isinstance(run.siblings, FolderVariants):
         return None
-    return Growing(service, run.siblings, run.deepen(pool), _note(run))
+    return HarderTaskGenerator(service, run.siblings, run.deepen(pool), _note(run))
 
 
 def _note(run: RlRun) -> Callable[[str], None]:

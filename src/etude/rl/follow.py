@@ -19,8 +19,8 @@ from etude.rl.sessions import KeptSessions
 from etude.rl.steps import StepRecord, append, read
 from etude.rollout.attempt import Setup
 from etude.rollout.batch import Job, run_batch
-from etude.tasks.generate.service.growing import Growing
-from etude.tasks.generate.service.service import Service
+from etude.tasks.generate.harder_tasks.background import HarderTaskGenerator
+from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
 
 if TYPE_CHECKING:
     from etude.rl.run import RlRun
@@ -45,8 +45,8 @@ class Follower:
         setup: Setup,
         sessions: KeptSessions,
         engines: Engines,
-        service: Service | None = None,
-        growing: Growing | None = None,
+        service: HarderTaskSelector | None = None,
+        growing: HarderTaskGenerator | None = None,
     ) -> None:
         self._service, self._growing = service, growing
         self._run = run
@@ -156,7 +156,7 @@ class Follower:
         if self._service is None:
             return {}
         for group in groups:
-            self._service.heard(group.index, [rollout.rewards["outcome"] for rollout in group.members])
+            self._service.record_scores(group.index, [rollout.rewards["outcome"] for rollout in group.members])
         harder = [self._service.served.get(group.index, group.task_id) != group.task_id for group in groups]
         made = {"harder_made": float(self._growing.made)} if self._growing else {}
         return {"harder_groups": sum(harder) / len(harder), **made}

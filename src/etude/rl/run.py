@@ -32,8 +32,8 @@ from etude.rl.settings import ClusterSettings, RlSettings
 from etude.sandbox.fleet.settings import FleetSettings
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
-from etude.tasks.generate.service.deepening import Deepening
-from etude.tasks.generate.service.siblings import Siblings
+from etude.tasks.generate.harder_tasks.builder import HarderTaskBuilder
+from etude.tasks.generate.harder_tasks.variants import HarderVariants
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Grader, TaskSource
 
@@ -52,8 +52,8 @@ class RlRun:
     log: EventLog
     graders: Mapping[str, Grader]
     fleet: FleetSettings = field(default_factory=FleetSettings)
-    siblings: Siblings | None = None
-    deepen: Callable[[SandboxPool], Deepening] | None = None
+    siblings: HarderVariants | None = None
+    deepen: Callable[[SandboxPool], HarderTaskBuilder] | None = None
 
 
 def run_rl(
@@ -69,8 +69,8 @@ def run_rl(
     graders: Mapping[str, Grader] = GRADERS,
     fleet: FleetSettings | None = None,
     cluster: ClusterSettings | None = None,
-    siblings: Siblings | None = None,
-    deepen: Callable[[SandboxPool], Deepening] | None = None,
+    siblings: HarderVariants | None = None,
+    deepen: Callable[[SandboxPool], HarderTaskBuilder] | None = None,
 ) -> dict[str, Any]:
     """Train, or go on training; returns the summary (the report's `rl` object). Blocks; Ctrl-C stops it cleanly. `deepen`: makes the harder
     tasks that `siblings` lack."""
@@ -96,7 +96,11 @@ def run_rl(
 
 
 def _require(
-    settings: RlSettings, checkpoint: Path, source: TaskSource, harness: HarnessSettings, siblings: Siblings | None
+    settings: RlSettings,
+    checkpoint: Path,
+    source: TaskSource,
+    harness: HarnessSettings,
+    siblings: HarderVariants | None,
 ) -> None:
     """Raises ValueError where settings of different rooms do not go together."""
     if harness.temperature == 0:

@@ -25,7 +25,7 @@ from etude.core.trace.writer import SessionWriter
 from etude.rollout.attempt import Setup, attempt
 from etude.rollout.code_search import CodeSearch
 from etude.sandbox.protocol import Machines
-from etude.tasks.generate.expert import Expert
+from etude.tasks.generate.scripted_policies import Expert
 from etude.tasks.generate.settings import SessionSettings
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Grader, Task, TaskSource, Verdict

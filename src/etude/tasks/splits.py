@@ -59,7 +59,7 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class Placed:
+class ProjectSplit:
     """A project whose split is settled. `marks`: what its code is known by, empty where only its name is."""
 
     name: str
@@ -67,7 +67,7 @@ class Placed:
     marks: Marks = frozenset()
 
 
-class Torn(TaskError):
+class SplitConflict(TaskError):
     """A project that is alike to projects of two splits: its tasks belong to neither."""
 
 
@@ -101,12 +101,14 @@ def contained(one: Marks, other: Marks) -> float:
     return len(one & other) / least if least >= LEAST_MARKS else 0.0
 
 
-def split_for(name: str, marks: Marks, placed: Iterable[Placed], shares: Shares) -> Split:
+def split_for(name: str, marks: Marks, placed: Iterable[ProjectSplit], shares: Shares) -> Split:
     """Where the project goes, after those that went before it. Raises Torn."""
     own = project_name(name)
     akin = [one for one in placed if project_name(one.name) == own or contained(marks, one.marks) >= ALIKE]
     splits: dict[Split, str] = {one.split: one.name for one in akin}
     if len(splits) > 1:
         told = " and ".join(f"{other} ({split})" for split, other in splits.items())
-        raise Torn(f"{name} is alike to {told}, which are in two splits: leave one of them out, or give another --out")
+        raise SplitConflict(
+            f"{name} is alike to {told}, which are in two splits: leave one of them out, or give another --out"
+        )
     return next(iter(splits)) if splits else by_name(name, shares)

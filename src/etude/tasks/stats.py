@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from etude.tasks.row import Row
+from etude.tasks.task_row import TaskRow
 
 # A task is large by both (the bar of our own folder: a hundred of them).
 LARGE_LINES, LARGE_FILES = 150, 4
@@ -14,7 +14,7 @@ PERCENTILES = (10, 50, 90)
 KINDS = ("category", "generator", "project", "language", "split", "style")
 
 
-def stats(rows: Iterable[Row]) -> dict[str, Any]:
+def stats(rows: Iterable[TaskRow]) -> dict[str, Any]:
     """Counts by kind; distributions of prompt characters by style, of changed lines and files, of difficulty where it was measured."""
     rows = list(rows)
     styles = list(dict.fromkeys(style for row in rows for style in row.prompts))

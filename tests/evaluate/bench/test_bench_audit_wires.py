@@ -22,7 +22,7 @@ from etude.tasks.cheats.exercise import CHEATS
 from etude.tasks.generate.exercises.levels import LEVELS
 from etude.tasks.generate.exercises.memory_sandbox import MemorySandbox
 from etude.tasks.generate.exercises.source import ExerciseSource
-from etude.tasks.generate.opponents import cheat, expert
+from etude.tasks.generate.scripted_policies import cheat, expert
 from etude.tasks.generate.settings import ExerciseSettings
 from etude.tasks.task import Task
 

@@ -22,9 +22,9 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.errors import TaskError
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.graders.script import ScriptGrader, sound
 from etude.tasks.importers.terminal import read_foreign_tasks
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
 
 REWARD = 'if [ "$(cat /app/out.txt)" = 42 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/verifier/reward.txt; fi\n'
@@ -168,5 +168,5 @@ async def test_a_task_whose_solution_fails_or_that_nothing_solves_is_left_out(
         ({"tests": {"test.sh": "exit 0\n"}}, "left no reward"),
     ):
         other = Task(**{**vars(task), "hidden": {**hidden, **change}})
-        with pytest.raises(LeftOut, match=complaint):
+        with pytest.raises(CandidateRejected, match=complaint):
             await sound(other, grader, pool)

@@ -15,9 +15,9 @@ from etude.pipeline.run.suite_sources import source_of
 from etude.sandbox.errors import SandboxDied, Unsupported
 from etude.sandbox.fake.pool import FakePool
 from etude.tasks.errors import TaskError
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.harbor import write_task
-from etude.tasks.proof import LeftOut
 from etude.tasks.store.opened import open_tasks
 from etude.tasks.task import Task, Verdict
 from etude.tasks.validation.workshop import Candidate, Decision, Workshop, make_tasks
@@ -32,7 +32,7 @@ def candidate(name: str, begun: list[str], reason: str = "", wait: random.Random
         begun.append(name)
         await asyncio.sleep(wait.random() / 200 if wait else 0)
         if reason:
-            raise LeftOut(reason)
+            raise CandidateRejected(reason)
         return task(name)
 
     return Candidate(name, build)

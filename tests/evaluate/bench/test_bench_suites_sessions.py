@@ -14,7 +14,7 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.content import LINK, FileText
-from etude.tasks.proof import LeftOut, prove
+from etude.tasks.fail_to_pass import CandidateRejected, prove_fail_to_pass
 from etude.tasks.protected import is_protected
 from etude.tasks.recorded.asked import asked, category, change_of
 from etude.tasks.recorded.origin import origin_of
@@ -108,14 +108,14 @@ async def test_tests_that_refuse_another_solution_make_no_task(pool: SandboxPool
     after = before | {"core.py": FIXED, "tests/test_core.py": narrow}
     other = before | {"core.py": BROKEN.replace(" - 1", " + 0")}
     change = Change("t", "debugging", "session", "fix it", before, after, [other])
-    with pytest.raises(LeftOut, match="refuse another solution.*test_by_name"):
+    with pytest.raises(CandidateRejected, match="refuse another solution.*test_by_name"):
         await proved(change, bench_in(pool, tmp_path))
 
 
 async def test_a_change_whose_tests_do_not_run_is_left_out_with_what_was_printed(pool: SandboxPool, tmp_path: Path):
     before = {"core.py": BROKEN, "tests/test_core.py": OLD_TEST}
     broken = before | {"core.py": FIXED, "tests/test_core.py": "import nothing_of_the_kind\n"}
-    with pytest.raises(LeftOut, match="do not run after the change.*nothing_of_the_kind"):
+    with pytest.raises(CandidateRejected, match="do not run after the change.*nothing_of_the_kind"):
         await proved(Change("t", "debugging", "session", "fix it", before, broken), bench_in(pool, tmp_path))
 
 
@@ -135,23 +135,23 @@ def runner(before: list[Ran], after: list[Ran]):
 async def test_what_the_change_makes_pass_is_told_from_what_it_keeps_and_from_chance():
     before = [ran("kept", "shaky"), ran("kept"), ran("kept", "lucky")]
     after = [ran("kept", "new", "late", "lucky"), ran("kept", "new", "lucky"), ran("kept", "new", "late", "lucky")]
-    found = await prove({"state": b"before"}, {"state": b"after"}, runner(before, after))
+    found = await prove_fail_to_pass({"state": b"before"}, {"state": b"after"}, runner(before, after))
     assert (found.fail_to_pass, found.pass_to_pass) == (("new",), ("kept",))
     assert found.flaky == ("late", "lucky", "shaky") and found.seconds == 2.0
 
 
 async def test_a_change_that_no_test_shows_or_only_by_chance_is_left_out():
-    with pytest.raises(LeftOut, match="no test that fails before the change passes after it"):
-        await prove({"state": b"before"}, {"state": b"after"}, runner([ran("a")], [ran("a")]))
+    with pytest.raises(CandidateRejected, match="no test that fails before the change passes after it"):
+        await prove_fail_to_pass({"state": b"before"}, {"state": b"after"}, runner([ran("a")], [ran("a")]))
     by_chance = runner([ran("a")] * 3, [ran("a", "b"), ran("a"), ran("a", "b")])
-    with pytest.raises(LeftOut, match="are flaky: b"):
-        await prove({"state": b"before"}, {"state": b"after"}, by_chance)
+    with pytest.raises(CandidateRejected, match="are flaky: b"):
+        await prove_fail_to_pass({"state": b"before"}, {"state": b"after"}, by_chance)
 
 
 @pytest.mark.parametrize("after", [{"tests/test_core.py": NEW_TEST}, {"core.py": FIXED}])
 def test_a_change_needs_a_source_and_a_test(after: dict[str, str]):
     before = {"core.py": BROKEN, "tests/test_core.py": OLD_TEST}
-    with pytest.raises(LeftOut, match="nothing for an agent to do|adds or changes no test"):
+    with pytest.raises(CandidateRejected, match="nothing for an agent to do|adds or changes no test"):
         drafted(Change("t", "debugging", "session", "fix it", before, before | after))
 
 
@@ -160,7 +160,7 @@ async def test_a_command_of_ones_own_that_an_early_exit_fools_makes_no_task(pool
     after = {"core.py": FIXED, "tests/check.py": "import core\nassert core.tally([1]) == 1\n"}
     command = ("sh", "-c", "PYTHONPATH=. python3 tests/check.py")
     change = Change("t", "debugging", "session", "fix it", before, after, command=command)
-    with pytest.raises(LeftOut, match="not sound.*source_exits"):
+    with pytest.raises(CandidateRejected, match="not sound.*source_exits"):
         await proved(change, bench_in(pool, tmp_path))
 
 

@@ -61,7 +61,7 @@ def test_what_can_not_be_is_said_with_the_key_and_the_remedy(folder: Path, tmp_p
         practice(recipe(folder, "rl.steps=9"))
     with pytest.raises(TaskError, match="tasks.mix = 'x.toml' weighs the tasks of a folder"):
         folder_of(read_recipe([], ['tasks.mix="x.toml"']))
-    with pytest.raises(TaskError, match="tasks.mix = .*is no mix .*etude tasks mix"):
+    with pytest.raises(TaskError, match="tasks.mix = .*is not a mix .*etude tasks mix"):
         folder_of(recipe(folder, 'tasks.mix="x.toml"'))
 
 

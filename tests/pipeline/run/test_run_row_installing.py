@@ -16,10 +16,10 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.cheats.exercise import nop
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.importers.swe_bench import candidates
 from etude.tasks.importers.swe_bench_rows import Row
-from etude.tasks.proof import LeftOut
 from etude.tasks.solved import solved
 from etude.tasks.validation.change import Bench
 
@@ -84,7 +84,7 @@ def test_a_row_is_a_commit_of_its_clone_in_the_language_of_its_manifest(tmp_path
     assert told.path == str((tmp_path / "mirrors" / "owner__shop").resolve())
     assert wanted_of(row, tmp_path / "mirrors", {"package.json": "{}"}).language == "javascript"
     assert wanted_of(row, tmp_path / "mirrors", {"package.json": "{}", "setup.py": ""}).language == "python"
-    with pytest.raises(LeftOut, match="no clone of owner/other"):
+    with pytest.raises(CandidateRejected, match="no clone of owner/other"):
         wanted_of(replace(row, repo="owner/other"), tmp_path / "mirrors", {})
 
 
@@ -97,7 +97,7 @@ async def test_a_row_whose_project_needs_a_package_is_installed_and_graded(
     [candidate] = candidates([row], tmp_path / "mirrors", Bench(pool, CommandsGrader(), 60.0), install=install)
     try:
         task = await candidate.build()
-    except (InfraError, LeftOut) as error:
+    except (InfraError, CandidateRejected) as error:
         if "can't be fetched" in str(error) or "reached" in str(error):
             pytest.skip(str(error))
         raise

@@ -15,7 +15,8 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import WORKDIR, SandboxSpec
 from etude.tasks.environment.environment import Environment, TestPlan
-from etude.tasks.generate.generator import Baseline, Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.failures import read_failures
 from etude.tasks.generate.generators.bugs.injection import BugInjection
@@ -24,7 +25,6 @@ from etude.tasks.generate.generators.bugs.symptom import facts
 from etude.tasks.generate.generators.bugs.trial import Trial
 from etude.tasks.generate.generators.combined import build_combined, groups, hides
 from etude.tasks.generate.generators.log_debugging import pasted
-from etude.tasks.proof import LeftOut
 from etude.tasks.registry import grade
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
@@ -77,26 +77,26 @@ BY_FILE = {
 }
 
 
-def project() -> Installed:
+def project() -> InstalledProject:
     passed = frozenset(name for names in BY_FILE.values() for name in names)
     environment = Environment("shop", "1", tests=TestPlan(files=("tests",)))
-    return Installed(
+    return InstalledProject(
         environment, FILES, Baseline(passed, by_file=BY_FILE, seconds=dict.fromkeys(BY_FILE, 0.5)), "made up"
     )
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+async def bench(tmp_path: Path) -> AsyncIterator[ProofContext]:
     try:
         with_pytest(SandboxSpec(), default_cache())
     except PackagesUnavailable as error:
         pytest.skip(str(error))
     pool: SandboxPool = await open_pool(SandboxSettings(layers=str(tmp_path / "layers")))
-    yield Bench(pool)
+    yield ProofContext(pool)
     await pool.close()
 
 
-async def test_a_bug_becomes_a_task_that_hides_the_test_which_shows_it(bench: Bench):
+async def test_a_bug_becomes_a_task_that_hides_the_test_which_shows_it(bench: ProofContext):
     (candidate,) = list(BugInjection(frozenset(("bound",))).candidates(project(), bench, 1))
     task = await candidate.build()
     assert task.hidden["fail_to_pass"] == ["tests.test_shop::test_limit"]
@@ -107,7 +107,7 @@ async def test_a_bug_becomes_a_task_that_hides_the_test_which_shows_it(bench: Be
     assert not (await grade(task, {path: text.encode() for path, text in task.files.items()}, bench.pool)).passed
 
 
-async def test_a_bug_that_no_test_shows_or_that_another_shows_as_well_is_no_task(bench: Bench):
+async def test_a_bug_that_no_test_shows_or_that_another_shows_as_well_is_no_task(bench: ProofContext):
     found = {
         c.id.split("/")[2]: c
         for c in BugInjection(frozenset(("comprehension-filter",))).candidates(project(), bench, 1)
@@ -115,7 +115,7 @@ async def test_a_bug_that_no_test_shows_or_that_another_shows_as_well_is_no_task
     await found["comprehension-filter"].build()
     quiet = list(BugInjection(frozenset(("other-default", "constant-change"))).candidates(project(), bench, 1))
     for candidate in quiet:
-        with pytest.raises(LeftOut, match="no test shows it|those of"):
+        with pytest.raises(CandidateRejected, match="no test shows it|those of"):
             await candidate.build()
 
 
@@ -172,7 +172,7 @@ def test_facts_say_what_came_and_what_was_wanted_and_never_name_the_test():
     assert "3 tests, not part of this tree, fail" in facts([], {}, (), "`shop`", 3).headline
 
 
-async def test_two_bugs_are_one_task_only_where_each_breaks_what_the_other_does_not(bench: Bench):
+async def test_two_bugs_are_one_task_only_where_each_breaks_what_the_other_does_not(bench: ProofContext):
     codes = sources(FILES)
     trial = Trial(project(), bench, Concern(project()))
     every = {
@@ -182,7 +182,7 @@ async def test_two_bugs_are_one_task_only_where_each_breaks_what_the_other_does_
     both = (every["bound", "total"], every["comprehension-filter", "names"])
     task = await build_combined(trial, codes, both, "debugging/shop-1/combined-file/1")
     assert len(task.hidden["fail_to_pass"]) == 2 and task.metadata["operators"] == ["bound", "comprehension-filter"]
-    with pytest.raises(LeftOut, match="one could stay|do not go together"):
+    with pytest.raises(CandidateRejected, match="one could stay|do not go together"):
         await build_combined(
             trial, codes, (both[0], every["flip-comparison", "total"]), "debugging/shop-1/combined-file/2"
         )

@@ -33,7 +33,7 @@ from etude.tasks.generate.install.goal import Goal
 from etude.tasks.generate.install.installing import Installer
 from etude.tasks.generate.install.pair import Tried
 from etude.tasks.generate.install.recipe import Recipe
-from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
 from etude.tasks.generate.sources.projects import Wanted
 
@@ -184,7 +184,7 @@ async def test_a_session_ends_at_its_limits_and_the_project_is_discarded_with_th
     pool: SandboxPool, limits: Limits, why: str
 ) -> None:
     looks = model(playing(*[call("list_dir", target_directory=".")] * 9), limits=limits)
-    with pytest.raises(Discarded, match=f"no goals: scripted-model gave none: {why}") as caught:
+    with pytest.raises(ProjectDiscarded, match=f"no goals: scripted-model gave none: {why}") as caught:
         await build(PROJECT, pool, ModelSetter(looks, pool))
     assert looks.bill.of("thing-1.0").turns <= 2 and caught.value.builder == "rules"
 

@@ -19,7 +19,7 @@ from etude.tasks.generate.install.goal import Goal
 from etude.tasks.generate.install.installing import Installer
 from etude.tasks.generate.install.pair import RULES, Tried
 from etude.tasks.generate.install.recipe import Recipe
-from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
 from etude.tasks.generate.sources.projects import Wanted
 from etude.tasks.running.report import TestRun
@@ -75,7 +75,7 @@ async def test_a_try_that_fails_is_told_to_the_builder_and_the_next_starts_from_
 
 async def test_after_five_tries_the_project_is_discarded_with_the_last_reason(pool: SandboxPool) -> None:
     builder = Played("echo no luck; exit 3")
-    with pytest.raises(Discarded, match="5 tries.*ended with 3: no luck"):
+    with pytest.raises(ProjectDiscarded, match="5 tries.*ended with 3: no luck"):
         await build(PROJECT, pool, Set(), builder)
     assert len(builder.told) == TRIES - 1
 
@@ -83,7 +83,7 @@ async def test_after_five_tries_the_project_is_discarded_with_the_last_reason(po
 async def test_a_project_that_lacks_what_its_build_should_have_made_names_the_failed_build(pool: SandboxPool) -> None:
     builder = Played("cd /build ; echo no compiler; exit 3", "true")
     with pytest.raises(
-        Discarded, match=r"5 tries: `cat /.*; its own build: step `cd /build .*ended with 3: no compiler"
+        ProjectDiscarded, match=r"5 tries: `cat /.*; its own build: step `cd /build .*ended with 3: no compiler"
     ):
         await build(PROJECT, pool, Set(), builder)
 
@@ -112,7 +112,7 @@ async def test_the_rules_begin_no_other_try_once_their_time_is_over(
         async def goals(self, project: Fetched) -> list[Goal]:
             return [Goal("true", "the suite", tests=True)]
 
-    with pytest.raises(Discarded, match=r"1 tries in \d+ s: step `false` ended with 1"):
+    with pytest.raises(ProjectDiscarded, match=r"1 tries in \d+ s: step `false` ended with 1"):
         await build(PROJECT, pool, Suite(), Rules("false"))
 
 
@@ -131,7 +131,7 @@ async def test_the_search_for_files_that_hang_ends_and_keeps_what_it_found(monke
 
 
 async def test_steps_that_edit_the_project_s_own_files_are_no_install(pool: SandboxPool) -> None:
-    with pytest.raises(Discarded, match="change the tree's own thing.py"):
+    with pytest.raises(ProjectDiscarded, match="change the tree's own thing.py"):
         await build(PROJECT, pool, Set(), Played(f"{BUILDS}; echo >> thing.py"))
 
 

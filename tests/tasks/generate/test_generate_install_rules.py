@@ -31,7 +31,7 @@ from etude.tasks.generate.install.rules.node_package import workspaces
 from etude.tasks.generate.install.rules.outside import without_services
 from etude.tasks.generate.install.rules.python_needs import test_requirements as requirements
 from etude.tasks.generate.install.rules.repairs import javascript_wants, python_wants
-from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
 from etude.tasks.generate.sources.projects import Wanted, read_projects
 
@@ -119,7 +119,7 @@ def test_one_file_of_tests_counts_by_its_name_only_where_pytest_would_collect_no
 
 def test_the_rules_try_what_was_on_the_index_at_the_release_before_they_give_up() -> None:
     project, tried, builder = replace(python(), released="2020-05-05"), [], RuleBuilder("2026-01-01")
-    with pytest.raises(Discarded, match="nothing more to try: the suite broke"):
+    with pytest.raises(ProjectDiscarded, match="nothing more to try: the suite broke"):
         while len(tried) < TEN:
             tried.append(Tried(asyncio.run(builder.build(project, [], tried)), "the suite broke"))
     assert [one.recipe.until for one in tried][:2] == ["2026-01-01", "2020-05-05"]
@@ -244,7 +244,7 @@ ODD = st.recursive(
 )
 def test_no_package_json_of_a_repository_ends_an_install(document: dict) -> None:
     project = javascript(document, **{"test/a.js": "test('a')", "packages/a/package.json": json.dumps(document)})
-    with suppress(Discarded):
+    with suppress(ProjectDiscarded):
         asyncio.run(RuleSetter().goals(project))
         asyncio.run(RuleBuilder("2026-01-01").build(project, [], []))
 
@@ -269,7 +269,7 @@ VALUES = st.sampled_from(
 @given(st.dictionaries(TABLES, VALUES))
 def test_no_pyproject_of_a_repository_ends_an_install(tables: dict[str, str]) -> None:
     project = python(**{"pyproject.toml": "".join(f"{table}\n{value}\n" for table, value in tables.items())})
-    with suppress(Discarded):
+    with suppress(ProjectDiscarded):
         asyncio.run(RuleSetter().goals(project))
         asyncio.run(RuleBuilder("2026-01-01").build(project, [], []))
 

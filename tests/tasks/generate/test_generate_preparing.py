@@ -14,7 +14,7 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.content import file_bytes
 from etude.tasks.environment.environment import KEY, TestPlan
 from etude.tasks.environment.workspace import opened
-from etude.tasks.generate.generator import Baseline, Installed
+from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.install import preparing
 from etude.tasks.generate.install.preparing import Unprepared, wanted_of
 from etude.tasks.generate.install.recipe import Recipe
@@ -32,7 +32,7 @@ def recipe(step: str = "mkdir -p /tmp/deps && echo built > /tmp/deps/it") -> Rec
 
 
 def a_folder(root: Path, made: Recipe, kept: str, origin: str = PROJECT.origin) -> TaskFolder:
-    installed = Installed(made.environment, PROJECT.texts(), Baseline(frozenset()), origin)
+    installed = InstalledProject(made.environment, PROJECT.texts(), Baseline(frozenset()), origin)
     folder = TaskFolder(root, make=True)
     told = {KEY: made.environment.told(), "project": installed.name}
     folder.add(
@@ -69,7 +69,7 @@ async def test_what_came_from_git_or_a_folder_is_made_from_the_tree_that_the_tas
     made = replace(recipe(f"test -x run.sh && mkdir -p /tmp/deps/{tmp_path.name}"), tree=whole.digest)
     folder = TaskFolder(tmp_path / "tasks", make=True)
     metadata = {KEY: made.environment.told(), "project": "sums-1.0"}
-    installed = Installed(made.environment, whole.tree(), Baseline(frozenset()), origin)
+    installed = InstalledProject(made.environment, whole.tree(), Baseline(frozenset()), origin)
     folder.add(
         Task("t", "debugging", "made", "mend it", whole.tree(), (), "commands", metadata=metadata),
         installed,

@@ -8,9 +8,9 @@ import pytest
 
 from etude.core.sources.project import SourceOffline
 from etude.tasks.environment.environment import Environment
-from etude.tasks.generate.generator import Baseline, Installed
-from etude.tasks.generate.making.finishing import finish
+from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.prompts.facts import KEY, Facts
+from etude.tasks.generate.run.finalization import finalize_task
 from etude.tasks.generate.sources.fetched import fetch
 from etude.tasks.generate.sources.projects import read_projects
 from etude.tasks.generate.sources.workspaces import concerned, workspace_of, workspaces
@@ -71,7 +71,7 @@ async def test_a_task_says_which_workspace_is_meant(solution: dict[str, str], sa
         id="features/pair/x", category="features", level="x", instruction="", files=PAIR, test_command=(), grader="commands",
         hidden={}, solution=solution, metadata={KEY: facts.told()}, split="train",
     )  # fmt: skip
-    done = await finish(task, Installed(Environment("pair", "1"), PAIR, Baseline(frozenset()), "test"))
+    done = await finalize_task(task, InstalledProject(Environment("pair", "1"), PAIR, Baseline(frozenset()), "test"))
     assert done.metadata.get("workspaces") == said
     assert f"It concerns {told.strip('`') if told == '`m`' else told}." in done.metadata["prompts"]["full"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from etude.tasks.errors import TaskError
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.importers.importing import import_tasks
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
 from etude.tasks.validation.workshop import Candidate
 
@@ -25,7 +25,7 @@ def candidates(built: list[str]) -> list[Candidate]:
 
     async def bad() -> Task:
         built.append("b")
-        raise LeftOut("no tests")
+        raise CandidateRejected("no tests")
 
     return [Candidate("a", good), Candidate("b", bad)]
 

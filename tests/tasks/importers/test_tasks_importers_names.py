@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.tasks.audit import leaks
+from etude.tasks.fail_to_pass import CandidateRejected, FailToPassProof, prove_fail_to_pass
 from etude.tasks.importers.swe_bench import named_as
 from etude.tasks.importers.swe_bench_rows import Row
 from etude.tasks.importers.swe_grading import FAILED, PASSED, status_of
-from etude.tasks.proof import LeftOut, Proof, prove
 from etude.tasks.running.report import TestRun
 from etude.tasks.running.testrun import Ran
 from etude.tasks.task import Task
@@ -63,7 +63,7 @@ def test_a_test_that_passes_before_as_well_must_pass_and_shows_nothing() -> None
     named = named_as(row(["test_two", "test_base"], []), found(["test_two"], ["test_base"]))
     assert lists(named) == (["test_two"], ["test_base"])
     assert named.metadata["fail_to_pass_that_passes_before"] == 1
-    with pytest.raises(LeftOut, match="test_base passes before the change as well"):
+    with pytest.raises(CandidateRejected, match="test_base passes before the change as well"):
         named_as(row(["test_base"], []), found(["test_two"], ["test_base"]))
 
 
@@ -78,17 +78,17 @@ def test_import_keeps_a_name_exactly_where_grading_knows_its_status(names: list[
     known = status_of(here(cut), dict.fromkeys(map(here, names), PASSED))
     try:
         kept = lists(named_as(row([cut], []), found(names, [])))[0]
-    except LeftOut:
+    except CandidateRejected:
         kept = []
     assert bool(kept) == (known == PASSED)
     assert kept == ([cut] if cut in names else sorted(name for name in names if kept and name.startswith(cut)))
 
 
-async def proof(before: TestRun, after: TestRun, *, xfail: bool) -> Proof:
+async def proof(before: TestRun, after: TestRun, *, xfail: bool) -> FailToPassProof:
     async def run(files: Mapping[str, bytes]) -> Ran:
         return Ran(after if files["state"] == b"after" else before, "")
 
-    return await prove({"state": b"before"}, {"state": b"after"}, run, xfail=xfail)
+    return await prove_fail_to_pass({"state": b"before"}, {"state": b"after"}, run, xfail=xfail)
 
 
 async def test_a_test_that_fails_as_its_marker_says_shows_a_change_of_a_row() -> None:

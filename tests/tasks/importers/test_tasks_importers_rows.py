@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.errors import TaskError
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.harbor import read_task
 from etude.tasks.importers.importing import import_tasks
 from etude.tasks.importers.swe_bench import candidates, change_of, on_host
 from etude.tasks.importers.swe_bench_rows import Row, RowError, read_rows, rows_of
-from etude.tasks.proof import LeftOut
 from etude.tasks.validation.change import Bench
 
 CLASSIC: dict[str, Any] = {
@@ -126,7 +126,7 @@ def test_r2e_gym_needs_its_image_and_says_so(tmp_path: Path):
         and row.instance_id == "sympy-0123456789ab"
         and row.expected_output == {"test_a": "PASSED"}
     )
-    with pytest.raises(LeftOut, match="in the image n/sympy:1 alone, of a registry"):
+    with pytest.raises(CandidateRejected, match="in the image n/sympy:1 alone, of a registry"):
         change_of(row, tmp_path)
 
 

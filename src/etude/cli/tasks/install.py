@@ -102,7 +102,7 @@ async def _installed(
 
 async def _row(installer: Installer, wanted: Wanted) -> dict[str, Any]:
     from etude.sandbox.errors import InfraError
-    from etude.tasks.generate.order import Discarded
+    from etude.tasks.generate.protocols import ProjectDiscarded
 
     began = time.monotonic()
     row: dict[str, Any] = {
@@ -114,10 +114,12 @@ async def _row(installer: Installer, wanted: Wanted) -> dict[str, Any]:
     }
     try:
         built = await installer.install(wanted)
-    except (Discarded, InfraError) as error:
-        fault = "discarded" if isinstance(error, Discarded) else "no answer"
+    except (ProjectDiscarded, InfraError) as error:
+        fault = "discarded" if isinstance(error, ProjectDiscarded) else "no answer"
         row |= {"installed": False, "verdict": fault, "reason": " ".join(str(error).split())}
-        row |= {"spent": dict(error.spent) if isinstance(error, Discarded) else installer.bill.of(wanted.id).told()}
+        row |= {
+            "spent": dict(error.spent) if isinstance(error, ProjectDiscarded) else installer.bill.of(wanted.id).told()
+        }
     else:
         found = built.installed
         row |= {

@@ -14,7 +14,7 @@ from etude.cli.prepare import DEFAULT_RECIPE
 from etude.cli.tasks import agents as asked
 
 if TYPE_CHECKING:
-    from etude.tasks.generate.order import Order, Told
+    from etude.tasks.generate.protocols import GenerationProgress, GenerationRequest
     from etude.tasks.splits import Shares
 
 
@@ -91,8 +91,8 @@ def make(
     from etude.pipeline.run.task_making import Writer
     from etude.pipeline.run.task_making import make as made
     from etude.tasks.generate.generators.registry import GENERATORS, bound
-    from etude.tasks.generate.making.account import told
-    from etude.tasks.generate.order import Order
+    from etude.tasks.generate.protocols import GenerationRequest
+    from etude.tasks.generate.run.report import format_report
     from etude.tasks.generate.sources.projects import read_projects
     from etude.tasks.splits import Shares
 
@@ -102,17 +102,19 @@ def make(
     chosen = bound(chosen, listed, sessions or ())
     shares = Shares(validation, heldout, split_by)
     read = read_recipe([find_recipe(recipe)], overrides or [])
-    order = Order(names, chosen, count, per_category, None if budget is None else budget * 60, jobs, seed, timeout)
+    order = GenerationRequest(
+        names, chosen, count, per_category, None if budget is None else budget * 60, jobs, seed, timeout
+    )
     if dry_run:
         return _plan(order, shares, out, commit_environments)
     with RunLock(out):
         who = asked.agents(builder, setter, judge, key_env, dollars=max_cost, prices=prices)
         words = Writer(writer, key_env) if writer else None
         document = made(read, order, listed, out, _tell, words, shares, who, commit_environments)
-    return Answer(document, told(document), 1 if document["faults"] else 0)
+    return Answer(document, format_report(document), 1 if document["faults"] else 0)
 
 
-def _plan(order: Order, shares: Shares, out: Path, commit_environments: int) -> Answer:
+def _plan(order: GenerationRequest, shares: Shares, out: Path, commit_environments: int) -> Answer:
     """What would be made."""
     generators = {name: one.category for name, one in order.generators.items()}
     asked_for = {
@@ -141,7 +143,7 @@ def _known(wanted: list[str] | None, there: object, option: str, where: str) -> 
     return [name for name in known if not wanted or name in wanted]
 
 
-def _tell(told: Told) -> None:
+def _tell(told: GenerationProgress) -> None:
     """One line a decision: how far it is, and the last."""
     goal = f" of {told.count}" if told.count else ""
     state = f"{told.taken}{goal} tasks, {told.tried} tried, {told.installed + told.discarded}/{told.projects} projects"

@@ -25,21 +25,23 @@ def mix(
     that tasks are drawn by."""
     from dataclasses import asdict
 
-    from etude.tasks.mix.classify import classify, done_in
-    from etude.tasks.mix.weights import draw_over, read_weights, write_mix
-    from etude.tasks.mix.weights import mix as mixed
+    from etude.tasks.mix.classify import classify, written_files
+    from etude.tasks.mix.weights import build_mix as mixed
+    from etude.tasks.mix.weights import category_shares, read_weights, write_mix
     from etude.tasks.recorded.session import read_recorded
     from etude.tasks.store.opened import open_tasks
 
     found, left_out = read_recorded(sessions)
-    document = mixed({one.id: classify(one.request, done_in(one.entries)) for one in found}, left_out)
+    document = mixed({one.id: classify(one.request, written_files(one.entries)) for one in found}, left_out)
     write_mix(out, document)
     lines = _told(document)
     if tasks is not None:
-        draw = draw_over(open_tasks(tasks).rows.values(), read_weights(out))
+        draw = category_shares(open_tasks(tasks).rows.values(), read_weights(out))
         document = {**document, "draw": asdict(draw)}
         lines += ["", *(f"{name:<14}{100 * share:5.1f}% of a draw" for name, share in draw.shares.items())]
-        lines += [f"{name}: no task, {100 * share:.1f}% goes to the others" for name, share in draw.lacking.items()]
+        lines += [
+            f"{name}: no task, {100 * share:.1f}% goes to the others" for name, share in draw.without_tasks.items()
+        ]
         lines += [f"{name}: {count} tasks, not weighed and not drawn" for name, count in draw.unknown.items()]
     return Answer({"file": str(out), **document}, "\n".join([*lines, f"written to {out}"]))
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from etude.pipeline.recipe.recipe import Recipe
 from etude.sandbox.protocol import SandboxPool
-from etude.tasks.generate.generator import Bench
-from etude.tasks.generate.service.deepening import Deepening
-from etude.tasks.generate.service.growing import Grown
-from etude.tasks.generate.service.siblings import ExerciseSiblings, FolderSiblings, Siblings, sized
+from etude.tasks.generate.generator import ProofContext
+from etude.tasks.generate.harder_tasks.background import GrowingTaskSource
+from etude.tasks.generate.harder_tasks.builder import HarderTaskBuilder
+from etude.tasks.generate.harder_tasks.variants import ExerciseVariants, FolderVariants, HarderVariants, sized_task
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.store.source import FolderSource
 from etude.tasks.task import TaskSource
@@ -25,24 +25,26 @@ class Harder:
     """`deepen` None: nothing can be made."""
 
     source: TaskSource
-    siblings: Siblings
-    deepen: Callable[[SandboxPool], Deepening] | None = None
+    siblings: HarderVariants
+    deepen: Callable[[SandboxPool], HarderTaskBuilder] | None = None
 
 
 def harder_for(recipe: Recipe, source: TaskSource, folder: Path) -> Harder:
     """Siblings are of the training split alone, and what is made is of its projects (promise 10). Raises TaskError."""
     if not isinstance(source, FolderSource):
-        return Harder(source, ExerciseSiblings())
-    siblings = FolderSiblings(map(sized, source.rows("train")))
+        return Harder(source, ExerciseVariants())
+    siblings = FolderVariants(map(sized_task, source.rows("train")))
     kept = source.tasks
     if recipe.rl.harder_above is None or not recipe.rl.harder_candidates or not isinstance(kept, TaskFolder):
         return Harder(source, siblings)  # Harbor directories hold no installed project to make more of
     place = TaskFolder(folder / MADE, make=True)
     for row in place.rows.values():
-        siblings.add(sized(row))
+        siblings.add(sized_task(row))
     deepen = partial(_deepening, kept, place, recipe)
-    return Harder(Grown(source, place), siblings, deepen)
+    return Harder(GrowingTaskSource(source, place), siblings, deepen)
 
 
-def _deepening(tasks: TaskFolder, place: TaskFolder, recipe: Recipe, pool: SandboxPool) -> Deepening:
-    return Deepening(tasks, place, Bench(pool), most=recipe.rl.harder_candidates, seed=recipe.rl.seed)
+def _deepening(tasks: TaskFolder, place: TaskFolder, recipe: Recipe, pool: SandboxPool) -> HarderTaskBuilder:
+    return HarderTaskBuilder(
+        tasks, place, ProofContext(pool), max_candidates=recipe.rl.harder_candidates, seed=recipe.rl.seed
+    )

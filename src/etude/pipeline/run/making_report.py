@@ -10,9 +10,9 @@ from etude.core.events.finite import dumps
 from etude.evaluate.bench.runs.folder import replace_text
 from etude.pipeline.run.machine import machine
 from etude.pipeline.run.meter import Cost
-from etude.tasks.generate.making.account import account
-from etude.tasks.generate.making.decisions import Decisions
-from etude.tasks.generate.order import Progress, Told
+from etude.tasks.generate.protocols import GenerationProgress, ProgressCallback
+from etude.tasks.generate.run.journal import GenerationJournal
+from etude.tasks.generate.run.report import build_report
 
 FILE = "report.json"
 EVERY_S = 30.0  # a kill loses the account of so much time, and no decision
@@ -21,7 +21,7 @@ EVERY_S = 30.0  # a kill loses the account of so much time, and no decision
 class MakingReport:
     """Belongs to one run of a making. `spent` is a meter's; what it measures is written down by differences."""
 
-    def __init__(self, folder: Path, decisions: Decisions) -> None:
+    def __init__(self, folder: Path, decisions: GenerationJournal) -> None:
         self.path, self.decisions = folder / FILE, decisions
         self.faults: list[str] = []
         self._cost = Cost()
@@ -31,10 +31,10 @@ class MakingReport:
     def spent(self, cost: Cost) -> None:
         self._cost = cost
 
-    def beside(self, progress: Progress) -> Progress:
+    def beside(self, progress: ProgressCallback) -> ProgressCallback:
         """`progress`, with the report written now and then."""
 
-        def told(so_far: Told) -> None:
+        def told(so_far: GenerationProgress) -> None:
             progress(so_far)
             if time.monotonic() - self._wrote >= EVERY_S:
                 self.write()
@@ -46,7 +46,7 @@ class MakingReport:
         now, before = self._cost, self._told
         self._told = now
         self.decisions.spend(now.seconds - before.seconds, now.core_seconds - before.core_seconds)
-        document = {**account(self.decisions, self.faults), "machine": machine(), "splits": splits or {}}
+        document = {**build_report(self.decisions, self.faults), "machine": machine(), "splits": splits or {}}
         replace_text(self.path, dumps(document, indent=1) + "\n")
         self._wrote = time.monotonic()
         return document

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.environment.environment import Environment
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.install.installing import Installer
-from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.projects import Wanted
 from etude.tasks.importers.swe_bench import Installer as RowInstaller
 from etude.tasks.importers.swe_bench import mirror_of
 from etude.tasks.importers.swe_bench_rows import Row
-from etude.tasks.proof import LeftOut
 from etude.tasks.running.pin import default_cache
 
 
@@ -24,15 +24,15 @@ def installed(mirrors: Path, pool: SandboxPool) -> RowInstaller:
     async def install(row: Row, files: Mapping[str, str]) -> Environment:
         try:
             built = await installer.install(wanted_of(row, mirrors, files))
-        except Discarded as error:
-            raise LeftOut(f"it can't be installed here: {error}") from error
+        except ProjectDiscarded as error:
+            raise CandidateRejected(f"it can't be installed here: {error}") from error
         return built.installed.environment
 
     return install
 
 
 def wanted_of(row: Row, mirrors: Path, files: Mapping[str, str]) -> Wanted:
-    """The row's commit as a project of the list. Raises LeftOut where there is no clone."""
+    """The row's commit as a project of the list. Raises CandidateRejected where there is no clone."""
     language = (
         "javascript"
         if "package.json" in files and not {"pyproject.toml", "setup.py", "setup.cfg"} & set(files)

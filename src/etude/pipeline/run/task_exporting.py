@@ -22,7 +22,7 @@ class Exporter:
         self._known: dict[str, Installation | None] = {}
 
     async def export(self, task: Task, folder: Path, *, prove: bool = False) -> tuple[Exported, Proof | None]:
-        """And what its own scripts say of reference and nop, if asked for and if they can. Raises HarborError, LeftOut, InfraError,
+        """And what its own scripts say of reference and nop, if asked for and if they can. Raises HarborError, CandidateRejected, InfraError,
         UserError where the snapshot is gone."""
         installation = None if objection_to(task) else await self._installation(task)
         exported = export_task(task, folder, installation)

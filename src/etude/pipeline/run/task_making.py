@@ -20,17 +20,23 @@ from etude.pipeline.run.judges import answering
 from etude.pipeline.run.making_report import MakingReport
 from etude.pipeline.run.meter import Meter
 from etude.sandbox.fleet.open import open_sandboxes
-from etude.tasks.generate.generator import Bench
+from etude.tasks.generate.generator import ProofContext
 from etude.tasks.generate.generators.commit_environments import MOST, CommitEnvironments
 from etude.tasks.generate.generators.registry import with_environments
 from etude.tasks.generate.install.installing import Installer
-from etude.tasks.generate.making.decisions import Decisions
-from etude.tasks.generate.making.finishing import finish
-from etude.tasks.generate.making.making import Making
-from etude.tasks.generate.making.placing import Placing
-from etude.tasks.generate.making.searching import searching
-from etude.tasks.generate.making.twins import Twins
-from etude.tasks.generate.order import Built, Discarded, Finish, Install, Order, Progress
+from etude.tasks.generate.protocols import (
+    FinalizeFunction,
+    GenerationRequest,
+    InstallFunction,
+    InstallResult,
+    ProgressCallback,
+    ProjectDiscarded,
+)
+from etude.tasks.generate.run.duplicates import DuplicateFilter
+from etude.tasks.generate.run.finalization import finalize_task, with_leak_search
+from etude.tasks.generate.run.generation_run import GenerationRun
+from etude.tasks.generate.run.journal import GenerationJournal
+from etude.tasks.generate.run.split_assignment import SplitAssigner
 from etude.tasks.generate.sources.projects import Wanted
 from etude.tasks.running.pin import default_cache
 from etude.tasks.splits import Shares
@@ -38,27 +44,27 @@ from etude.tasks.store.folder import TaskFolder
 from etude.tasks.store.overlap import overlap
 
 
-def installing(listed: Mapping[str, Wanted], installers: Sequence[Installer]) -> Install:
+def installing(listed: Mapping[str, Wanted], installers: Sequence[Installer]) -> InstallFunction:
     """By name, from the cache where it is installed already."""
     by_first = installing_first(installers)
     return lambda name: by_first(listed[name])
 
 
-def installing_first(installers: Sequence[Installer]) -> Callable[[Wanted], Awaitable[Built]]:
+def installing_first(installers: Sequence[Installer]) -> Callable[[Wanted], Awaitable[InstallResult]]:
     """By the first of the builders that can, in their order."""
 
-    async def built(wanted: Wanted) -> Built:
+    async def built(wanted: Wanted) -> InstallResult:
         reasons: list[str] = []
         dollars = 0.0
         for one in installers:
             try:
                 found = await one.install(wanted)
-            except Discarded as error:
+            except ProjectDiscarded as error:
                 reasons.append(f"{one.name}: {error}" if len(installers) > 1 else str(error))
                 dollars += error.spent.get("dollars") or 0.0
             else:
                 return replace(found, dollars=found.dollars + dollars)
-        last = Discarded("; ".join(reasons), installers[-1].name)
+        last = ProjectDiscarded("; ".join(reasons), installers[-1].name)
         last.spent = {"dollars": dollars}
         raise last
 
@@ -75,10 +81,10 @@ class Writer:
 
 def make(
     recipe: Recipe,
-    order: Order,
+    order: GenerationRequest,
     listed: Mapping[str, Wanted],
     out: Path,
-    progress: Progress,
+    progress: ProgressCallback,
     writer: Writer | None = None,
     shares: Shares = Shares(),
     agents: Agents = Agents(),
@@ -86,10 +92,10 @@ def make(
 ) -> dict[str, Any]:
     """What `account` tells, also written to report.json. `commit_environments`: of a project's commits that `history` may install; 0 for
     none. Raises MakingFault; the report is of what was decided by then."""
-    report = MakingReport(out, Decisions(out, order.asked()))
+    report = MakingReport(out, GenerationJournal(out, order.identity()))
     try:
         with Meter(report.spent):
-            placing = Placing(TaskFolder(out, make=True), shares, _different(listed, order.projects))
+            placing = SplitAssigner(TaskFolder(out, make=True), shares, _different(listed, order.projects))
             run_async(_made(recipe, order, listed, placing, report, progress, writer, agents, commit_environments))
     finally:
         document = report.write(overlap(TaskFolder(out, make=True)))
@@ -102,25 +108,25 @@ def _different(listed: Mapping[str, Wanted], names: Sequence[str]) -> int:
 
 
 @asynccontextmanager
-async def finishing(writer: Writer | None) -> AsyncIterator[Finish]:
+async def finishing(writer: Writer | None) -> AsyncIterator[FinalizeFunction]:
     """By the rules' words, or a policy's, priced by the program's own list. Raises NoJudge."""
     if writer is None:
-        yield finish
+        yield finalize_task
         return
     async with answering(writer.word, writer.key_env, "--writer") as policy:
         price = shipped().at(policy.name, date.today())
         own = writer.word.startswith(CHECKPOINT)
         cost = lambda usage: 0.0 if own else dollars_of_usage(price, usage) if price else None
-        yield partial(finish, writer=policy, dollars=cost)
+        yield partial(finalize_task, writer=policy, dollars=cost)
 
 
 async def _made(
     recipe: Recipe,
-    order: Order,
+    order: GenerationRequest,
     listed: Mapping[str, Wanted],
-    placing: Placing,
+    placing: SplitAssigner,
     report: MakingReport,
-    progress: Progress,
+    progress: ProgressCallback,
     writer: Writer | None,
     agents: Agents,
     commit_environments: int,
@@ -128,16 +134,18 @@ async def _made(
     agents.check()
     pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:
-        bench = Bench(pool, order.timeout_s)
+        bench = ProofContext(pool, order.timeout_s)
         async with finishing(writer) as finished, crew(agents, recipe, pool, default_cache()) as found:
-            install = placing.installing(installing(listed, found.installers))
+            install = placing.wrap_installer(installing(listed, found.installers))
             if commit_environments:
                 kept = default_cache() / "environments" / "commits"
                 own = CommitEnvironments(installing_first(found.installers), listed, kept, commit_environments)
                 order = replace(order, generators=with_environments(order.generators, own))
-            finished = Twins(placing.folder).finishing(placing.finishing(searching(finished, pool)))
+            finished = DuplicateFilter(placing.folder).wrap_finalizer(
+                placing.wrap_finalizer(with_leak_search(finished, pool))
+            )
             told = report.beside(progress)
-            making = Making(order, install, finished, placing.folder, report.decisions, bench, told)
+            making = GenerationRun(order, install, finished, placing.folder, report.decisions, bench, told)
             making.faults = report.faults
             await making.run()
     finally:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.auditing.scan import audited, told
-from etude.tasks.proof import LeftOut
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.task import Task
 
 
 async def require_secret(task: Task, pool: Machines) -> None:
-    """Searches the sandbox as an agent gets it, about a second. Raises LeftOut with where the answer stands, and InfraError."""
+    """Searches the sandbox as an agent gets it, about a second. Raises CandidateRejected with where the answer stands, and InfraError."""
     if found := told(await audited(task, pool)):
-        raise LeftOut(f"its sandbox tells: {'; '.join(found[:3])}")
+        raise CandidateRejected(f"its sandbox tells: {'; '.join(found[:3])}")

@@ -44,7 +44,7 @@ def as_it_is(spec: SandboxSpec, task: Task) -> SandboxSpec:
 
 
 async def proved(folder: Path, pool: Machines) -> Proof:
-    """Raises LeftOut where its solution can't be run, InfraError, TaskError."""
+    """Raises CandidateRejected where its solution can't be run, InfraError, TaskError."""
     task, grader = foreign_task(folder), ScriptGrader(as_it_is, BELOW)
     reference = await grader.grade(task, await grader.solved(task, pool), pool)
     nothing = await grader.grade(task, await grader.untouched(task, pool), pool)

@@ -1,7 +1,7 @@
 """One demonstration without a machine: the real harness and the scripted expert over a workspace in memory. Pure.
 
-For learning experiments and property tests. The sessions of the sft stage come from real sandboxes (`sessions`); the two
-agree turn by turn.
+It serves learning experiments and property tests. The sessions of the sft stage come from real sandboxes (`sessions`);
+both agree turn by turn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from etude.agent.harness.agent import Outcome, build_agent
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.tasks.generate.exercises.memory_sandbox import MemorySandbox
-from etude.tasks.generate.expert import Expert
+from etude.tasks.generate.scripted_policies import Expert
 from etude.tasks.task import Task
 
 T = TypeVar("T")

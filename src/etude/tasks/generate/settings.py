@@ -1,4 +1,4 @@
-"""What tasks the factory makes and how many sessions it collects on them."""
+"""Settings of generated exercises and of the scripted sessions on them."""
 
 from __future__ import annotations
 

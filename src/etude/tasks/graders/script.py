@@ -19,9 +19,9 @@ from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import Network, SandboxSpec
 from etude.tasks.bounded import LimitReached, bounded_where_large
 from etude.tasks.environment.workspace import opened
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.graders import reward
 from etude.tasks.graders.commands import Fit
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task, Verdict
 from etude.tasks.test_logs.log import UnreadableLog
 from etude.tasks.test_logs.terminal_bench import PARSERS
@@ -65,9 +65,9 @@ class ScriptGrader:
         return Verdict(score, tests or {task.hidden["script"]: score >= 1}, reason, time.perf_counter() - start)
 
     async def solved(self, task: Task, pool: Machines) -> dict[str, bytes]:
-        """The files after the task's own solution has run. Raises LeftOut."""
+        """The files after the task's own solution has run. Raises CandidateRejected."""
         if "solve.sh" not in task.hidden["solve"]:
-            raise LeftOut("it has no solution/solve.sh, so whether it can be solved here is not known")
+            raise CandidateRejected("it has no solution/solve.sh, so whether it can be solved here is not known")
         sandbox = await self._fresh(task, pool)
         try:
             await _put(sandbox, f"{self.below}{SOLUTION}", task, "solve")
@@ -75,10 +75,10 @@ class ScriptGrader:
             script = _shell(f"{self.below}{SOLUTION}/solve.sh")
             ran = await sandbox.run(script, timeout_s=limit_s, env=task.hidden["solve_env"])
             if ran.rc != 0:
-                raise LeftOut(f"its own solution ends with status {ran.rc}: {_end(ran.out + ran.err)}")
+                raise CandidateRejected(f"its own solution ends with status {ran.rc}: {_end(ran.out + ran.err)}")
             return await sandbox.export(max_bytes=MAX_EXPORT_BYTES)
         except UserError as error:
-            raise LeftOut(f"its own solution can't be run: {error}") from error
+            raise CandidateRejected(f"its own solution can't be run: {error}") from error
         finally:
             await sandbox.kill()
 
@@ -103,11 +103,11 @@ class ScriptGrader:
 
 
 async def sound(task: Task, grader: ScriptGrader, pool: Machines) -> Task:
-    """The task, shown to be solvable here and not solved by doing nothing. Raises LeftOut, InfraError."""
+    """The task, shown to be solvable here and not solved by doing nothing. Raises CandidateRejected, InfraError."""
     reference = await grader.grade(task, await grader.solved(task, pool), pool)
     nothing = await grader.grade(task, await grader.untouched(task, pool), pool)
     if not reference.passed or nothing.score:
-        raise LeftOut(f"not sound: reference {reference.score} ({reference.reason}), nop {nothing.score}")
+        raise CandidateRejected(f"not sound: reference {reference.score} ({reference.reason}), nop {nothing.score}")
     return task
 
 

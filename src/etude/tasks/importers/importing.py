@@ -18,9 +18,9 @@ from typing import Any
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.errors import TaskError
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.graders.script import ScriptGrader, sound
 from etude.tasks.importers.terminal import in_image
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
 from etude.tasks.validation.workshop import Candidate, Decision, Workshop, make_tasks, tidy
 
@@ -86,7 +86,7 @@ def _builder(task: Task, images: Mapping[str, str], pool: Machines) -> Callable[
     async def build() -> Task:
         image = next((name for glob, name in images.items() if fnmatchcase(task.id, glob)), "")
         if not image:
-            raise LeftOut(
+            raise CandidateRejected(
                 f"it runs in an image of its own ({task.metadata['image']}), which is not built or fetched here: make it with "
                 f"`etude sandbox image add` or `build`, and name it with --image '{task.id}=IMAGE'"
             )

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from etude.agent.git_links.git import GitError
 from etude.tasks.environment.environment import Environment, TestPlan
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.importers.swe_bench_rows import Row
 from etude.tasks.importers.swe_grading import meant
 from etude.tasks.patch import PatchRefused, patched
-from etude.tasks.proof import LeftOut
 from etude.tasks.protected import is_protected
 from etude.tasks.task import Task
 from etude.tasks.tree import TooLarge, tree
@@ -28,7 +28,7 @@ PREFIX = "please solve this github issue"
 LEVEL, CATEGORY, STYLE = "swe-bench", "debugging", "issue"
 
 
-# Installs a project's tree and says what its tasks run in; raises LeftOut where it can't. The factory's, handed in from above.
+# Installs a project's tree and says what its tasks run in; raises CandidateRejected where it can't. The factory's, handed in from above.
 Installer = Callable[[Row, Mapping[str, str]], Awaitable[Environment]]
 
 
@@ -49,7 +49,7 @@ def without_clone(rows: Sequence[Row], mirrors: Path) -> dict[str, str]:
     for row in rows:
         try:
             mirror_of(row.repo, mirrors)
-        except LeftOut as error:
+        except CandidateRejected as error:
             image = f"; its image {row.image} is of a registry, from which nothing is fetched" if row.image else ""
             found[row.instance_id] = f"{error}{image}"
     return found
@@ -106,9 +106,9 @@ def _draft(change: Change, base: Mapping[str, str], environment: Environment) ->
 
 
 def change_of(row: Row, mirrors: Path, command: tuple[str, ...] = ()) -> Change:
-    """Raises LeftOut."""
+    """Raises CandidateRejected."""
     if not row.patch.strip():
-        raise LeftOut(
+        raise CandidateRejected(
             f"its sources and tests are in the image {row.image or 'it does not name'} alone, of a registry: not here"
         )
     try:
@@ -118,7 +118,7 @@ def change_of(row: Row, mirrors: Path, command: tuple[str, ...] = ()) -> Change:
             before, right = replace(before, files=right), before.files
         after = patched(right, row.test_patch)
     except (GitError, TooLarge, PatchRefused) as error:
-        raise LeftOut(f"its state can't be made: {error}") from error
+        raise CandidateRejected(f"its state can't be made: {error}") from error
     changed = tuple(path for path, text in after.items() if right.get(path) != text and PYTEST_FILE.search(path))
     named = {name.partition("::")[0] for name in row.fail_to_pass}
     tested = changed or tuple(path for path in after if path in named)
@@ -146,7 +146,7 @@ def change_of(row: Row, mirrors: Path, command: tuple[str, ...] = ()) -> Change:
 
 def named_as(row: Row, task: Task) -> Task:
     """The task with the row's own lists of tests, read by the rule by which logs are graded (`swe_grading.meant`). Names that are none
-    (`[100%]`) are left aside, and a FAIL_TO_PASS test that passes before the change too must pass, but shows nothing. Raises LeftOut where
+    (`[100%]`) are left aside, and a FAIL_TO_PASS test that passes before the change too must pass, but shows nothing. Raises CandidateRejected where
     the lists are not what is found here."""
     named = {name: mapped for name in row.fail_to_pass if (mapped := junit_name(name)) is not None}
     if not named:
@@ -154,13 +154,13 @@ def named_as(row: Row, task: Task) -> Task:
     shown, kept = set(task.hidden["fail_to_pass"]), set(task.hidden["pass_to_pass"])
     found = {name: meant(mapped, (*shown, *kept)) for name, mapped in named.items()}
     if lost := [name for name, here in found.items() if not here]:
-        raise LeftOut(f"FAIL_TO_PASS is not shown here: {lost[0]} ({len(lost)} of {len(named)})")
+        raise CandidateRejected(f"FAIL_TO_PASS is not shown here: {lost[0]} ({len(lost)} of {len(named)})")
     asked = [mapped for name in row.pass_to_pass if (mapped := junit_name(name)) is not None]
     tests = dict.fromkeys(test for here in found.values() for test in here)
     maintained = dict.fromkeys(test for name in asked for test in meant(name, (*shown, *kept)))
     fail_to_pass = [test for test in (*tests, *maintained) if test in shown]
     if not set(fail_to_pass) & set(tests):
-        raise LeftOut(f"FAIL_TO_PASS is not shown here: {next(iter(named))} passes before the change as well")
+        raise CandidateRejected(f"FAIL_TO_PASS is not shown here: {next(iter(named))} passes before the change as well")
     pass_to_pass = [test for test in (*maintained, *tests) if test in kept]
     facts = {
         "names": "the row's",
@@ -183,12 +183,12 @@ def junit_name(node_id: str) -> str | None:
 
 
 def mirror_of(repo: str, mirrors: Path) -> Path:
-    """The clone of `owner/name`, bare or not. Raises LeftOut."""
+    """The clone of `owner/name`, bare or not. Raises CandidateRejected."""
     places = [mirrors / repo, mirrors / repo.replace("/", "__"), mirrors / repo.rpartition("/")[2]]
     places += [place.with_name(f"{place.name}.git") for place in places]
     found = next((place for place in places if place.is_dir()), None)
     if found is None:
-        raise LeftOut(
+        raise CandidateRejected(
             f"there is no clone of {repo} under {mirrors}: it is looked for as {places[0].name}, {places[1].name} and with .git"
         )
     return found

@@ -1,1 +1,1 @@
-"""What people really ask of agents, counted by category, so that RL and benches draw tasks in the same proportions."""
+"""Categories of real requests to agents, counted, so that RL and benchmarks draw tasks in the same proportions."""

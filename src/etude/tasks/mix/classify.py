@@ -1,11 +1,12 @@
-"""A session's category, by rules that can be read: its request's words and the files that it wrote. Each answer says which rule gave it.
+"""Classifies a session by readable rules: the words of its request and the files that it wrote. Each match names its
+rule.
 
-1. a request for a review is one, whatever was written down;
-2. where every file written is of one kind (pipelines, documents, tests), the kind decides: "do this" that wrote README.md alone was documentation;
-   a test mended on request of a fix stays debugging;
-3. else the words of the request decide (`words.py`);
-4. else a session that only made new files built a feature;
-5. else nothing is decided: it is counted apart, never guessed.
+1. A request for a review is a review, whatever files were written.
+2. If all written files are of one kind (pipelines, documents, tests), the kind decides: "do this" that wrote only README.md was documentation. A
+test repaired on request of a fix stays debugging.
+3. Otherwise the words of the request decide (`phrases.py`).
+4. Otherwise a session that only created files built a feature.
+5. Otherwise the session is undecided: it is counted apart and never guessed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from etude.core.trace.entry import Entry
-from etude.tasks.mix.words import Told, told_by
+from etude.tasks.mix.phrases import CategoryMatch, match_phrase
 from etude.tasks.protected import is_test
 
 CATEGORIES = ("debugging", "features", "refactors", "documentation", "tests", "review", "devops", "migrations")
@@ -29,39 +30,42 @@ _OPS = re.compile(
 _DOCS = re.compile(
     r"\.(md|rst|adoc|txt)$|(^|/)(docs?|documentation|man)/|(^|/)(README|CHANGELOG|CONTRIBUTING|AUTHORS)[^/]*$"
 )
-# Names of a file in calls of other agents' writing tools, whose logs do not tell both texts.
+# Argument names for a file in the writing tools of other agents, whose logs lack the texts before and after.
 _WRITING = re.compile(r"(?i)write|edit|create|replace|patch")
-_PLACES = ("path", "file_path", "filename", "notebook_path")
+_PATH_ARGUMENTS = ("path", "file_path", "filename", "notebook_path")
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a session wrote: files that are there after it, those among them that it made."""
+class WrittenFiles:
+    """Files that a session wrote and that exist after it; `created` are the new ones among them."""
 
     files: tuple[str, ...] = ()
-    made: tuple[str, ...] = ()
+    created: tuple[str, ...] = ()
 
 
-def done_in(entries: Sequence[Entry]) -> Done:
-    """By its edits; where a log tells none, by the calls of tools that write. What was undone does not count."""
+def written_files(entries: Sequence[Entry]) -> WrittenFiles:
+    """The files of the session's edits; where a log has none, of its calls of writing tools.
+
+    Undone edits do not count.
+    """
     undone = {number for entry in entries if entry.type == "undo" for number in entry.data["edits"]}
     edits = [entry.data for entry in entries if entry.type == "edit" and entry.id not in undone]
     if edits:
-        made = [data["path"] for data in edits if data["kind"] == "create"]
-        return Done(tuple(dict.fromkeys(data["path"] for data in edits)), tuple(dict.fromkeys(made)))
+        created = [data["path"] for data in edits if data["kind"] == "create"]
+        return WrittenFiles(tuple(dict.fromkeys(data["path"] for data in edits)), tuple(dict.fromkeys(created)))
     calls = [call for entry in entries if entry.type == "completion" for call in _calls(entry.data)]
-    return Done(tuple(dict.fromkeys(path for call in calls for path in _written(call))))
+    return WrittenFiles(tuple(dict.fromkeys(path for call in calls for path in _paths_in_call(call))))
 
 
 def _calls(data: dict[str, Any]) -> list[dict[str, Any]]:
     return list((data.get("message") or {}).get("tool_calls") or ())
 
 
-def _written(call: dict[str, Any]) -> list[str]:
+def _paths_in_call(call: dict[str, Any]) -> list[str]:
     if not _WRITING.search(str(call.get("name", ""))):
         return []
     arguments = call.get("arguments") or {}
-    return [str(arguments[key]) for key in _PLACES if isinstance(arguments.get(key), str)]
+    return [str(arguments[key]) for key in _PATH_ARGUMENTS if isinstance(arguments.get(key), str)]
 
 
 def _is_ops(path: str) -> bool:
@@ -79,20 +83,20 @@ KINDS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
 )
 
 
-def classify(request: str, done: Done) -> Told | None:
-    """Its category, the rule, and what the rule saw; None where no rule applies."""
-    words = told_by(request)
+def classify(request: str, written: WrittenFiles) -> CategoryMatch | None:
+    """The category, the rule and the words or files that matched; None where no rule applies."""
+    words = match_phrase(request)
     if words is not None and words.category == "review":
         return words
     for category, rule, is_kind in KINDS:
         if (
-            done.files
-            and all(map(is_kind, done.files))
+            written.files
+            and all(map(is_kind, written.files))
             and not (words and words.category == "debugging" and is_kind is is_test)
         ):
-            return Told(category, rule, ", ".join(done.files[:3]))
+            return CategoryMatch(category, rule, ", ".join(written.files[:3]))
     if words is not None:
         return words
-    if done.made and set(done.made) == set(done.files):
-        return Told("features", "made new files alone", ", ".join(done.made[:3]))
+    if written.created and set(written.created) == set(written.files):
+        return CategoryMatch("features", "made new files alone", ", ".join(written.created[:3]))
     return None

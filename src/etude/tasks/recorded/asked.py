@@ -12,8 +12,8 @@ from pathlib import Path
 
 from etude.agent.git_links.git import GitError
 from etude.agent.git_links.git import repository as root_of
-from etude.tasks.mix.words import told_by
-from etude.tasks.proof import LeftOut
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.mix.phrases import match_phrase
 from etude.tasks.recorded.origin import Origin, origin_of
 from etude.tasks.recorded.session import Recorded
 from etude.tasks.task import Task
@@ -45,7 +45,7 @@ def asked(sessions: Sequence[Recorded], repository: Path | None) -> tuple[list[A
     for session in sessions:
         try:
             origins.append(origin_of(session, _repository(session, repository)))
-        except (LeftOut, GitError) as error:
+        except (CandidateRejected, GitError) as error:
             left_out[session.id] = str(error)
     groups: dict[tuple[Path, str, str], list[Origin]] = {}
     for origin in origins:
@@ -73,7 +73,7 @@ def _builder(one: Asked, bench: Bench, command: tuple[str, ...]):
         try:
             change = change_of(one, command)
         except GitError as error:
-            raise LeftOut(f"its state can't be made: {error}") from error
+            raise CandidateRejected(f"its state can't be made: {error}") from error
         return await proved(change, bench)
 
     return build
@@ -90,13 +90,13 @@ def others_of(found: Sequence[Asked]) -> Callable[[Task], list[dict[str, str]]]:
 
 
 def change_of(one: Asked, command: tuple[str, ...]) -> Change:
-    """Raises LeftOut, GitError."""
+    """Raises CandidateRejected, GitError."""
     origin, session = one.reference, one.reference.session
     try:
         before, after = (tree(origin.repository, commit) for commit in (origin.base, origin.head))
         others = [tree(other.repository, other.head).files for other in one.others]
     except TooLarge as error:
-        raise LeftOut(str(error)) from error
+        raise CandidateRejected(str(error)) from error
     return Change(
         one.id,
         category(session.request),
@@ -121,7 +121,7 @@ def change_of(one: Asked, command: tuple[str, ...]) -> Change:
 
 def category(request: str) -> str:
     """A task's category by the words of its request."""
-    told = told_by(request)
+    told = match_phrase(request)
     return told.category if told else _OTHERWISE
 
 
@@ -129,7 +129,7 @@ def _repository(session: Recorded, named: Path | None) -> Path:
     if named is not None:
         return root_of(named)
     if session.workspace is None or not session.workspace.is_dir():
-        raise LeftOut(
+        raise CandidateRejected(
             f"its folder {session.workspace or '(none recorded)'} is not here: name the repository with --repository"
         )
     return root_of(session.workspace)

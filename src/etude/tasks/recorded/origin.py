@@ -10,7 +10,7 @@ from etude.agent.git_links.git import commit_changes, git
 from etude.agent.git_links.links import in_repository, linked
 from etude.agent.git_links.notes import noted_commits
 from etude.agent.git_links.written import attribute
-from etude.tasks.proof import LeftOut
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.recorded.session import Recorded
 
 # Commits after a session that are looked through where nothing links it.
@@ -32,7 +32,7 @@ class Origin:
 
 
 def origin_of(session: Recorded, repository: Path) -> Origin:
-    """Raises LeftOut with the reason, GitError."""
+    """Raises CandidateRejected with the reason, GitError."""
     order = git(repository, "rev-list", "--topo-order", "--reverse", "--branches", "--tags", "HEAD").decode().split()
     place = {commit: number for number, commit in enumerate(order)}
     for how, counts in (
@@ -45,8 +45,10 @@ def origin_of(session: Recorded, repository: Path) -> Origin:
             base, head = _span(repository, sorted(known, key=place.__getitem__), known)
             return Origin(session, repository, base, head, sum(known.values()), how)
     if not in_repository(repository, session.header, session.entries).count:
-        raise LeftOut("it left no lines that it recorded, and nothing links it: its commit can't be found")
-    raise LeftOut(f"no commit of {repository} holds its lines: nothing came of it, or it was committed elsewhere")
+        raise CandidateRejected("it left no lines that it recorded, and nothing links it: its commit can't be found")
+    raise CandidateRejected(
+        f"no commit of {repository} holds its lines: nothing came of it, or it was committed elsewhere"
+    )
 
 
 def _by_entries(session: Recorded) -> dict[str, int]:
@@ -85,9 +87,9 @@ def _span(repository: Path, commits: Sequence[str], lines: dict[str, int]) -> tu
     chain = all(parents[after] == [before] for before, after in zip(commits, commits[1:], strict=False))
     first, head = (commits[0], commits[-1]) if chain else (max(commits, key=lines.__getitem__),) * 2
     if not parents[first]:
-        raise LeftOut(f"{first[:12]} is the first commit of {repository}: there is no state before it")
+        raise CandidateRejected(f"{first[:12]} is the first commit of {repository}: there is no state before it")
     if len(parents[first]) > 1:
-        raise LeftOut(f"{first[:12]} is a merge: which state the session began with can't be told")
+        raise CandidateRejected(f"{first[:12]} is a merge: which state the session began with can't be told")
     return parents[first][0], head
 
 

@@ -21,11 +21,11 @@ from typing import Any, Protocol
 from etude.tasks.environment.environment import Environment, environment_of
 from etude.tasks.errors import TaskError
 from etude.tasks.place import folder_of
-from etude.tasks.row import Row, digest_of, row_of
 from etude.tasks.store.audits import KEY, Audits
 from etude.tasks.store.record import record_of, task_of
 from etude.tasks.store.trees import Trees, tree_digest
 from etude.tasks.task import Split, Task
+from etude.tasks.task_row import TaskRow, record_digest, row_of
 
 INDEX, RECORDS, ENVIRONMENTS = "index.jsonl", "records", "environments"
 
@@ -64,7 +64,7 @@ class TaskFolder:
         self._writes = make
         self.trees = Trees(root / ENVIRONMENTS)
         self.audits = Audits(root)
-        self.rows: dict[str, Row] = {row.id: row for row in self._read()}
+        self.rows: dict[str, TaskRow] = {row.id: row for row in self._read()}
         self._files = {self._place(task_id).name: task_id for task_id in self.rows}
 
     def ids(self, split: Split | None = None, *, level: str | None = None) -> Sequence[str]:
@@ -84,7 +84,7 @@ class TaskFolder:
         audit = self.audits.of(task_id, self.rows[task_id].digest)
         return task if audit is None else replace(task, metadata={**task.metadata, KEY: dict(audit)})
 
-    def add(self, task: Task, project: Project | None = None, recipe: str = "") -> Row:
+    def add(self, task: Task, project: Project | None = None, recipe: str = "") -> TaskRow:
         """Whole or not at all. A task that is here already is replaced. Raises TaskError."""
         self._require_writer()
         environment = environment_of(task.metadata)
@@ -98,7 +98,7 @@ class TaskFolder:
         if KEY in task.metadata:  # of a task that was read from a folder, and belongs beside its record
             task = replace(task, metadata={key: value for key, value in task.metadata.items() if key != KEY})
         record = record_of(task, tree)
-        row = row_of(task, digest_of(record, tree_digest(tree)))
+        row = row_of(task, record_digest(record, tree_digest(tree)))
         place = self._place(task.id)
         if (other := self._files.get(place.name, task.id)) != task.id:
             raise TaskError(f"{task.id!r} and {other!r} would be kept in one file, {place.name}: give one another id")
@@ -107,7 +107,7 @@ class TaskFolder:
         draft.write_text(json.dumps(record, ensure_ascii=False, allow_nan=False), encoding="utf-8")
         draft.replace(place)
         with open(self._index, "a", encoding="utf-8") as index:
-            index.write(row.told() + "\n")
+            index.write(row.to_json() + "\n")
             index.flush()
             os.fsync(index.fileno())
         self.rows[task.id] = row
@@ -119,7 +119,7 @@ class TaskFolder:
         self._require_writer()
         del self.rows[task_id]
         draft = self._index.with_name(f".{INDEX}.{os.getpid()}")
-        draft.write_text("".join(row.told() + "\n" for row in self.rows.values()), encoding="utf-8")
+        draft.write_text("".join(row.to_json() + "\n" for row in self.rows.values()), encoding="utf-8")
         draft.replace(self._index)
         self._place(task_id).unlink(missing_ok=True)
         del self._files[self._place(task_id).name]
@@ -130,7 +130,7 @@ class TaskFolder:
         for row in self.rows.values():
             try:
                 record = self._record(row.id)
-                found = digest_of(record, tree_digest(self._tree(record)))
+                found = record_digest(record, tree_digest(self._tree(record)))
             except TaskError as error:
                 wrong[row.id] = str(error)
                 continue
@@ -162,14 +162,14 @@ class TaskFolder:
         name = folder_of(Path(), task_id).name
         return self.root / RECORDS / f"{name}.json"
 
-    def _read(self) -> Iterator[Row]:
+    def _read(self) -> Iterator[TaskRow]:
         data = self._index.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) < len(data) and self._writes:  # a kill tore the last row: its task is made again
             os.truncate(self._index, len(whole))
         for number, line in enumerate(whole.splitlines(), 1):
             try:
-                yield Row(**json.loads(line))
+                yield TaskRow(**json.loads(line))
             except (ValueError, TypeError, RecursionError) as error:
                 raise TaskError(
                     f"{self._index}, line {number} is no row of a task ({error}): remove the line"

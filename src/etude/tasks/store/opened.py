@@ -8,10 +8,10 @@ from typing import Protocol
 
 from etude.tasks.errors import TaskError
 from etude.tasks.harbor import HarborError, read_task
-from etude.tasks.row import Row, digest_of, row_of
 from etude.tasks.store.folder import TaskFolder, is_folder
 from etude.tasks.store.record import record_of
 from etude.tasks.task import Split, Task
+from etude.tasks.task_row import TaskRow, record_digest, row_of
 
 
 class Tasks(Protocol):
@@ -20,7 +20,7 @@ class Tasks(Protocol):
     name: str
 
     @property
-    def rows(self) -> Mapping[str, Row]: ...
+    def rows(self) -> Mapping[str, TaskRow]: ...
     def ids(self, split: Split | None = None, *, level: str | None = None) -> Sequence[str]: ...
     def task(self, task_id: str) -> Task: ...
 
@@ -41,7 +41,9 @@ class HarborTasks:
             self._places[task_id] = file.parent
 
         tasks = (self.task(task_id) for task_id in self._places)
-        self.rows: Mapping[str, Row] = {task.id: row_of(task, digest_of(record_of(task, {}), "")) for task in tasks}
+        self.rows: Mapping[str, TaskRow] = {
+            task.id: row_of(task, record_digest(record_of(task, {}), "")) for task in tasks
+        }
 
     def ids(self, split: Split | None = None, *, level: str | None = None) -> Sequence[str]:
         return [row.id for row in self.rows.values() if split in (None, row.split) and level in (None, row.level)]

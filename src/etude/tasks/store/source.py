@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from etude.core.fingerprint.project import project_name
 from etude.tasks.errors import TaskError
-from etude.tasks.mix.weights import draw_over
-from etude.tasks.row import Row
+from etude.tasks.mix.weights import category_shares
 from etude.tasks.splits import bare_name
 from etude.tasks.store.opened import Tasks
 from etude.tasks.task import SPLITS, Split, Task
+from etude.tasks.task_row import TaskRow
 
 
 class FolderSource:
@@ -38,7 +38,7 @@ class FolderSource:
             )
         return task
 
-    def rows(self, split: Split) -> list[Row]:
+    def rows(self, split: Split) -> list[TaskRow]:
         return [row for row in self.tasks.rows.values() if row.split == split]
 
     def signs(self) -> dict[str, tuple[float | None, float | None]]:
@@ -55,7 +55,7 @@ class FolderSource:
         counts = Counter((row.category, row.level) for row in rows)
         if not self._weights:
             return _by_level({pair: float(count) for pair, count in counts.items()})
-        shares = draw_over(rows, self._weights).shares
+        shares = category_shares(rows, self._weights).shares
         whole = Counter(row.category for row in rows)
         return _by_level(
             {(kind, level): shares.get(kind, 0.0) * count / whole[kind] for (kind, level), count in counts.items()}
@@ -89,7 +89,7 @@ def _by_level(found: Mapping[tuple[str, str], float]) -> dict[str, float]:
     return levels
 
 
-def require_apart(rows: Iterable[Row], name: str) -> None:
+def require_apart(rows: Iterable[TaskRow], name: str) -> None:
     """Raises TaskError for the first project, or module of a project that is split within, with tasks in two splits."""
     seen: dict[tuple[str, str], tuple[str, str]] = {}
     whole: dict[str, bool] = {}

@@ -11,9 +11,9 @@ from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
 from etude.tasks.cheats.exercise import nop
 from etude.tasks.cheats.repository import Cheat, cheats_for
+from etude.tasks.fail_to_pass import CandidateRejected, FailToPassProof, prove_fail_to_pass
 from etude.tasks.graders.commands import NAME, CommandsGrader, machine
 from etude.tasks.graders.judged import XFAILED, graded_files
-from etude.tasks.proof import LeftOut, Proof, prove
 from etude.tasks.protected import is_protected, is_test
 from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
 from etude.tasks.solved import solved
@@ -51,7 +51,7 @@ class Bench:
 
 
 async def proved(change: Change, bench: Bench, *, xfail: bool = False) -> Task:
-    """The task, sound: reference and other solutions 1, nothing and every cheat 0. Raises LeftOut, InfraError."""
+    """The task, sound: reference and other solutions 1, nothing and every cheat 0. Raises CandidateRejected, InfraError."""
     task = drafted(change)
     tests = Tests(tuple(task.hidden["tests"]), tuple(task.hidden["command"]))
 
@@ -59,7 +59,9 @@ async def proved(change: Change, bench: Bench, *, xfail: bool = False) -> Task:
         return await run_tests(tests, files, machine(task, bench.pool, bench.grader.fit), bench.timeout_s)
 
     later = on_a_later_date(tests, task, bench.pool, bench.grader.fit, bench.timeout_s)
-    found = await prove(graded_files(task, nop(task)), graded_files(task, solved(task)), run, later=later, xfail=xfail)
+    found = await prove_fail_to_pass(
+        graded_files(task, nop(task)), graded_files(task, solved(task)), run, run_later=later, xfail=xfail
+    )
     task = _with(task, found, len(change.others))
     await _agree(task, change.others, bench)
     await require_sound(task, bench)
@@ -67,18 +69,18 @@ async def proved(change: Change, bench: Bench, *, xfail: bool = False) -> Task:
 
 
 def drafted(change: Change) -> Task:
-    """The task before anything was run. Raises LeftOut for a change that no test can show."""
+    """The task before anything was run. Raises CandidateRejected for a change that no test can show."""
     changed = {path: text for path, text in change.after.items() if change.before.get(path) != text}
     removed = [path for path in change.before if path not in change.after]
     solution = {path: text for path, text in changed.items() if not is_protected(path)}
     gone = [path for path in removed if not is_protected(path)]
     if not solution and not gone:
-        raise LeftOut("it changes tests and settings alone: there is nothing for an agent to do")
+        raise CandidateRejected("it changes tests and settings alone: there is nothing for an agent to do")
     if not any(is_test(path) for path in changed):
-        raise LeftOut("it adds or changes no test: nothing shows whether the request is fulfilled")
+        raise CandidateRejected("it adds or changes no test: nothing shows whether the request is fulfilled")
     tests = sorted(path for path in change.after if PYTEST_FILE.search(path)) if change.tests is None else change.tests
     if not change.command and not tests:
-        raise LeftOut("it has no Python tests: say how to run its own with --test-command")
+        raise CandidateRejected("it has no Python tests: say how to run its own with --test-command")
     hidden = {
         "files": {path: text for path, text in changed.items() if is_protected(path)},
         "removed": [path for path in removed if is_protected(path)],
@@ -102,14 +104,14 @@ def drafted(change: Change) -> Task:
 
 
 async def require_sound(task: Task, bench: Bench, cheats: Mapping[str, Cheat] | None = None) -> None:
-    """By all cheats that fit the task, unless told otherwise. Raises LeftOut with the complaint."""
+    """By all cheats that fit the task, unless told otherwise. Raises CandidateRejected with the complaint."""
     tried = cheats_for(task) if cheats is None else cheats
     found = await check(task, bench.pool, grade=bench.grader.grade, cheats=tried, as_graded=graded_files)
     if not found.sound:
-        raise LeftOut(f"not sound: {found.complaint()}")
+        raise CandidateRejected(f"not sound: {found.complaint()}")
 
 
-def _with(task: Task, found: Proof, others: int) -> Task:
+def _with(task: Task, found: FailToPassProof, others: int) -> Task:
     proof = {
         "fail_to_pass": list(found.fail_to_pass),
         "pass_to_pass": list(found.pass_to_pass),
@@ -125,4 +127,6 @@ async def _agree(task: Task, others: Sequence[Mapping[str, str]], bench: Bench) 
     for number, files in enumerate(others, 1):
         verdict = await bench.grader.grade(task, {path: text.encode() for path, text in files.items()}, bench.pool)
         if not verdict.passed:
-            raise LeftOut(f"its tests refuse another solution of the same request (number {number}): {verdict.reason}")
+            raise CandidateRejected(
+                f"its tests refuse another solution of the same request (number {number}): {verdict.reason}"
+            )

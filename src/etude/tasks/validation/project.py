@@ -21,9 +21,9 @@ from etude.tasks.cheats.exercise import nop
 from etude.tasks.cheats.repository import few_for
 from etude.tasks.environment.environment import KEY, Environment
 from etude.tasks.environment.workspace import OVERLAY, overlay
+from etude.tasks.fail_to_pass import CandidateRejected, FailToPassProof, prove_fail_to_pass
 from etude.tasks.graders.commands import NAME, CommandsGrader, machine, tests_of
 from etude.tasks.graders.judged import XFAILED, graded_files
-from etude.tasks.proof import LeftOut, Proof, prove
 from etude.tasks.protected import is_protected
 from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
 from etude.tasks.solved import solved
@@ -59,7 +59,7 @@ class Draft:
 
 
 def task_of(draft: Draft) -> Task:
-    """The task before anything was run: no lists of tests yet. Raises LeftOut for one that can't be one."""
+    """The task before anything was run: no lists of tests yet. Raises CandidateRejected for one that can't be one."""
     _require_work(draft)
     files = {**draft.base, **draft.changed}
     for path in draft.removed:
@@ -97,13 +97,13 @@ def task_of(draft: Draft) -> Task:
 
 
 def _require_work(draft: Draft) -> None:
-    """Raises LeftOut for a draft without all prompts, or whose reference is no work for an agent."""
+    """Raises CandidateRejected for a draft without all prompts, or whose reference is no work for an agent."""
     if missing := [style for style in STYLES if not draft.prompts.get(style, "").strip()]:
-        raise LeftOut(f"it has no prompt in the style {', '.join(missing)}")
+        raise CandidateRejected(f"it has no prompt in the style {', '.join(missing)}")
     if not draft.solution and not draft.gone:
-        raise LeftOut("its reference changes nothing: there is nothing for an agent to do")
+        raise CandidateRejected("its reference changes nothing: there is nothing for an agent to do")
     if closed := sorted(path for path in {*draft.solution, *draft.gone} if is_protected(path)):
-        raise LeftOut(f"its reference changes {closed[0]}, which is a test or decides how tests run")
+        raise CandidateRejected(f"its reference changes {closed[0]}, which is a test or decides how tests run")
 
 
 async def proved_over(
@@ -117,7 +117,7 @@ async def proved_over(
     xfail: bool = False,
 ) -> Task:
     """The task, sound. `known`: tests that pass after the change, where that is already known (the baseline of the chosen files);
-    `flaky`: tests that never count; `most`: more failing tests than this mean a wreck, not a task. Raises LeftOut, InfraError."""
+    `flaky`: tests that never count; `most`: more failing tests than this mean a wreck, not a task. Raises CandidateRejected, InfraError."""
     task = task_of(draft)
     grader = CommandsGrader()
 
@@ -130,21 +130,23 @@ async def proved_over(
         await require_secret(task, pool)
 
     later = on_a_later_date(tests_of(task), task, pool, grader.fit, timeout_s)
-    found = await prove(before, after, run, known=known, most=most, look=look, later=later, xfail=xfail)
+    found = await prove_fail_to_pass(
+        before, after, run, known_passing=known, max_failing=most, cheap_check=look, run_later=later, xfail=xfail
+    )
     task = _with(task, _steady(found, flaky))
     await require_sound(task, Bench(pool, grader, timeout_s), few_for(task))
     return task
 
 
-def _steady(found: Proof, flaky: frozenset[str]) -> Proof:
+def _steady(found: FailToPassProof, flaky: frozenset[str]) -> FailToPassProof:
     shown = tuple(name for name in found.fail_to_pass if name not in flaky)
     if not shown:
-        raise LeftOut(f"the tests that show the change are flaky: {', '.join(found.fail_to_pass[:3])}")
+        raise CandidateRejected(f"the tests that show the change are flaky: {', '.join(found.fail_to_pass[:3])}")
     kept = tuple(name for name in found.pass_to_pass if name not in flaky)
     return replace(found, fail_to_pass=shown, pass_to_pass=kept, flaky=tuple(sorted({*found.flaky, *flaky})))
 
 
-def _with(task: Task, found: Proof) -> Task:
+def _with(task: Task, found: FailToPassProof) -> Task:
     proof = {
         "fail_to_pass": list(found.fail_to_pass),
         "pass_to_pass": list(found.pass_to_pass),

@@ -16,9 +16,9 @@ from typing import Any
 
 from etude.sandbox.errors import Unsupported
 from etude.tasks.errors import TaskError
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.harbor import HarborError, read_task, write_task
 from etude.tasks.place import folder_of
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
 
 ASKED, MADE = "asked.json", "made.jsonl"
@@ -26,7 +26,7 @@ ASKED, MADE = "asked.json", "made.jsonl"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A task to be. `build` raises LeftOut with the reason why it is none, and InfraError for what is no fault of its own."""
+    """A task to be. `build` raises CandidateRejected with the reason why it is none, and InfraError for what is no fault of its own."""
 
     id: str
     build: Callable[[], Awaitable[Task]]
@@ -152,5 +152,5 @@ class _Queue:
 async def _decided(candidate: Candidate, workshop: Workshop) -> Decision:
     try:
         return workshop.decide(candidate.id, await candidate.build())
-    except (LeftOut, Unsupported, HarborError) as error:
+    except (CandidateRejected, Unsupported, HarborError) as error:
         return workshop.decide(candidate.id, None, str(error) or type(error).__name__)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from etude.tasks.content import EXECUTABLE, LINK, FileText, file_text, mode_of
 from etude.tasks.environment.environment import Environment, TestPlan
-from etude.tasks.generate.generator import Baseline, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.generators.deletion.cutting import tests_without as trimmed
 from etude.tasks.generate.generators.deletion.cutting import without
 from etude.tasks.generate.generators.deletion.generator import FeatureDeletion, chosen, drafted
@@ -20,7 +21,6 @@ from etude.tasks.generate.generators.deletion.index import index
 from etude.tasks.generate.generators.deletion.language import language
 from etude.tasks.generate.generators.deletion.leftovers import leftovers, undocumented
 from etude.tasks.generate.generators.deletion.related import References
-from etude.tasks.proof import LeftOut
 
 SHAPES = """\
 import math
@@ -65,7 +65,7 @@ FILES = {
     "README.md": "# Shapes\n\nCircles.\n\n- `area(r)`: the area\n- `perimeter(r)`: around it\n",
     "tests/test_circle.py": TESTS,
 }
-PROJECT = Installed(Environment("shapes", "1.0"), FILES, Baseline(frozenset()))
+PROJECT = InstalledProject(Environment("shapes", "1.0"), FILES, Baseline(frozenset()))
 MODULES = {path: FILES[path] for path in ("shapes/__init__.py", "shapes/circle.py")}
 FEATURE = frozenset(("area", "_squared"))
 
@@ -160,12 +160,12 @@ def test_the_draft_hides_the_tests_and_its_reference_restores_every_file():
 
 def test_a_copy_of_the_feature_elsewhere_is_no_task():
     files = {**FILES, "old.cfg": "\n".join(SHAPES.splitlines()[8:14])}
-    with pytest.raises(LeftOut, match="would still tell"):
-        drafted(Installed(PROJECT.environment, files, PROJECT.baseline), index(MODULES), FEATURE, "small", "x")
+    with pytest.raises(CandidateRejected, match="would still tell"):
+        drafted(InstalledProject(PROJECT.environment, files, PROJECT.baseline), index(MODULES), FEATURE, "small", "x")
 
 
 def test_a_large_feature_in_too_few_files_is_no_task():
-    with pytest.raises(LeftOut, match="a large one needs"):
+    with pytest.raises(CandidateRejected, match="a large one needs"):
         drafted(PROJECT, index(MODULES), FEATURE, "large", "x")
 
 
@@ -174,7 +174,7 @@ def test_candidates_are_the_same_for_the_same_seed():
     assert small == again == [FEATURE] and [*chosen(PROJECT, index(MODULES), 3, "large")] == []
 
 
-def shapes_project(uses: dict[str, tuple[str, ...]], lines: dict[str, int] | None = None) -> Installed:
+def shapes_project(uses: dict[str, tuple[str, ...]], lines: dict[str, int] | None = None) -> InstalledProject:
     """A module a name; each imports and calls those that it uses. Documents and a test file name all of them."""
     modules = {
         f"shapes/{name}.py": "".join(f"from shapes.{other} import {other}\n" for other in others)
@@ -185,10 +185,10 @@ def shapes_project(uses: dict[str, tuple[str, ...]], lines: dict[str, int] | Non
     }
     speaks = {f"docs/{name}.md": " ".join(uses) for name in "abcd"}
     tests = {"tests/test_all.py": "".join(f"from shapes.{name} import {name}\n" for name in uses)}
-    return Installed(PROJECT.environment, {**modules, **speaks, **tests}, PROJECT.baseline)
+    return InstalledProject(PROJECT.environment, {**modules, **speaks, **tests}, PROJECT.baseline)
 
 
-def large(project: Installed, seed: int = 0) -> list[frozenset[str]]:
+def large(project: InstalledProject, seed: int = 0) -> list[frozenset[str]]:
     return [*chosen(project, language(project).index(project), seed, "large")]
 
 
@@ -205,7 +205,7 @@ def test_unrelated_functions_make_no_large_feature_and_the_account_says_why():
     assert large(project) == []
     candidates = [*FeatureDeletion("large").candidates(project, None, 0)]  # type: ignore[arg-type]
     assert [one.id for one in candidates] == ["features/shapes-1.0/large-features/none"]
-    with pytest.raises(LeftOut, match="refer to one another make 150 lines in 4 files"):
+    with pytest.raises(CandidateRejected, match="refer to one another make 150 lines in 4 files"):
         asyncio.run(candidates[0].build())
 
 
@@ -250,14 +250,14 @@ def test_a_large_feature_of_javascript_is_connected_by_its_requires():
         "test/all.js": "const names = ['core', 'view', 'alone', 'apart'];\n",
     }
     plan = TestPlan("node", ("node", "--test", "{files}"), ("test/all.js",))
-    project = Installed(Environment("shapes", "1.0", "javascript", tests=plan), files, Baseline(frozenset()))
+    project = InstalledProject(Environment("shapes", "1.0", "javascript", tests=plan), files, Baseline(frozenset()))
     assert large(project) == [frozenset(("core", "view"))]
 
 
 def test_a_request_quotes_no_line_of_code_that_the_documentation_shows():
     example = "    squared_radius = _squared(radius)\n"
     files = {**FILES, "shapes/circle.py": SHAPES.replace("The area of a circle.", f"The area:\n\n{example}    ")}
-    project = Installed(Environment("shapes", "1.0"), files, Baseline(frozenset()))
+    project = InstalledProject(Environment("shapes", "1.0"), files, Baseline(frozenset()))
     modules = {path: files[path] for path in MODULES}
     draft = drafted(project, index(modules), FEATURE, "small", "features/shapes/area")
     assert "The area:" in draft.prompts["full"] and "squared_radius" not in draft.prompts["full"]
@@ -281,7 +281,7 @@ def test_files_that_are_no_text_do_not_hinder_a_deletion_and_stay_as_they_are():
 
 def test_a_feature_that_code_in_another_encoding_names_is_refused_with_its_path():
     project = replace(PROJECT, files={**FILES, "old.py": file_text(b"# caf\xe9\nfrom shapes import area\n")})
-    with pytest.raises(LeftOut, match=r"old\.py names a part of it and is no UTF-8 text"):
+    with pytest.raises(CandidateRejected, match=r"old\.py names a part of it and is no UTF-8 text"):
         drafted(project, language(project).index(project), FEATURE, "small", "x")
 
 

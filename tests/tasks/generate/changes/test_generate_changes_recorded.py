@@ -12,9 +12,9 @@ from etude.core.trace.entry import Header
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.environment.environment import Environment, TestPlan
-from etude.tasks.generate.generator import Baseline, Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
 from etude.tasks.generate.generators import history, recorded
-from etude.tasks.proof import LeftOut
 from etude.tasks.recorded.asked import Asked
 from etude.tasks.recorded.origin import Origin
 from etude.tasks.recorded.session import Recorded
@@ -62,16 +62,16 @@ def repository(tmp_path: Path) -> Repository:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
+async def bench() -> AsyncIterator[ProofContext]:
     pool = await open_pool(SandboxSettings())
-    yield Bench(pool, 20.0)
+    yield ProofContext(pool, 20.0)
     await pool.close()
 
 
-def installed(repository: Repository, commit: str) -> Installed:
+def installed(repository: Repository, commit: str) -> InstalledProject:
     plan = TestPlan("exit", ("python3", "-m", "unittest", "-q", "{files}"), ("tests/test_sums.py",))
     files = tree(repository.root, commit).files
-    return Installed(Environment("sums", commit, tests=plan), files, Baseline(frozenset()), f"git {commit}")
+    return InstalledProject(Environment("sums", commit, tests=plan), files, Baseline(frozenset()), f"git {commit}")
 
 
 def origin(repository: Repository, base: str, head: str) -> Origin:
@@ -79,7 +79,9 @@ def origin(repository: Repository, base: str, head: str) -> Origin:
     return Origin(session, repository.root, base, head, 4, "link")
 
 
-async def test_a_request_is_asked_as_it_was_typed_and_shown_by_the_commits_tests(repository: Repository, bench: Bench):
+async def test_a_request_is_asked_as_it_was_typed_and_shown_by_the_commits_tests(
+    repository: Repository, bench: ProofContext
+):
     base = repository.commit(BEGUN, "Begin with totals")
     head = repository.commit(DONE, "Add the mean")
     repository.git("checkout", "-q", base)
@@ -95,19 +97,19 @@ async def test_a_request_is_asked_as_it_was_typed_and_shown_by_the_commits_tests
 
 
 async def test_tests_that_refuse_another_solution_of_the_same_request_make_no_task(
-    repository: Repository, bench: Bench
+    repository: Repository, bench: ProofContext
 ):
     base = repository.commit(BEGUN, "Begin with totals")
     head = repository.commit(DONE, "Add the mean")
     repository.git("checkout", "-q", base)
     other = repository.commit(WRONG, "Add the mean")
     one = Asked(origin(repository, base, head), (origin(repository, base, other),))
-    with pytest.raises(LeftOut, match="refuse another solution"):
+    with pytest.raises(CandidateRejected, match="refuse another solution"):
         await recorded.build(installed(repository, head), bench, one, "features/sums/recorded/x")
 
 
 @pytest.mark.nightly
-async def test_a_commit_is_a_task_by_its_message(repository: Repository, bench: Bench):
+async def test_a_commit_is_a_task_by_its_message(repository: Repository, bench: ProofContext):
     repository.commit(BEGUN, "Begin with totals")
     head = repository.commit(DONE, "Add the mean of rows\n\nSigned-off-by: A <a@example.org>")
     repository.commit(OTHER, "Write the mean shorter")

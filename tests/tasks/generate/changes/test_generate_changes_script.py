@@ -10,7 +10,7 @@ import pytest
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.environment.environment import Environment, TestPlan
-from etude.tasks.generate.generator import Baseline, Bench, Installed
+from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
 from etude.tasks.generate.generators.deletion.generator import FeatureDeletion, drafted
 from etude.tasks.generate.generators.deletion.language import language, told_settings
 from etude.tasks.generate.generators.deletion.script_cutting import script_tests_without, script_without
@@ -68,18 +68,18 @@ FEATURE = frozenset(("area", "squared", "round"))
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
+async def bench() -> AsyncIterator[ProofContext]:
     pool = await open_pool(SandboxSettings())
-    yield Bench(pool, 20.0)
+    yield ProofContext(pool, 20.0)
     await pool.close()
 
 
-def project(**more: str) -> Installed:
+def project(**more: str) -> InstalledProject:
     files = {**FILES, "index.js": "module.exports = { ...require('./circle') };\n", **more}
     plan = TestPlan("node", ("node", "--test", "{files}"), ("test/circle.js",))
     names = ("test/circle.js::shapes", "test/circle.js::shapes > area", "test/circle.js::shapes > perimeter")
     known = Baseline(frozenset(names), by_file={"test/circle.js": names})
-    return Installed(Environment("shapes", "1.0.0", "javascript", tests=plan), files, known)
+    return InstalledProject(Environment("shapes", "1.0.0", "javascript", tests=plan), files, known)
 
 
 def test_a_feature_takes_what_nothing_else_uses_and_no_module_exports():
@@ -181,7 +181,7 @@ def test_the_draft_hides_the_tests_and_its_reference_restores_every_file():
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node on this machine")
-async def test_a_feature_of_javascript_is_asked_for_and_proved(bench: Bench):
+async def test_a_feature_of_javascript_is_asked_for_and_proved(bench: ProofContext):
     tasks = [await one.build() for one in FeatureDeletion().candidates(project(), bench, 0)]
     assert [task.metadata["deleted"] for task in tasks] == [["circle.js:area", "circle.js:squared", "round.js:round"]]
     assert "area(radius)" in tasks[0].metadata["prompts"]["full"] and "The area of a circle" in tasks[0].instruction

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from etude.tasks.environment.environment import Environment
-from etude.tasks.generate.generator import Baseline, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.generators import changelog, debian, history, recorded, release
 from etude.tasks.generate.generators.registry import GENERATORS, bound
 from etude.tasks.generate.generators.states import States, drafted
 from etude.tasks.generate.prompts.content import lacking_content
 from etude.tasks.generate.prompts.facts import Facts, facts_of
 from etude.tasks.generate.sources.projects import Wanted
-from etude.tasks.proof import LeftOut
 
 AFTER = {
     "m.py": "def one():\n    return 1\n",
@@ -31,7 +31,7 @@ BEFORE = {
     "setup.cfg": "[metadata]\nname = m\nversion = 1\n",
     "CHANGES.md": "# 1\n\n- begun\n",
 }
-PROJECT = Installed(Environment("m", "2"), AFTER, Baseline(frozenset()), "sdist m 2")
+PROJECT = InstalledProject(Environment("m", "2"), AFTER, Baseline(frozenset()), "sdist m 2")
 
 
 def states(before: dict[str, str], after: dict[str, str]) -> States:
@@ -55,13 +55,13 @@ def test_a_request_without_a_name_of_its_own_says_where_it_is():
 
 
 def test_a_change_of_documents_alone_is_no_task():
-    with pytest.raises(LeftOut, match="no code to write"):
+    with pytest.raises(CandidateRejected, match="no code to write"):
         drafted(PROJECT, states({**AFTER, "CHANGES.md": ""}, AFTER))
 
 
 def test_a_change_of_half_the_project_is_no_task():
     many = {f"part{n}.py": "x = 1\n" for n in range(40)}
-    with pytest.raises(LeftOut, match="not one goal"):
+    with pytest.raises(CandidateRejected, match="not one goal"):
         drafted(PROJECT, states(BEFORE, {**AFTER, **many}))
 
 
@@ -95,12 +95,12 @@ def test_a_point_is_told_as_a_person_would_and_no_chore_is_asked_for(point: str,
 
 
 def test_a_release_without_a_changelog_is_no_task():
-    with pytest.raises(LeftOut, match="no changelog"):
+    with pytest.raises(CandidateRejected, match="no changelog"):
         changelog.wanted({}, {"m.py": ""})
 
 
 def test_a_release_of_chores_alone_is_no_task():
-    with pytest.raises(LeftOut, match="none asks for code"):
+    with pytest.raises(CandidateRejected, match="none asks for code"):
         changelog.wanted({}, {"CHANGES": "- Update CI environment\n"})
 
 
@@ -115,14 +115,14 @@ def test_of_a_release_documents_stay_as_they_were_and_short_prompts_may_drop_no_
 
 def test_a_release_whose_tests_are_the_earlier_ones_is_no_task():
     before = release.Release("1", {**BEFORE, "tests/test_m.py": AFTER["tests/test_m.py"]})
-    with pytest.raises(LeftOut, match="1 passes the tests of 2"):
+    with pytest.raises(CandidateRejected, match="1 passes the tests of 2"):
         release.states(PROJECT, lambda _, back: before, 0, "features/m-2/release/0-back")
 
 
 def test_the_release_before_is_the_next_lower_number_and_not_an_old_line_s_latest_mend():
     listed = ["6.10.5", "6.11.1", "6.11.0", "6.10.4", "6.11.0-rc.1", "6.9.7", "1.0a1"]
     assert release.before(listed, "6.11.0") == ["6.10.5", "6.10.4", "6.9.7"]
-    with pytest.raises(LeftOut, match="no plain release"):
+    with pytest.raises(CandidateRejected, match="no plain release"):
         release.before(listed, "6.11.0-rc.1")
 
 
@@ -154,7 +154,7 @@ def test_a_patch_series_is_applied_in_order_and_the_packaging_is_not_shown():
 
 
 def test_a_patch_that_does_not_go_on_is_named():
-    with pytest.raises(LeftOut, match="one.patch does not go on"):
+    with pytest.raises(CandidateRejected, match="one.patch does not go on"):
         debian.states_at({**PACKAGE, "m.py": "nothing\n"}, PATCHES, 0)
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from etude.sandbox.errors import InfraError
 from etude.tasks.environment.environment import Environment
-from etude.tasks.generate.generator import Baseline, Installed
+from etude.tasks.fail_to_pass import CandidateRejected, TestsDoNotRun
+from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.generators import history
 from etude.tasks.generate.generators.commit_environments import CommitEnvironments, needs
 from etude.tasks.generate.generators.registry import GENERATORS, with_environments
 from etude.tasks.generate.generators.states import States
-from etude.tasks.generate.order import Built, Discarded, Installs
+from etude.tasks.generate.protocols import EnvironmentProvider, InstallResult, ProjectDiscarded
 from etude.tasks.generate.sources.projects import Wanted
-from etude.tasks.proof import LeftOut, TestsDoNotRun
 from etude.tasks.task import Task
 from etude.tasks.tree import Tree
 
@@ -31,11 +31,13 @@ class Installing:
         self.asked: list[Wanted] = []
         self.refuse = refuse
 
-    async def __call__(self, wanted: Wanted) -> Built:
+    async def __call__(self, wanted: Wanted) -> InstallResult:
         self.asked.append(wanted)
         if self.refuse:
-            raise Discarded(self.refuse)
-        return Built(Installed(Environment("m", wanted.version), FILES, Baseline(frozenset())), recipe="toml")
+            raise ProjectDiscarded(self.refuse)
+        return InstallResult(
+            InstalledProject(Environment("m", wanted.version), FILES, Baseline(frozenset())), recipe="toml"
+        )
 
 
 def commit(number: int) -> str:
@@ -72,7 +74,7 @@ async def test_a_run_installs_no_more_of_a_project_than_it_may(tmp_path: Path) -
     environments = CommitEnvironments(install, LISTED, tmp_path, most=2)
     for number in range(2):
         await environments.of("m", commit(number), {**FILES, "tox.ini": str(number)})
-    with pytest.raises(LeftOut, match="2 commits of m are installed in this run.*--commit-environments"):
+    with pytest.raises(CandidateRejected, match="2 commits of m are installed in this run.*--commit-environments"):
         await environments.of("m", commit(9), {**FILES, "tox.ini": "9"})
     assert len(install.asked) == 2
 
@@ -84,7 +86,7 @@ async def test_another_run_installs_what_the_first_had_no_room_for(tmp_path: Pat
         for number in range(6):
             try:
                 await environments.of("m", commit(number), {**FILES, "tox.ini": str(number)})
-            except LeftOut:
+            except CandidateRejected:
                 continue
             good.append(number)
         return good
@@ -96,7 +98,7 @@ async def test_needs_that_can_not_be_installed_are_tried_once_and_say_why(tmp_pa
     install = Installing("no such distribution")
     environments = CommitEnvironments(install, LISTED, tmp_path)
     for number in range(3):
-        with pytest.raises(LeftOut, match="can't be installed: no such distribution"):
+        with pytest.raises(CandidateRejected, match="can't be installed: no such distribution"):
             await environments.of("m", commit(number), FILES)
     assert len(install.asked) == 1
 
@@ -104,14 +106,14 @@ async def test_needs_that_can_not_be_installed_are_tried_once_and_say_why(tmp_pa
 async def test_a_kept_commit_that_is_gone_is_no_reason_to_give_up(tmp_path: Path) -> None:
     await CommitEnvironments(Installing(), LISTED, tmp_path).of("m", commit(1), FILES)
 
-    async def install(wanted: Wanted) -> Built:
+    async def install(wanted: Wanted) -> InstallResult:
         return await Installing("no such commit" if wanted.version == commit(1) else "")(wanted)
 
     built = await CommitEnvironments(install, LISTED, tmp_path).of("m", commit(2), FILES)
     assert built.installed.environment.version == commit(2)
 
 
-PROJECT = Installed(Environment("m", "v1"), FILES, Baseline(frozenset()))
+PROJECT = InstalledProject(Environment("m", "v1"), FILES, Baseline(frozenset()))
 RUN = (history.Commit(commit(2), (commit(1),), "a", "Keep the rows"),)
 TASK = Task("t", "features", "x", "", {}, (), "commands")
 
@@ -123,7 +125,7 @@ class Proving:
         self.said = {"v1": own, commit(2): commits}
         self.states: list[States] = []
 
-    async def __call__(self, project: Installed, bench: object, states: States) -> Task:
+    async def __call__(self, project: InstalledProject, bench: object, states: States) -> Task:
         self.states.append(states)
         if (error := self.said[project.environment.version]) is not None:
             raise error
@@ -144,26 +146,28 @@ async def test_a_commit_that_does_not_run_gets_its_own_environment(
     proving = Proving(lacking)
     assert await build(proving, environments, monkeypatch) is TASK
     assert "must_say" not in proving.states[0].metadata
-    with pytest.raises(LeftOut, match=r"no test shows it \(in the project's own environment: No module named 'yaml'\)"):
-        await build(Proving(lacking, LeftOut("no test shows it")), environments, monkeypatch)
+    with pytest.raises(
+        CandidateRejected, match=r"no test shows it \(in the project's own environment: No module named 'yaml'\)"
+    ):
+        await build(Proving(lacking, CandidateRejected("no test shows it")), environments, monkeypatch)
     with pytest.raises(TestsDoNotRun, match="yaml"):
         await build(Proving(lacking), None, monkeypatch)
 
 
 async def test_what_runs_and_shows_nothing_installs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install = Installing()
-    for error in (LeftOut("no test shows it"), InfraError("no sandbox")):
+    for error in (CandidateRejected("no test shows it"), InfraError("no sandbox")):
         with pytest.raises(type(error), match=str(error)):
             await build(Proving(error), CommitEnvironments(install, LISTED, tmp_path), monkeypatch)
     assert install.asked == []
 
 
 async def test_short_prompts_of_squashed_commits_name_every_goal(monkeypatch: pytest.MonkeyPatch) -> None:
-    proving = Proving(LeftOut("no test shows it"))
+    proving = Proving(CandidateRejected("no test shows it"))
     monkeypatch.setattr(history, "proved", proving)
     monkeypatch.setattr(history, "tree", lambda repository, commit: Tree(dict(FILES), ()))
     run = (history.Commit(commit(1), (commit(0),), "a", "Count pages"), *RUN)
-    with pytest.raises(LeftOut):
+    with pytest.raises(CandidateRejected):
         await history.build(PROJECT, None, Path(), run, "t")  # type: ignore[arg-type]
     assert proving.states[0].metadata["must_say"] == ["Count", "Keep", "pages", "rows", "the"]
 
@@ -172,5 +176,7 @@ def test_a_making_gives_history_its_environments_and_no_other_generator(tmp_path
     environments = CommitEnvironments(Installing(), LISTED, tmp_path)
     found = with_environments(GENERATORS, environments)
     own = found["history"]
-    assert isinstance(own, history.History) and own.environments is environments and isinstance(own, Installs)
+    assert (
+        isinstance(own, history.History) and own.environments is environments and isinstance(own, EnvironmentProvider)
+    )
     assert all(found[name] is each for name, each in GENERATORS.items() if name != "history")

@@ -10,13 +10,13 @@ import pytest
 
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
-from etude.tasks.generate.generator import Bench
+from etude.tasks.generate.generator import ProofContext
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests are no package: this is how they share a module
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
+async def bench() -> AsyncIterator[ProofContext]:
     pool = await open_pool(SandboxSettings())
-    yield Bench(pool, 20.0)
+    yield ProofContext(pool, 20.0)
     await pool.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etude.tasks.environment.environment import Environment, TestPlan
-from etude.tasks.generate.generator import Baseline, Installed
+from etude.tasks.generate.generator import Baseline, InstalledProject
 
 SHAPES = '''"""Shapes on a grid."""
 
@@ -104,8 +104,8 @@ if __name__ == "__main__":
 FILES = {"grid/__init__.py": "", "grid/shapes.py": SHAPES, "tests/test_shapes.py": TESTS, "README.md": "# Grid\n"}
 
 
-def grid(extra: dict[str, str] | None = None) -> Installed:
+def grid(extra: dict[str, str] | None = None) -> InstalledProject:
     files = {**FILES, **(extra or {})}
     tests = tuple(sorted(path for path in files if path.startswith("tests/")))
     plan = TestPlan("exit", ("python3", "-m", "unittest", "-q", "{files}"), tests)
-    return Installed(Environment("grid", "1.0", tests=plan), files, Baseline(frozenset()), "test")
+    return InstalledProject(Environment("grid", "1.0", tests=plan), files, Baseline(frozenset()), "test")

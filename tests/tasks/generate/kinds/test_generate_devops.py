@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from grid_project import SHAPES, grid
 
-from etude.tasks.generate.generator import Bench
+from etude.tasks.generate.generator import ProofContext
 from etude.tasks.generate.generators.devops.generator import MAKERS, DevopsRepair
 from etude.tasks.generate.generators.devops.recipe import Maker, Subject
 from etude.tasks.generate.generators.kinds import modules
@@ -34,7 +34,7 @@ def test_every_breakage_stands_once_in_the_right_text(maker: Maker) -> None:
     assert len({one.name for one in recipe.breakages}) == len(recipe.breakages)
 
 
-async def test_a_broken_script_is_a_task_and_a_target_that_does_nothing_no_solution(bench: Bench) -> None:
+async def test_a_broken_script_is_a_task_and_a_target_that_does_nothing_no_solution(bench: ProofContext) -> None:
     candidates = {one.id: one for one in DevopsRepair().candidates(grid(), bench, 0)}
     task = await candidates["grid-1.0/devops/release_script-1"].build()
     assert task.solution and set(task.metadata["editable"]) == {"scripts/release.sh"}
@@ -43,7 +43,7 @@ async def test_a_broken_script_is_a_task_and_a_target_that_does_nothing_no_solut
     assert verdict.score == 0 and verdict.reason
 
 
-async def test_a_service_is_asked_on_its_own_loopback_and_must_answer_with_the_project(bench: Bench) -> None:
+async def test_a_service_is_asked_on_its_own_loopback_and_must_answer_with_the_project(bench: ProofContext) -> None:
     recipe = next(maker for maker in MAKERS if maker.__name__ == "service")(subject())
     files = {**grid().files, **recipe.files}
     task = Task("t", "devops", "service", "", files, (), "devops", {"scenarios": list(recipe.scenarios), "seconds": 1})
@@ -70,7 +70,7 @@ def test_a_changed_module_is_visibly_younger_than_the_archive(tmp_path: Path) ->
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("maker", MAKERS)
-async def test_every_breakage_alone_is_noticed_by_a_scenario(maker: Maker, bench: Bench) -> None:
+async def test_every_breakage_alone_is_noticed_by_a_scenario(maker: Maker, bench: ProofContext) -> None:
     recipe = maker(subject())
     files = {**grid().files, **recipe.files}
     task = Task("t", "devops", "l", "", files, (), "devops", {"scenarios": list(recipe.scenarios), "seconds": 1})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.tasks.audit import leaks
-from etude.tasks.generate.generator import Bench
+from etude.tasks.generate.generator import ProofContext
 from etude.tasks.generate.generators.documentation import Documentation
 from etude.tasks.generate.generators.kinds.defects import defects, spread
 from etude.tasks.generate.generators.kinds.docstrings import exemplified, without
@@ -22,7 +22,7 @@ from etude.tasks.registry import grade
 README = "# Grid\n\n```pycon\n>>> from grid.shapes import area, clamp, middle\n>>> area(2, 3)\n6\n>>> clamp(12)\n10\n>>> middle([3, 1, 2])\n2\n```\n"
 
 
-async def test_docstrings_are_asked_for_and_code_may_not_change_with_them(bench: Bench) -> None:
+async def test_docstrings_are_asked_for_and_code_may_not_change_with_them(bench: ProofContext) -> None:
     found = {one.id: one for one in Documentation().candidates(grid(), bench, 0)}
     task = await found["grid-1.0/documentation/grid.shapes.clamp"].build()
     assert '"""' not in task.files["grid/shapes.py"].partition("def clamp")[2].partition("def middle")[0]
@@ -35,7 +35,7 @@ async def test_docstrings_are_asked_for_and_code_may_not_change_with_them(bench:
     )
 
 
-async def test_a_page_whose_examples_are_stale_is_a_task(bench: Bench) -> None:
+async def test_a_page_whose_examples_are_stale_is_a_task(bench: ProofContext) -> None:
     found = {one.id: one for one in Documentation().candidates(grid({"README.md": README}), bench, 0)}
     task = await found["grid-1.0/documentation/README.md"].build()
     assert task.files["README.md"] != README == task.solution["README.md"]

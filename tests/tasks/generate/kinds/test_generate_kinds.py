@@ -6,14 +6,14 @@ import pytest
 from grid_project import SHAPES, TESTS, grid
 
 from etude.tasks.audit import leaks
-from etude.tasks.generate.generator import Bench
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import ProofContext
 from etude.tasks.generate.generators.review import COMMENTS, Review
 from etude.tasks.generate.generators.test_writing import TestWriting
-from etude.tasks.proof import LeftOut
 from etude.tasks.registry import grade
 
 
-async def test_tests_of_a_module_are_asked_for_and_graded_by_mutants(bench: Bench) -> None:
+async def test_tests_of_a_module_are_asked_for_and_graded_by_mutants(bench: ProofContext) -> None:
     candidate = next(iter(TestWriting().candidates(grid(), bench, 0)))
     task = await candidate.build()
     assert "tests/test_shapes.py" not in task.files and task.metadata["overlay"]["removed"] == ["tests/test_shapes.py"]
@@ -27,21 +27,21 @@ async def test_tests_of_a_module_are_asked_for_and_graded_by_mutants(bench: Benc
     assert verdict.score == 0 and "caught" in verdict.reason and verdict.tests["right code"]
 
 
-async def test_candidates_are_the_same_for_the_same_project_and_seed(bench: Bench) -> None:
+async def test_candidates_are_the_same_for_the_same_project_and_seed(bench: ProofContext) -> None:
     def ids(seed: int) -> list[str]:
         return [c.id for generator in (TestWriting(), Review()) for c in generator.candidates(grid(), bench, seed)]
 
     assert ids(0) == ids(0) and len(set(ids(0))) == len(ids(0)) > 1
 
 
-async def test_a_project_whose_tests_notice_nothing_gives_no_task(bench: Bench) -> None:
+async def test_a_project_whose_tests_notice_nothing_gives_no_task(bench: ProofContext) -> None:
     empty = "import unittest\n\nfrom grid import shapes\n\n\nclass Shapes(unittest.TestCase):\n    def test_it(self):\n        assert shapes\n"
     candidate = next(iter(TestWriting().candidates(grid({"tests/test_shapes.py": empty}), bench, 0)))
-    with pytest.raises(LeftOut, match="notice 0 of"):
+    with pytest.raises(CandidateRejected, match="notice 0 of"):
         await candidate.build()
 
 
-async def test_a_review_has_clean_changes_and_is_graded_by_lines(bench: Bench) -> None:
+async def test_a_review_has_clean_changes_and_is_graded_by_lines(bench: ProofContext) -> None:
     # Each function is a change of its own: the same text in four modules, with tests of each.
     project = grid(
         {f"grid/shapes{n}.py": SHAPES for n in "abc"}

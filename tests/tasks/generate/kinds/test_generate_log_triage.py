@@ -15,7 +15,7 @@ from etude.tasks.audit import leaks
 from etude.tasks.environment.attached import services_of
 from etude.tasks.environment.workspace import opened
 from etude.tasks.errors import TaskError
-from etude.tasks.generate.generator import Bench
+from etude.tasks.generate.generator import ProofContext
 from etude.tasks.generate.generators.devops.log_triage import ANSWER, LOG, LogTriage
 from etude.tasks.generate.generators.devops.logs import DIMENSIONS, Dimension, day
 
@@ -48,7 +48,7 @@ def test_the_answer_follows_from_the_log_alone(dimension: Dimension) -> None:
     assert day(dimension, MODULES, random.Random(1)) == days[1]
 
 
-async def test_a_log_becomes_a_task_whose_workspace_does_not_hold_the_answer(bench: Bench) -> None:
+async def test_a_log_becomes_a_task_whose_workspace_does_not_hold_the_answer(bench: ProofContext) -> None:
     project = grid({f"grid/part{n}.py": SHAPES for n in range(5)})
     tasks = [await one.build() for one in LogTriage().candidates(project, bench, 3)]
     assert [task.id.rpartition("/")[2] for task in tasks] == [*DIMENSIONS, *(f"service-{one}" for one in DIMENSIONS)]
@@ -65,7 +65,7 @@ for row in json.load(urllib.request.urlopen("http://127.0.0.1:9428/query?limit=1
 """
 
 
-async def test_a_log_service_answers_in_the_agent_s_sandbox_and_in_no_other(bench: Bench) -> None:
+async def test_a_log_service_answers_in_the_agent_s_sandbox_and_in_no_other(bench: ProofContext) -> None:
     project = grid({f"grid/part{n}.py": SHAPES for n in range(5)})
     asked = [one for one in LogTriage().candidates(project, bench, 3) if one.id.endswith("service-build")]
     task = await asked[0].build()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etude.tasks.environment.environment import Environment
-from etude.tasks.generate.generator import Baseline, Installed
+from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.generators.kinds import modules
 
 PACKAGE = {
@@ -17,7 +17,7 @@ def about(**tests: str) -> dict[str, tuple[str, ...]]:
     files = {**PACKAGE, **{f"tests/{name}.py": text for name, text in tests.items()}}
     return {
         place.path: place.tests
-        for place in modules.tested(Installed(Environment("thing", "1"), files, Baseline(frozenset())))
+        for place in modules.tested(InstalledProject(Environment("thing", "1"), files, Baseline(frozenset())))
     }
 
 

@@ -11,7 +11,7 @@ from etude.tasks.audit import leaks
 from etude.tasks.cheats.repository import cheats_for
 from etude.tasks.cheats.reviewed import added
 from etude.tasks.environment.environment import Environment, TestPlan
-from etude.tasks.generate.generator import Baseline, Bench, Installed
+from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
 from etude.tasks.generate.generators.bugs.code import Code
 from etude.tasks.generate.generators.kinds.same import script_same
 from etude.tasks.generate.generators.kinds.script import script_defects, script_slices, script_tested
@@ -72,7 +72,7 @@ test('runs', () => { assert.deepStrictEqual([runs([1, 1, 2]), runs([])], [[2, 1]
 """
 
 
-def grid_in_javascript(modules: int = 1) -> Installed:
+def grid_in_javascript(modules: int = 1) -> InstalledProject:
     files: dict[str, str] = {"package.json": '{"name": "grid", "version": "1.0.0"}\n'}
     for number in range(modules):
         suffix = str(number) if number else ""
@@ -81,7 +81,9 @@ def grid_in_javascript(modules: int = 1) -> Installed:
     plan = TestPlan("node", ("node", "--test", "{files}"), tests)
     environment = Environment("grid", "1.0.0", "javascript", tests=plan)
     names = {path: (f"{path}::clamp", f"{path}::area", f"{path}::runs") for path in tests}
-    return Installed(environment, files, Baseline(frozenset(n for own in names.values() for n in own), by_file=names))
+    return InstalledProject(
+        environment, files, Baseline(frozenset(n for own in names.values() for n in own), by_file=names)
+    )
 
 
 def test_a_part_takes_its_comments_and_no_other_s_and_leaves_a_module_without_it() -> None:
@@ -114,7 +116,7 @@ def test_modules_are_told_with_the_test_files_concerned() -> None:
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node on this machine")
-async def test_changes_of_javascript_are_reviewed_as_those_of_python_are(bench: Bench) -> None:
+async def test_changes_of_javascript_are_reviewed_as_those_of_python_are(bench: ProofContext) -> None:
     candidates = list(Review().candidates(grid_in_javascript(6), bench, 1))
     task = await candidates[0].build()
     assert task.hidden["defects"] and not any(path.startswith("test/") for path in task.metadata["changes"])
@@ -133,7 +135,7 @@ def test_variants_that_behave_the_same_parse_and_keep_directives_first() -> None
 
 @pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node on this machine")
-async def test_tests_of_javascript_are_asked_for_and_no_cheat_stands_for_them(bench: Bench) -> None:
+async def test_tests_of_javascript_are_asked_for_and_no_cheat_stands_for_them(bench: ProofContext) -> None:
     project = grid_in_javascript(2)
     task = await next(iter(TestWriting().candidates(project, bench, 0))).build()
     assert set(task.metadata["overlay"]["removed"]) == {"test/grid.js", "test/grid1.js"}

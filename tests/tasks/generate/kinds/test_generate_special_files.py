@@ -8,7 +8,7 @@ import pytest
 from grid_project import SHAPES, TESTS, grid
 
 from etude.tasks.content import EXECUTABLE, LINK, FileBytes, FileText, file_text, mode_of
-from etude.tasks.generate.generator import Bench, Generator, Installed
+from etude.tasks.generate.generator import Generator, InstalledProject, ProofContext
 from etude.tasks.generate.generators import release
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.injection import with_bugs
@@ -32,12 +32,12 @@ SPECIAL = {
 }
 
 
-def with_special(project: Installed) -> Installed:
+def with_special(project: InstalledProject) -> InstalledProject:
     return replace(project, files={**project.files, **SPECIAL})
 
 
 @pytest.mark.parametrize("generator", GENERATORS.values(), ids=GENERATORS.keys())
-async def test_files_that_are_no_text_change_no_proposal(bench: Bench, generator: Generator) -> None:
+async def test_files_that_are_no_text_change_no_proposal(bench: ProofContext, generator: Generator) -> None:
     project = grid({"grid/more.py": "def more(value):\n    return value + 1\n"})
     ids = [each.id for each in generator.candidates(project, bench, 0)]
     assert [each.id for each in generator.candidates(with_special(project), bench, 0)] == ids
@@ -87,7 +87,7 @@ def test_a_program_with_a_bug_can_be_run() -> None:
     baseline = replace(project.baseline, by_file={"tests/test_shapes.py": ("test_clamp",)})
     project = replace(project, baseline=baseline)
     codes = sources(project.files)
-    trial = Trial(project, Bench(None), Concern(project))  # type: ignore[arg-type]
+    trial = Trial(project, ProofContext(None), Concern(project))  # type: ignore[arg-type]
     draft = with_bugs(trial, codes, [next(iter(listed(codes, 0)))], "x", "bug-injection")
     assert [mode_of(text) for text in (*draft.changed.values(), *draft.solution.values())] == [EXECUTABLE, EXECUTABLE]
     cut = trial.without_tests(draft, frozenset(["Shapes::test_clamp"]))

@@ -14,13 +14,13 @@ from etude.sandbox.errors import InfraError
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.environment.environment import Environment
-from etude.tasks.generate.generator import Baseline, Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
 from etude.tasks.generate.generators.migration.generator import HIDDEN, Migration, drafted, rewritten, scopes
 from etude.tasks.generate.generators.migration.generics import migrated
 from etude.tasks.generate.generators.migration.stale import MOVED, stale
 from etude.tasks.generate.install.installing import Installer
 from etude.tasks.generate.sources.projects import Wanted
-from etude.tasks.proof import LeftOut
 from etude.tasks.registry import grade
 from etude.tasks.running.pin import default_cache
 from etude.tasks.solved import solved
@@ -56,7 +56,9 @@ TAGS = "import typing as t\n\n\ndef tags(words: t.Iterable[str]) -> t.Tuple[str,
 SHADOWED = "from typing import List\n\n\nclass Box:\n    def list(self) -> List[int]:\n        return [1]\n"
 TEST = "from bags import bag, tags\n\n\ndef test_tags():\n    assert tags.tags('ab') == ('a', 'b') and bag.Bag().rows == []\n"
 FILES = {"bags/__init__.py": "", "bags/bag.py": BAG, "bags/tags.py": TAGS, "bags/box.py": SHADOWED, "tests/test_bags.py": TEST}  # fmt: skip
-BAGS = Installed(Environment("bags", "1"), FILES, Baseline(frozenset(), by_file={"tests/test_bags.py": ()}), "test")
+BAGS = InstalledProject(
+    Environment("bags", "1"), FILES, Baseline(frozenset(), by_file={"tests/test_bags.py": ()}), "test"
+)
 
 
 def test_what_pep_585_names_is_replaced_in_quotes_too_and_all_else_stays():
@@ -86,7 +88,7 @@ def test_every_name_that_moved_is_where_it_is_said_to_be_and_is_rewritten(name: 
 
 
 def test_a_method_of_the_new_name_keeps_a_module_as_it_is():
-    with pytest.raises(LeftOut, match="`list` means something else"):
+    with pytest.raises(CandidateRejected, match="`list` means something else"):
         migrated(SHADOWED)
 
 
@@ -133,7 +135,7 @@ async def test_a_real_project_is_migrated_and_dropped_annotations_are_no_migrati
     pool = await open_pool(SandboxSettings())
     try:
         built = await Installer(pool, default_cache()).install(Wanted("natsort", "sdist", "8.4.0"))
-        found = {one.id: one for one in Migration().candidates(built.installed, Bench(pool), 0)}
+        found = {one.id: one for one in Migration().candidates(built.installed, ProofContext(pool), 0)}
         task = await found["migrations/natsort-8.4.0/typing-generics/natsort.utils"].build()
         bare = ast.parse(task.solution["natsort/utils.py"])
         for node in ast.walk(bare):

@@ -9,7 +9,7 @@ import pytest
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.environment.environment import Environment, TestPlan
-from etude.tasks.generate.generator import Baseline, Bench, Installed
+from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
 
 FILES = {
     "ink/__init__.py": "from ink.lines import wrap_line\nfrom .pages import Page\n\n__all__ = ['Page', 'wrap_line']\n",
@@ -63,13 +63,13 @@ class Ink(unittest.TestCase):
 
 
 @pytest.fixture
-def ink() -> Installed:
+def ink() -> InstalledProject:
     plan = TestPlan("exit", ("python3", "-m", "unittest", "-q", "{files}"), ("tests/test_ink.py",))
-    return Installed(Environment("ink", "1.0", tests=plan), FILES, Baseline(frozenset()), "test")
+    return InstalledProject(Environment("ink", "1.0", tests=plan), FILES, Baseline(frozenset()), "test")
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
+async def bench() -> AsyncIterator[ProofContext]:
     pool = await open_pool(SandboxSettings())
-    yield Bench(pool, 20.0)
+    yield ProofContext(pool, 20.0)
     await pool.close()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
 from etude.tasks.cheats.repository import cheats_for
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.grading import graded
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Grader, Split, Task, Verdict
 from etude.tasks.validation.workshop import Candidate
 
@@ -54,14 +54,14 @@ def _builder(task: Task, pool: Machines, graders: Mapping[str, Grader], *, train
 
     async def build() -> Task:
         if trained and task.split == "train":
-            raise LeftOut(
+            raise CandidateRejected(
                 "it is of the training split: a suite of it would measure what was learnt (--split train takes it)"
             )
         if task.grader not in graders:
-            raise LeftOut(f"it names the grader {task.grader!r}; there are {', '.join(graders)}")
+            raise CandidateRejected(f"it names the grader {task.grader!r}; there are {', '.join(graders)}")
         found = await check(task, pool, grade=grade, cheats=cheats_for(task))
         if not found.sound:
-            raise LeftOut(f"not sound: {found.complaint()}")
+            raise CandidateRejected(f"not sound: {found.complaint()}")
         return task
 
     return build

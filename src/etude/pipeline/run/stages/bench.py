@@ -31,7 +31,7 @@ from etude.sandbox.fleet.open import open_sandboxes
 from etude.sandbox.protocol import Machines
 from etude.tasks.generate.exercises.overlap import overlap, seen_share, shared_with_validation
 from etude.tasks.generate.exercises.source import ExerciseSource
-from etude.tasks.generate.opponents import OPPONENTS
+from etude.tasks.generate.scripted_policies import BASELINES
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Task
 
@@ -115,7 +115,7 @@ def _contestants(context: Context) -> list[Contestant]:
         for name, folder, passes, at_level in checkpoints
         if (folder / "config.json").is_file()
     ]
-    agents = ON_ANY_TASK if context.recipe.tasks.folder else OPPONENTS
+    agents = ON_ANY_TASK if context.recipe.tasks.folder else BASELINES
     return found + [Contestant(n, settings.passes_scripted, _scripted(context, s)) for n, s in agents.items()]
 
 
@@ -151,7 +151,7 @@ def _setup(context: Context, pool: Machines, policy: EnginePolicy | Script, rend
 def _summary(context: Context, outcomes: dict[str, list[Outcome]]) -> dict[str, Any]:
     settings, mix = context.recipe.bench, _mix(context)
     entries = {name: summarise(found, settings, mix) for name, found in outcomes.items()}
-    known = ("base", "sft", "rl", *OPPONENTS)
+    known = ("base", "sft", "rl", *BASELINES)
     bench = {name: entry for name, entry in entries.items() if name in known}
     bench["controls"] = {name: entry for name, entry in entries.items() if name not in known}
     summary = {"split": settings.split, "bench": bench, "overlap": _overlap(context)}

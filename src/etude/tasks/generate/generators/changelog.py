@@ -9,8 +9,8 @@ import difflib
 import re
 from collections.abc import Mapping
 
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generators.request_text import without_references
-from etude.tasks.proof import LeftOut
 
 CHANGELOG = re.compile(
     r"(^|/)(CHANGES|CHANGELOG|HISTORY|NEWS|RELEASES?|release[-_]notes)(\.(md|rst|txt))?$", re.IGNORECASE
@@ -51,16 +51,16 @@ _NOISE = (
 
 
 def wanted(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The newer edition's own points that ask for code. Raises LeftOut."""
+    """The newer edition's own points that ask for code. Raises CandidateRejected."""
     path = min((path for path in after if CHANGELOG.search(path)), key=lambda path: (path.count("/"), path), default="")
     if not path:
-        raise LeftOut("it has no changelog: nobody could say what was wanted")
+        raise CandidateRejected("it has no changelog: nobody could say what was wanted")
     points = new_points(before.get(path, ""), after[path])
     kept = [said for point in points if (said := asked(point))]
     if not kept:
-        raise LeftOut(f"{path} has {len(points)} new points in the later release, and none asks for code")
+        raise CandidateRejected(f"{path} has {len(points)} new points in the later release, and none asks for code")
     if len(kept) > MOST:
-        raise LeftOut(f"{path} has {len(kept)} new points, more than {MOST}: that was not one goal")
+        raise CandidateRejected(f"{path} has {len(kept)} new points, more than {MOST}: that was not one goal")
     return kept
 
 

@@ -13,14 +13,14 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.bugs.code import Code
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.injection import build, place_of, with_bugs
 from etude.tasks.generate.generators.bugs.listing import listed, outcome_of, sources
 from etude.tasks.generate.generators.bugs.operator import Site
 from etude.tasks.generate.generators.bugs.trial import Trial
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
 from etude.tasks.validation.workshop import Candidate
 
@@ -39,7 +39,7 @@ class CombinedBugs:
     category = "debugging"
     languages: tuple[str, ...] = ("python", "javascript", "typescript")
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         codes = sources(project.files)
         trial = Trial(project, bench, Concern(project))
         for scope, sites, size in groups(codes, seed):
@@ -73,7 +73,7 @@ def groups(codes: Mapping[str, Code], seed: int) -> Iterator[tuple[str, tuple[Si
 async def build_combined(
     trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str, size: int | None = None
 ) -> Task:
-    """`size` of the sites that hold together; None: all of them. Raises LeftOut, InfraError."""
+    """`size` of the sites that hold together; None: all of them. Raises CandidateRejected, InfraError."""
     wanted = len(sites) if size is None else size
     chosen: list[Site] = []
     alone: list[frozenset[str]] = []
@@ -86,7 +86,7 @@ async def build_combined(
         draft = with_bugs(trial, codes, (site,), f"{task_id}-{site.key}", NAME)
         try:
             broken = await trial.broken(draft, f"{task_id} {place_of((site,))}")
-        except LeftOut as error:
+        except CandidateRejected as error:
             why = f"{site.operator} is no bug by itself: {error}"
             continue
         if hides(alone, broken):
@@ -95,7 +95,7 @@ async def build_combined(
         chosen.append(site)
         alone.append(broken)
     if len(chosen) < wanted:
-        raise LeftOut(f"{len(chosen)} of its {len(sites)} places hold a bug each, {wanted} are needed: {why}")
+        raise CandidateRejected(f"{len(chosen)} of its {len(sites)} places hold a bug each, {wanted} are needed: {why}")
     return await build(trial, codes, chosen, task_id, NAME)
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from etude.tasks.generate.order import Built, Discarded
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.protocols import InstallResult, ProjectDiscarded
 from etude.tasks.generate.sources.projects import Wanted
-from etude.tasks.proof import LeftOut
 
 MOST = 4  # environments of a project that a run installs: one takes about two minutes
 OPTION = "--commit-environments"
@@ -36,15 +36,15 @@ _IMPORTS = (
 _ALWAYS = frozenset(("pytest", "_pytest"))  # every environment of Python has it
 _CODE = re.compile(r"\.(py|[cm]?[jt]sx?)$")
 
-Install = Callable[[Wanted], Awaitable[Built]]  # raises Discarded, InfraError
+Install = Callable[[Wanted], Awaitable[InstallResult]]  # raises Discarded, InfraError
 
 
 class Environments(Protocol):
-    async def of(self, project: str, commit: str, files: Mapping[str, str]) -> Built:
-        """The environment of a commit of the project. Raises LeftOut with the reason why there is none, InfraError."""
+    async def of(self, project: str, commit: str, files: Mapping[str, str]) -> InstallResult:
+        """The environment of a commit of the project. Raises CandidateRejected with the reason why there is none, InfraError."""
         ...
 
-    def installed_as(self, environment: str) -> Built | None:
+    def installed_as(self, environment: str) -> InstallResult | None:
         """What was installed under an environment's name; None for one that was not installed here."""
         ...
 
@@ -57,33 +57,33 @@ class CommitEnvironments:
     listed: Mapping[str, Wanted]
     folder: Path
     most: int = MOST
-    _by_name: dict[str, Built] = field(default_factory=dict)
+    _by_name: dict[str, InstallResult] = field(default_factory=dict)
     _refused: dict[str, str] = field(default_factory=dict)  # by needs
-    _found: dict[str, Built] = field(default_factory=dict)  # by needs
+    _found: dict[str, InstallResult] = field(default_factory=dict)  # by needs
     _installed: Counter[str] = field(default_factory=Counter)
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
-    async def of(self, project: str, commit: str, files: Mapping[str, str]) -> Built:
+    async def of(self, project: str, commit: str, files: Mapping[str, str]) -> InstallResult:
         key = f"{project}-{needs(files)}"
         async with self._locks.setdefault(key, asyncio.Lock()):
             if key not in self._found and key not in self._refused:
                 await self._try(project, commit, key)
         if key in self._refused:
-            raise LeftOut(self._refused[key])
+            raise CandidateRejected(self._refused[key])
         return self._found[key]
 
-    def installed_as(self, environment: str) -> Built | None:
+    def installed_as(self, environment: str) -> InstallResult | None:
         return self._by_name.get(environment)
 
     async def _try(self, project: str, commit: str, key: str) -> None:
-        """Raises LeftOut beyond the bound, which another run may lift, and InfraError."""
+        """Raises CandidateRejected beyond the bound, which another run may lift, and InfraError."""
         kept = self._kept(key)
         for state in dict.fromkeys(one for one in (kept, commit) if one):
             if state != kept:  # a kept one costs no build, so that another run gets further
                 self._count(project)
             try:
                 built = await self.install(replace(self.listed[project], version=state))
-            except Discarded as error:  # of a kept commit: it is no longer there, or other rules judge it now
+            except ProjectDiscarded as error:  # of a kept commit: it is no longer there, or other rules judge it now
                 self._refused[key] = f"it needs a separate environment, which can't be installed: {error}"
                 continue
             self._refused.pop(key, None)
@@ -93,7 +93,7 @@ class CommitEnvironments:
 
     def _count(self, project: str) -> None:
         if self._installed[project] >= self.most:
-            raise LeftOut(
+            raise CandidateRejected(
                 f"it needs a separate environment; {self.most} commits of {project} are installed in this run, the most that "
                 f"{OPTION} allows"
             )

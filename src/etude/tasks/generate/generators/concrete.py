@@ -7,7 +7,7 @@ import ast
 import libcst as cst
 
 from etude.core.bounded_python import parse_python
-from etude.tasks.proof import LeftOut
+from etude.tasks.fail_to_pass import CandidateRejected
 
 # libcst 1.8 parses 1,000 levels on a thread's stack of 8 MiB and crashes at 20,000; code that people write has some 30.
 MOST_LEVELS = 500
@@ -24,8 +24,8 @@ def concrete(text: str) -> cst.Module:
 
 
 def transformed(text: str, how: cst.CSTTransformer) -> str:
-    """The text after the transformer. Raises LeftOut where libcst can't read or write it."""
+    """The text after the transformer. Raises CandidateRejected where libcst can't read or write it."""
     try:
         return concrete(text).visit(how).code
     except (SyntaxError, RecursionError, cst.ParserSyntaxError, cst.CSTValidationError) as error:
-        raise LeftOut(f"a file that names it can't be rewritten: {type(error).__name__}") from error
+        raise CandidateRejected(f"a file that names it can't be rewritten: {type(error).__name__}") from error

@@ -13,15 +13,15 @@ from functools import partial
 
 from etude.core.sources.project import SourceOffline
 from etude.sandbox.errors import InfraError
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.request_text import request_of, without_references
 from etude.tasks.generate.generators.states import States, proved
-from etude.tasks.generate.order import Discarded
 from etude.tasks.generate.prompts.facts import Facts
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import patches
 from etude.tasks.generate.sources.projects import Wanted
 from etude.tasks.patch import PatchRefused, patched
-from etude.tasks.proof import LeftOut
 from etude.tasks.recorded.asked import category
 from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Task
@@ -30,16 +30,16 @@ from etude.tasks.validation.workshop import Candidate
 NAME = "debian-patches"
 
 # What lies in debian/patches, by name.
-Patches = Callable[[Installed], Mapping[str, str]]
+Patches = Callable[[InstalledProject], Mapping[str, str]]
 
 
-def packaged(project: Installed) -> Mapping[str, str]:
-    """By apt's mirrors. Raises LeftOut, InfraError."""
+def packaged(project: InstalledProject) -> Mapping[str, str]:
+    """By apt's mirrors. Raises CandidateRejected, InfraError."""
     wanted = Wanted(project.origin.split()[1], "debian", project.environment.version)
     try:
         return patches(wanted, default_cache())
-    except Discarded as error:
-        raise LeftOut(str(error)) from error
+    except ProjectDiscarded as error:
+        raise CandidateRejected(str(error)) from error
     except SourceOffline as error:
         raise InfraError(f"the patches of {wanted.id} can't be fetched: {error}") from error
 
@@ -51,8 +51,8 @@ class DebianPatches:
     category: str = "debugging"
     languages: tuple[str, ...] = ("python", "javascript", "typescript")
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
-        """Raises LeftOut, InfraError where the package can't be had any more."""
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
+        """Raises CandidateRejected, InfraError where the package can't be had any more."""
         if not project.origin.startswith("debian "):
             return
         found = self.patches(project)
@@ -93,28 +93,30 @@ def described(patch: str) -> tuple[str, str]:
 
 
 def states_at(files: Mapping[str, str], found: Mapping[str, str], number: int) -> tuple[dict[str, str], dict[str, str]]:
-    """The tree before and after one patch of the series. Raises LeftOut with the patch that would not go on."""
+    """The tree before and after one patch of the series. Raises CandidateRejected with the patch that would not go on."""
     tree = {path: text for path, text in files.items() if not path.startswith("debian/")}
     before = tree
     for name in series(found)[: number + 1]:
         patch = found.get(name)
         if patch is None:
-            raise LeftOut(f"{name} is named in the series and is not there")
+            raise CandidateRejected(f"{name} is named in the series and is not there")
         before = tree
         try:
             tree = patched(before, one_level(patch))
         except PatchRefused as error:
-            raise LeftOut(f"{name} does not go on: {error}") from error
+            raise CandidateRejected(f"{name} does not go on: {error}") from error
     return before, tree
 
 
-async def build(project: Installed, bench: Bench, found: Mapping[str, str], number: int, task_id: str) -> Task:
-    """Raises LeftOut, InfraError."""
+async def build(
+    project: InstalledProject, bench: ProofContext, found: Mapping[str, str], number: int, task_id: str
+) -> Task:
+    """Raises CandidateRejected, InfraError."""
     before, after = states_at(project.files, found, number)
     name = series(found)[number]
     headline, rest = described(found[name])
     if len(headline.split()) < 2:
-        raise LeftOut(f"{name} has no description by DEP-3: nobody could say what is wanted")
+        raise CandidateRejected(f"{name} has no description by DEP-3: nobody could say what is wanted")
     facts = Facts(headline=headline, expected=rest)
     about = category(f"{headline} {rest}")
     states = States(task_id, about, NAME, facts, before, after, ("patch",), {"patch": name})

@@ -17,7 +17,8 @@ from typing import Any
 
 from etude.core.bounded_python import parse_python
 from etude.tasks.content import like
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds import docstrings
 from etude.tasks.generate.generators.kinds.defects import Defect, defects, spread
 from etude.tasks.generate.generators.kinds.draft import Draft, drafted, proved
@@ -27,7 +28,6 @@ from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.documentation import NAME as GRADER
 from etude.tasks.graders.documentation import groups_of, outcomes
 from etude.tasks.graders.documented import symbols, unfenced
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
 from etude.tasks.validation.workshop import Candidate
 
@@ -47,7 +47,7 @@ class Documentation:
     category = "documentation"
     languages: tuple[str, ...] = ("python",)
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         asked = [*_of_modules(project, seed), *_of_pages(project, seed)]
         random.Random(f"documentation {project.name} {seed}").shuffle(asked)
         for one in asked:
@@ -65,7 +65,7 @@ class _Asked:
     seed: int = 0
 
 
-def _of_modules(project: Installed, seed: int) -> Iterator[_Asked]:
+def _of_modules(project: InstalledProject, seed: int) -> Iterator[_Asked]:
     for path, name in modules(project).items():
         text = project.files[path]
         try:
@@ -81,18 +81,18 @@ def _of_modules(project: Installed, seed: int) -> Iterator[_Asked]:
             yield _Asked(f"{project.name}/documentation/{name}.{names[0]}", form, path, names, seed)
 
 
-def _of_pages(project: Installed, seed: int) -> Iterator[_Asked]:
+def _of_pages(project: InstalledProject, seed: int) -> Iterator[_Asked]:
     for path in sorted(project.texts):
         if PAGES.search(path) and not NOT_PAGES.search(path) and project.files[path].count(">>> ") >= 4:
             yield _Asked(f"{project.name}/documentation/{path.replace('/', '.')}", "examples", path, seed=seed)
 
 
-async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
+async def build(asked: _Asked, project: InstalledProject, bench: ProofContext) -> Task:
     draft = _stale(asked, project) if asked.form == "examples" else _undocumented(asked, project)
     return await proved(await _telling(draft, asked, project, bench), project, bench)
 
 
-def _undocumented(asked: _Asked, project: Installed) -> Draft:
+def _undocumented(asked: _Asked, project: InstalledProject) -> Draft:
     text = project.files[asked.path]
     module = modules(project)[asked.path]
     nodes = symbols(parse_python(text))
@@ -103,7 +103,7 @@ def _undocumented(asked: _Asked, project: Installed) -> Draft:
     solution = text
     if asked.form == "page":
         if any("signature" not in one for one in told.values()) or any("." in name for name in told):
-            raise LeftOut("a page is asked for functions of a module alone")
+            raise CandidateRejected("a page is asked for functions of a module alone")
         path = f"docs/reference-{module.replace('.', '-')}.md"
         preamble = f"```pycon\n>>> from {module} import *\n>>> from {module} import {', '.join(asked.names)}\n```\n"
         heading = f"## `{told[asked.names[0]]['signature']}`\n\n"
@@ -116,21 +116,23 @@ def _undocumented(asked: _Asked, project: Installed) -> Draft:
     return _draft(asked, module, path, base, {path: solution}, symbols=list(asked.names), facts=facts)
 
 
-def _stale(asked: _Asked, project: Installed) -> Draft:
+def _stale(asked: _Asked, project: InstalledProject) -> Draft:
     """The page with a few outputs that are no longer right."""
     text = project.files[asked.path]
     rng = random.Random(f"{asked.id} {asked.seed}")
     try:
         examples = doctest.DocTestParser().get_examples(unfenced(text))
     except ValueError as error:
-        raise LeftOut(f"its examples can't be read: {error}") from error
+        raise CandidateRejected(f"its examples can't be read: {error}") from error
     able = [
         one
         for one in examples
         if one.want.strip() and one.exc_msg is None and _stale_want(one.want) and text.count(one.want) == 1
     ]
     if len(able) < STALE[0]:
-        raise LeftOut(f"{len(able)} of its examples have an output that can be made stale, {STALE[0]} are needed")
+        raise CandidateRejected(
+            f"{len(able)} of its examples have an output that can be made stale, {STALE[0]} are needed"
+        )
     stale = text
     for one in rng.sample(able, min(len(able), rng.randint(*STALE))):
         stale = stale.replace(one.want, _stale_want(one.want), 1)
@@ -184,8 +186,8 @@ def _draft(
     )  # fmt: skip
 
 
-async def _telling(draft: Draft, asked: _Asked, project: Installed, bench: Bench) -> Draft:
-    """With changes of the code that the reference's examples notice. Raises LeftOut."""
+async def _telling(draft: Draft, asked: _Asked, project: InstalledProject, bench: ProofContext) -> Draft:
+    """With changes of the code that the reference's examples notice. Raises CandidateRejected."""
     base = draft.files
     rng = random.Random(f"{asked.id} telling {asked.seed}")
     if asked.form == "examples":
@@ -204,7 +206,7 @@ async def _telling(draft: Draft, asked: _Asked, project: Installed, bench: Bench
     groups = groups_of(task, {path: text.encode() for path, text in (dict(base) | dict(draft.solution)).items()})
     (right,) = await outcomes(task, groups, [()], bench.pool)
     if not right.all_good:
-        raise LeftOut(f"the project's own examples do not hold here: {right.said}")
+        raise CandidateRejected(f"the project's own examples do not hold here: {right.said}")
     kept: list[Defect] = []
     tried = spread(found)[:TRIED]
     for at in range(0, len(tried), 4):
@@ -215,7 +217,7 @@ async def _telling(draft: Draft, asked: _Asked, project: Installed, bench: Bench
             break
     kept = kept[:MOST]
     if len(kept) < FEWEST:
-        raise LeftOut(
+        raise CandidateRejected(
             f"the project's own examples notice {len(kept)} of {len(tried)} changes of the code, {FEWEST} are needed"
         )
     told = {"broken": [[one.edit()] for one in kept], "kill": math.ceil(SHARE * len(kept))}

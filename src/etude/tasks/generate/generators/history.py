@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from etude.agent.git_links.git import GitError, git
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected, TestsDoNotRun
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.commit_environments import Environments
 from etude.tasks.generate.generators.request_text import request_of
 from etude.tasks.generate.generators.states import States, proved
-from etude.tasks.generate.order import Built
 from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.prompts.facts import Facts
-from etude.tasks.proof import LeftOut, TestsDoNotRun
+from etude.tasks.generate.protocols import InstallResult
 from etude.tasks.recorded.asked import category
 from etude.tasks.task import Task
 from etude.tasks.tree import TooLarge, tree
@@ -50,7 +50,7 @@ class History:
     category: str = "features"
     languages: tuple[str, ...] = ("python", "javascript", "typescript", "go", "rust", "java")
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         repository = self.repositories.get(project.environment.project)
         if repository is None:
             return
@@ -59,7 +59,7 @@ class History:
             task_id = f"{category(run[-1].message)}/{project.name}/{NAME}/{squashed}{run[-1].id[:10]}"
             yield Candidate(task_id, partial(build, project, bench, repository, tuple(run), task_id, self.environments))
 
-    def installed_as(self, environment: str) -> Built | None:
+    def installed_as(self, environment: str) -> InstallResult | None:
         """What a commit's tests needed instead of the project's own environment."""
         return self.environments.installed_as(environment) if self.environments else None
 
@@ -96,18 +96,18 @@ def facts_of(run: Sequence[Commit]) -> Facts:
 
 
 async def build(
-    project: Installed,
-    bench: Bench,
+    project: InstalledProject,
+    bench: ProofContext,
     repository: Path,
     run: Sequence[Commit],
     task_id: str,
     environments: Environments | None = None,
 ) -> Task:
-    """Raises LeftOut, InfraError."""
+    """Raises CandidateRejected, InfraError."""
     try:
         before, after = tree(repository, run[0].parents[0]), tree(repository, run[-1].id)
     except (GitError, TooLarge) as error:
-        raise LeftOut(f"its state can't be made: {error}") from error
+        raise CandidateRejected(f"its state can't be made: {error}") from error
     facts = facts_of(run)
     # A short prompt that leaves out one of several goals would ask for less than the tests do.
     goals = {"must_say": sorted(words(" ".join((facts.headline, *facts.notes))))} if facts.notes else {}
@@ -130,8 +130,10 @@ async def build(
     try:
         built = await environments.of(project.environment.project, run[-1].id, after.files)
         return await proved(built.installed, bench, states)
-    except LeftOut as error:
-        raise LeftOut(f"{error} (in the project's own environment: {' '.join(why.split())[-300:]})") from error
+    except CandidateRejected as error:
+        raise CandidateRejected(
+            f"{error} (in the project's own environment: {' '.join(why.split())[-300:]})"
+        ) from error
 
 
 def _goal(commit: Commit) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.bugs.code import Code
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.failures import Failure
@@ -18,7 +19,6 @@ from etude.tasks.generate.generators.bugs.injection import place_of, with_bugs
 from etude.tasks.generate.generators.bugs.listing import listed, sources
 from etude.tasks.generate.generators.bugs.operator import Site
 from etude.tasks.generate.generators.bugs.trial import Trial
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
 from etude.tasks.validation.workshop import Candidate
 
@@ -32,7 +32,7 @@ class LogDebugging:
     category = "debugging"
     languages: tuple[str, ...] = ("python",)
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         codes = sources(project.files)
         trial = Trial(project, bench, Concern(project))
         for site in listed(codes, seed + 1_000_003):  # others than bug-injection tries first
@@ -41,13 +41,13 @@ class LogDebugging:
 
 
 async def build_log(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str) -> Task:
-    """Raises LeftOut, InfraError."""
+    """Raises CandidateRejected, InfraError."""
     draft = with_bugs(trial, codes, sites, task_id, NAME)
     broken = await trial.broken(draft, place_of(sites))
     failures = trial.failures(await trial.output(draft), broken)
     shown = [text for one in failures if (text := pasted(one, codes))]
     if not shown:
-        raise LeftOut("no exception of the project's own code: there is no traceback to give")
+        raise CandidateRejected("no exception of the project's own code: there is no traceback to give")
     text = min(shown, key=lambda one: (len(one), one))
     prompts = {
         "terse": _terse(text),

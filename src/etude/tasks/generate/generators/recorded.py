@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 
 from etude.agent.git_links.git import GitError
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.states import States, fitted, proved
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.prompts.typing_errors import hasty
 from etude.tasks.graders.commands import CommandsGrader
-from etude.tasks.proof import LeftOut
 from etude.tasks.recorded.asked import Asked, asked, category
 from etude.tasks.recorded.session import read_recorded
 from etude.tasks.task import Task
@@ -38,7 +38,7 @@ class RecordedSessions:
     category: str = "features"
     languages: tuple[str, ...] = ("python", "javascript", "typescript", "go", "rust", "java")
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         """Those whose commit is in the project's repository. Raises OSError for sessions that are not there."""
         repository = self.repositories.get(project.environment.project)
         if repository is None or not self.sessions:
@@ -50,14 +50,14 @@ class RecordedSessions:
             yield Candidate(task_id, partial(build, project, bench, one, task_id))
 
 
-async def build(project: Installed, bench: Bench, one: Asked, task_id: str) -> Task:
-    """Raises LeftOut, InfraError."""
+async def build(project: InstalledProject, bench: ProofContext, one: Asked, task_id: str) -> Task:
+    """Raises CandidateRejected, InfraError."""
     origin, request = one.reference, one.reference.session.request
     try:
         before, after = (tree(origin.repository, commit).files for commit in (origin.base, origin.head))
         others = [tree(other.repository, other.head).files for other in one.others]
     except (GitError, TooLarge) as error:
-        raise LeftOut(f"its state can't be made: {error}") from error
+        raise CandidateRejected(f"its state can't be made: {error}") from error
     told = {
         "base_commit": origin.base,
         "commit": origin.head,
@@ -74,5 +74,7 @@ async def build(project: Installed, bench: Bench, one: Asked, task_id: str) -> T
         whole = {path: text.encode() for path, text in fitted(project, files).items()}
         verdict = await CommandsGrader().grade(task, whole, bench.pool)
         if not verdict.passed:
-            raise LeftOut(f"its tests refuse another solution of the same request (number {number}): {verdict.reason}")
+            raise CandidateRejected(
+                f"its tests refuse another solution of the same request (number {number}): {verdict.reason}"
+            )
     return task

@@ -15,16 +15,16 @@ from functools import partial
 from etude.core.sources.project import SourceOffline
 from etude.sandbox.errors import InfraError
 from etude.tasks.content import texts_of
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.changelog import CHANGELOG, wanted
 from etude.tasks.generate.generators.deletion.leftovers import PROSE
 from etude.tasks.generate.generators.states import States, proved
-from etude.tasks.generate.order import Discarded
 from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.prompts.facts import Facts
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import fetch, versions
 from etude.tasks.generate.sources.projects import Kind, Wanted
-from etude.tasks.proof import LeftOut
 from etude.tasks.protected import is_protected, is_test
 from etude.tasks.recorded.asked import category
 from etude.tasks.running.pin import default_cache
@@ -46,22 +46,22 @@ class Release:
     files: Mapping[str, str]
 
 
-# The release that lies so many before the installed one. Raises LeftOut where there is none, InfraError.
-Earlier = Callable[[Installed, int], Release]
+# The release that lies so many before the installed one. Raises CandidateRejected where there is none, InfraError.
+Earlier = Callable[[InstalledProject, int], Release]
 
 
-def earlier_release(project: Installed, back: int) -> Release:
-    """By the package index. Raises LeftOut, InfraError."""
+def earlier_release(project: InstalledProject, back: int) -> Release:
+    """By the package index. Raises CandidateRejected, InfraError."""
     kind, name = project.origin.split()[:2]
     version, cache = project.environment.version, default_cache()
     wanted = Wanted(name, KINDS[kind], version, project.environment.language)
     try:
         listed = before(versions(wanted, cache), version)
         if back > len(listed):
-            raise LeftOut(f"the index has no release {back} before {name} {version}")
+            raise CandidateRejected(f"the index has no release {back} before {name} {version}")
         return Release(listed[back - 1], fetch(replace(wanted, version=listed[back - 1]), cache).tree())
-    except Discarded as error:
-        raise LeftOut(f"a release before {version} can't be taken: {error}") from error
+    except ProjectDiscarded as error:
+        raise CandidateRejected(f"a release before {version} can't be taken: {error}") from error
     except SourceOffline as error:
         raise InfraError(f"a release before {name} {version} can't be fetched: {error}") from error
 
@@ -71,7 +71,7 @@ def before(listed: Iterable[str], version: str) -> list[str]:
     plain = {found: numbers for found in listed if (numbers := _numbers(found)) is not None}
     limit = _numbers(version)
     if limit is None:
-        raise LeftOut(f"{version} is no plain release, which has numbers alone")
+        raise CandidateRejected(f"{version} is no plain release, which has numbers alone")
     return sorted((found for found in plain if plain[found] < limit), key=lambda found: plain[found], reverse=True)
 
 
@@ -86,24 +86,24 @@ class Releases:
     category: str = "features"
     languages: tuple[str, ...] = ("python", "javascript", "typescript")
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         if project.origin.partition(" ")[0] in KINDS:
             for back in range(PAIRS):
                 task_id = f"features/{project.name}/{NAME}/{back}-back"
                 yield Candidate(task_id, partial(build, project, bench, self.earlier, back, task_id))
 
 
-async def build(project: Installed, bench: Bench, earlier: Earlier, back: int, task_id: str) -> Task:
-    """Raises LeftOut, InfraError."""
+async def build(project: InstalledProject, bench: ProofContext, earlier: Earlier, back: int, task_id: str) -> Task:
+    """Raises CandidateRejected, InfraError."""
     return await proved(project, bench, states(project, earlier, back, task_id))
 
 
-def states(project: Installed, earlier: Earlier, back: int, task_id: str) -> States:
-    """Raises LeftOut, InfraError."""
+def states(project: InstalledProject, earlier: Earlier, back: int, task_id: str) -> States:
+    """Raises CandidateRejected, InfraError."""
     later = earlier(project, back) if back else Release(project.environment.version, project.files)
     before = earlier(project, back + 1)
     if not any(is_test(path) and before.files.get(path) != text for path, text in later.files.items()):
-        raise LeftOut(f"{before.version} passes the tests of {later.version}: none of them changed")
+        raise CandidateRejected(f"{before.version} passes the tests of {later.version}: none of them changed")
     points = wanted(texts_of(before.files), texts_of(later.files))
     headline, _, rest = points[0].partition(". ")
     facts = Facts(headline=headline, expected=rest, notes=tuple(points[1:]))

@@ -13,7 +13,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds.defects import Defect
 from etude.tasks.generate.generators.kinds.draft import Draft, proved
 from etude.tasks.generate.generators.kinds.modules import Tested
@@ -24,7 +25,6 @@ from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.edits import edited
 from etude.tasks.graders.review import FEWEST_CHARS, NEAR_LINES, SEVERITIES
 from etude.tasks.graders.review import NAME as GRADER
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
 from etude.tasks.validation.workshop import Candidate
 
@@ -56,7 +56,7 @@ class Review:
     category = "review"
     languages: tuple[str, ...] = LANGUAGES
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         for number, parts in enumerate(drawn(project, seed)):
             task_id = f"{project.name}/review/{number}"
             asked = _Asked(task_id, tuple(parts), seed)
@@ -70,7 +70,7 @@ class _Asked:
     seed: int
 
 
-def drawn(project: Installed, seed: int) -> list[list[tuple[Tested, Part]]]:
+def drawn(project: InstalledProject, seed: int) -> list[list[tuple[Tested, Part]]]:
     """Changes by fours. The first of each four has something to get wrong."""
     read = reading(project)
     places = {place.path: place for place in read.tested(project)}
@@ -79,7 +79,7 @@ def drawn(project: Installed, seed: int) -> list[list[tuple[Tested, Part]]]:
     return [found[at : at + CHANGES] for at in range(0, len(found) - CHANGES + 1, CHANGES)]
 
 
-async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
+async def build(asked: _Asked, project: InstalledProject, bench: ProofContext) -> Task:
     rng = random.Random(f"{asked.id} {asked.seed}")
     # How many have defects: one, two or three of four, two on average.
     dirty = rng.choice((1, 2, 2, 3))
@@ -92,7 +92,7 @@ async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
         kept += found
         spoilt += bool(found)
     if not kept:
-        raise LeftOut(
+        raise CandidateRejected(
             "the project's tests show no defect in any of the changes: what is wrong would be a matter of opinion"
         )
     tests = {test for place, _ in asked.parts for test in place.tests}

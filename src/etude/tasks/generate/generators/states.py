@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.prompts.content import names
 from etude.tasks.generate.prompts.facts import KEY, Facts
 from etude.tasks.generate.prompts.interface import with_interface
 from etude.tasks.generate.prompts.writing import written
 from etude.tasks.leftovers import leftovers
-from etude.tasks.proof import LeftOut
 from etude.tasks.protected import PROSE, SETTINGS, is_protected, is_test
 from etude.tasks.task import Task
 from etude.tasks.validation.change import PYTEST_FILE
@@ -44,15 +44,15 @@ class States:
     prompts: Mapping[str, str] = field(default_factory=dict)
 
 
-def drafted(project: Installed, states: States) -> Draft:
-    """Raises LeftOut for a change that no test can show, or that is none of code."""
+def drafted(project: InstalledProject, states: States) -> Draft:
+    """Raises CandidateRejected for a change that no test can show, or that is none of code."""
     before, after = fitted(project, states.before), fitted(project, states.after)
     differing = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
     code = [path for path in differing if not is_protected(path)]
     if not any(not PROSE.search(path) for path in code):
-        raise LeftOut("it changes tests, settings and documents alone: there is no code to write")
+        raise CandidateRejected("it changes tests, settings and documents alone: there is no code to write")
     if len(code) > MOST_FILES:
-        raise LeftOut(f"it changes {len(code)} files, more than {MOST_FILES}: that was not one goal")
+        raise CandidateRejected(f"it changes {len(code)} files, more than {MOST_FILES}: that was not one goal")
     tests = _tests(project, after, differing)
     draft = Draft(
         id=states.id,
@@ -72,14 +72,14 @@ def drafted(project: Installed, states: States) -> Draft:
     return _told(draft, project, states)
 
 
-async def proved(project: Installed, bench: Bench, states: States) -> Task:
-    """Raises LeftOut, InfraError."""
+async def proved(project: InstalledProject, bench: ProofContext, states: States) -> Task:
+    """Raises CandidateRejected, InfraError."""
     return await proved_over(
         drafted(project, states), bench.pool, bench.timeout_s, flaky=frozenset(project.baseline.flaky)
     )
 
 
-def _told(draft: Draft, project: Installed, states: States) -> Draft:
+def _told(draft: Draft, project: InstalledProject, states: States) -> Draft:
     """With prompts, and metadata as the contract asks."""
     facts = with_interface(task_of(draft), _placed(states.facts, draft))
     told = {
@@ -108,7 +108,7 @@ def _placed(facts: Facts, draft: Draft) -> Facts:
     return replace(facts, place=", ".join(f"`{path}`" for path in paths if path != "."))
 
 
-def fitted(project: Installed, files: Mapping[str, str]) -> dict[str, str]:
+def fitted(project: InstalledProject, files: Mapping[str, str]) -> dict[str, str]:
     """The tree with the installed project's settings."""
     noise = leftovers(files) | {path for path in files if path.rpartition("/")[2] == "PKG-INFO"}
     kept = {path: text for path, text in files.items() if not _is_setting(path) and path not in noise}
@@ -120,7 +120,7 @@ def _is_setting(path: str) -> bool:
     return name in SETTINGS and name != "conftest.py" and not is_test(path)
 
 
-def _tests(project: Installed, after: Mapping[str, str], differing: list[str]) -> list[str]:
+def _tests(project: InstalledProject, after: Mapping[str, str], differing: list[str]) -> list[str]:
     """The test files that changed; where none did, those that the project names and that speak of a module which changed."""
     known = set(project.baseline.by_file) | set(project.environment.tests.files)
     runnable = [path for path in after if is_test(path) and (PYTEST_FILE.search(path) or path in known)]
@@ -128,7 +128,9 @@ def _tests(project: Installed, after: Mapping[str, str], differing: list[str]) -
     stems = {path.rpartition("/")[2].partition(".")[0] for path in differing if not is_protected(path)}
     found = changed or sorted(path for path in runnable if any(stem in after[path] for stem in stems))
     if not found:
-        raise LeftOut("no test file speaks of what it changes: nothing shows whether the request is fulfilled")
+        raise CandidateRejected(
+            "no test file speaks of what it changes: nothing shows whether the request is fulfilled"
+        )
     if not changed and len(found) > TEST_FILES:
-        raise LeftOut(f"it changes no test, and {len(found)} test files speak of its modules")
+        raise CandidateRejected(f"it changes no test, and {len(found)} test files speak of its modules")
     return found

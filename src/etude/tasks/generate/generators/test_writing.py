@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from etude.tasks.content import like
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds.defects import Defect, spread
 from etude.tasks.generate.generators.kinds.draft import Draft, proved
 from etude.tasks.generate.generators.kinds.modules import Tested
@@ -20,7 +21,6 @@ from etude.tasks.generate.generators.kinds.reading import LANGUAGES, reading
 from etude.tasks.generate.generators.kinds.trial import Trial
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.mutants import NAME as GRADER
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
 from etude.tasks.validation.workshop import Candidate
 
@@ -39,7 +39,7 @@ class TestWriting:
     languages: tuple[str, ...] = LANGUAGES
     __test__ = False  # not a test class, whatever a collector thinks of its name
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         read = reading(project)
         for place in read.tested(project):
             found = read.defects(place.path, project.files[place.path])
@@ -71,7 +71,7 @@ def parts(found: list[Defect]) -> list[str]:
     return sorted(worth, key=lambda name: (-counts[name], name))[:PARTS]
 
 
-async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
+async def build(asked: _Asked, project: InstalledProject, bench: ProofContext) -> Task:
     place = asked.place
     read = reading(project)
     text = project.files[place.path]
@@ -84,7 +84,7 @@ async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
     random.Random(f"{asked.id} {asked.seed}").shuffle(sites)
     killed = await trial.shown(spread(sites), right, MOST, TRIED)
     if len(killed) < FEWEST:
-        raise LeftOut(
+        raise CandidateRejected(
             f"the project's own tests notice {len(killed)} of {min(len(sites), TRIED)} mutants, {FEWEST} are needed"
         )
     files = {path: kept for path, kept in project.files.items() if path not in {*place.tests, *place.others}}

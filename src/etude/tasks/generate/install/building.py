@@ -30,7 +30,7 @@ from etude.tasks.generate.install.pair import (
 )
 from etude.tasks.generate.install.recipe import Recipe
 from etude.tasks.generate.install.site import first_failure, opened, said
-from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
 from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import with_pytest
@@ -51,27 +51,29 @@ async def build(
     setter, builder = setter or RuleSetter(), builder or RuleBuilder()
     try:
         goals = chosen(await setter.goals(project), f"{project.wanted.id} {project.digest}")
-    except Discarded as error:
-        raise Discarded(str(error), builder.name) from error
+    except ProjectDiscarded as error:
+        raise ProjectDiscarded(str(error), builder.name) from error
     if not goals:
-        raise Discarded("no goal could be proposed for it", builder.name)
+        raise ProjectDiscarded("no goal could be proposed for it", builder.name)
     if builder.name == RULES and not any(goal.tests for goal in goals):
-        raise Discarded(f"the rules find no test file that they could run ({project.wanted.language})", builder.name)
+        raise ProjectDiscarded(
+            f"the rules find no test file that they could run ({project.wanted.language})", builder.name
+        )
     tried: list[Tried] = []
     began = time.monotonic()
     for _ in range(TRIES):
         if builder.name == RULES and tried and (took := time.monotonic() - began) > PATIENCE_S:
-            raise Discarded(f"{len(tried)} tries in {took:.0f} s: {why(tried)}", RULES)
+            raise ProjectDiscarded(f"{len(tried)} tries in {took:.0f} s: {why(tried)}", RULES)
         try:
             recipe = await builder.build(project, goals, tried)
-        except Discarded as error:
-            raise Discarded(str(error), builder.name) from error
+        except ProjectDiscarded as error:
+            raise ProjectDiscarded(str(error), builder.name) from error
         here = _of_recipe(goals, recipe) if builder.name == RULES else goals
         objection, output = await replay(recipe, project.files, here, pool, judge)
         if not objection:
             return recipe, tried
         tried.append(Tried(recipe, objection, output))
-    raise Discarded(f"{TRIES} tries: {why(tried)}", builder.name)
+    raise ProjectDiscarded(f"{TRIES} tries: {why(tried)}", builder.name)
 
 
 def _of_recipe(goals: Sequence[Goal], recipe: Recipe) -> list[Goal]:

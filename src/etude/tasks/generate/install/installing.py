@@ -1,4 +1,4 @@
-"""From a project of the list to an `Installed`: fetched, built, its tests run three times; kept on disk beside its recipe.
+"""From a project of the list to an `InstalledProject`: fetched, built, its tests run three times; kept on disk beside its recipe.
 
     built = await Installer(pool, default_cache()).install(wanted)
 
@@ -22,7 +22,7 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.content import files_from_json, files_to_json
 from etude.tasks.errors import TaskError
-from etude.tasks.generate.generator import Baseline, Installed
+from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.install.agents.spending import Bill
 from etude.tasks.generate.install.baseline import baseline
 from etude.tasks.generate.install.building import build, replay
@@ -32,7 +32,7 @@ from etude.tasks.generate.install.left_out import left_out
 from etude.tasks.generate.install.pair import EDITION, RULES, Builder, Judge, Setter
 from etude.tasks.generate.install.recipe import Recipe, read_recipe
 from etude.tasks.generate.install.system import notes
-from etude.tasks.generate.order import Built, Discarded
+from etude.tasks.generate.protocols import InstallResult, ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched, fetch
 from etude.tasks.generate.sources.licence import licence_of
 from etude.tasks.generate.sources.projects import Wanted
@@ -62,7 +62,7 @@ class Installer:
         by = f"{RULES}-{EDITION}" if self.name == RULES else self.name
         return self.cache / "environments" / re.sub(r"[^\w.+-]", "-", f"{wanted.kind}-{wanted.id}-{by}")
 
-    async def install(self, wanted: Wanted) -> Built:
+    async def install(self, wanted: Wanted) -> InstallResult:
         """Raises Discarded with the reason, InfraError."""
         kept = await self._kept(wanted)
         if kept is not None:
@@ -76,25 +76,25 @@ class Installer:
             recipe, tried = await build(project, self.pool, self.setter, self.builder, self.judge)
             found = await self._measured(recipe, project)
             lacks = (*lacks, *await left_out(recipe.snapshot, self.pool))
-        except Discarded as error:
-            discarded = Discarded("; ".join((str(error), *lacks)), error.builder)
+        except ProjectDiscarded as error:
+            discarded = ProjectDiscarded("; ".join((str(error), *lacks)), error.builder)
             discarded.spent = self.bill.of(wanted.id).told()
             raise discarded from error
         spent = {**self.bill.of(wanted.id).told(), "tries": len(tried) + 1}
         self._keep(wanted, recipe, found, {"spent": spent, "notes": list(lacks)})
-        return Built(found, recipe.builder, spent["dollars"] or 0.0, spent, recipe.to_toml(), lacks)
+        return InstallResult(found, recipe.builder, spent["dollars"] or 0.0, spent, recipe.to_toml(), lacks)
 
-    async def _measured(self, recipe: Recipe, project: Fetched) -> Installed:
+    async def _measured(self, recipe: Recipe, project: Fetched) -> InstalledProject:
         files = project.tree()
         measured, said = await baseline(recipe.environment, files, self.pool)
         if not measured.passed:
             why = f"{network_note(said)}{said}" or "it has none"
-            raise Discarded(f"none of its tests passes three times: {why}", recipe.builder)
-        return Installed(
+            raise ProjectDiscarded(f"none of its tests passes three times: {why}", recipe.builder)
+        return InstalledProject(
             recipe.environment, files, measured, project.origin, licence_of(project.texts(), project.wanted.kind)
         )
 
-    async def _kept(self, wanted: Wanted) -> Built | None:
+    async def _kept(self, wanted: Wanted) -> InstallResult | None:
         folder = self.folder(wanted)
         if not (folder / "installed.json").is_file():
             return None
@@ -105,7 +105,7 @@ class Installer:
             measured = Baseline(
                 frozenset(lines["passed"]), frozenset(lines["flaky"]), {k: tuple(v) for k, v in lines["by_file"].items()}, lines["seconds"]
             )  # fmt: skip
-            found = Installed(
+            found = InstalledProject(
                 recipe.environment, files_from_json(kept["files"]), measured, kept["origin"], kept["licence"]
             )
             spent = dict(kept.get("spent", {}))  # what the rules installed before this was kept cost nothing
@@ -117,21 +117,21 @@ class Installer:
             await self._again(wanted, recipe)
         else:
             await box.kill()
-        return Built(
+        return InstallResult(
             found, recipe.builder, spent.get("dollars") or 0.0, spent, recipe.to_toml(), tuple(kept.get("notes", ()))
         )
 
     async def _again(self, wanted: Wanted, recipe: Recipe) -> None:
         project = await asyncio.to_thread(fetch, wanted, self.cache)
         if project.digest != recipe.tree:
-            raise Discarded(
+            raise ProjectDiscarded(
                 f"its tree is another than its recipe's: {project.digest[:12]}, not {recipe.tree[:12]}", recipe.builder
             )
         objection, _ = await replay(recipe, project.files, [], self.pool)
         if objection:
-            raise Discarded(f"its recipe can't be replayed: {objection}", recipe.builder)
+            raise ProjectDiscarded(f"its recipe can't be replayed: {objection}", recipe.builder)
 
-    def _keep(self, wanted: Wanted, recipe: Recipe, found: Installed, beside: Mapping[str, Any]) -> None:
+    def _keep(self, wanted: Wanted, recipe: Recipe, found: InstalledProject, beside: Mapping[str, Any]) -> None:
         """The recipe first: what has `installed.json` is whole."""
         lines = asdict(found.baseline)
         account = {

@@ -13,7 +13,7 @@ from etude.tasks.generate.install.container import container
 from etude.tasks.generate.install.goal import Goal
 from etude.tasks.generate.install.recipe import Recipe
 from etude.tasks.generate.install.rules import go_rules, node_plan, node_rules, python_layout, python_rules
-from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
 
 RULES = "rules"
@@ -100,7 +100,7 @@ class RuleBuilder:
                 recipe = self._recipe(project, goals, tried, manner)
                 if recipe not in before:
                     return recipe
-        raise Discarded(f"the rules know nothing more to try: {why(tried)}", RULES)
+        raise ProjectDiscarded(f"the rules know nothing more to try: {why(tried)}", RULES)
 
     def _recipe(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried], how: Manner) -> Recipe:
         rules, wanted = _rules(project), self._wanted(project, tried)
@@ -162,7 +162,7 @@ def _readable(project: Fetched) -> Iterator[None]:
         yield
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         why = f"{type(error).__name__}: {str(error)[:200]}"
-        raise Discarded(f"its own settings are not of the form that the rules read ({why})", RULES) from error
+        raise ProjectDiscarded(f"its own settings are not of the form that the rules read ({why})", RULES) from error
 
 
 RULES_OF: dict[str, ModuleType] = {"python": python_rules, "javascript": node_rules, "go": go_rules}
@@ -171,7 +171,7 @@ RULES_OF: dict[str, ModuleType] = {"python": python_rules, "javascript": node_ru
 def _rules(project: Fetched) -> ModuleType:
     language = project.wanted.language
     if language not in RULES_OF:
-        raise Discarded(
+        raise ProjectDiscarded(
             f"the rules install Python, JavaScript and Go, not {language}: give a builder that is a model (--builder)",
             RULES,
         )

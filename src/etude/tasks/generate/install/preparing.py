@@ -19,7 +19,7 @@ from etude.tasks.environment.environment import KEY, environment_of
 from etude.tasks.errors import TaskError
 from etude.tasks.generate.install.building import replay
 from etude.tasks.generate.install.recipe import Recipe, read_recipe
-from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import fetch, files_digest
 from etude.tasks.generate.sources.projects import KINDS, Wanted
 from etude.tasks.store.trees import Trees
@@ -70,7 +70,7 @@ async def _fetched(recipe: Recipe, wanted: Wanted, cache: Path) -> Mapping[str, 
     """The recipe's tree from the registry. Raises Unprepared, InfraError."""
     try:
         project = await asyncio.to_thread(fetch, wanted, cache)
-    except Discarded as error:
+    except ProjectDiscarded as error:
         raise Unprepared(f"{wanted.id}: {error}") from error
     except SourceOffline as error:
         raise InfraError(f"{wanted.id}: {error}") from error

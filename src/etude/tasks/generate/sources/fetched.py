@@ -19,7 +19,7 @@ from etude.core.sources.npm import NpmSource
 from etude.core.sources.project import ProjectRefused, Ref
 from etude.core.sources.sdist import SdistSource
 from etude.tasks.content import PLAIN, file_text, files_below, is_text, mode_of, read_file, texts_of
-from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.projects import Wanted
 from etude.tasks.leftovers import leftovers
 from etude.tasks.tree import TooLarge, tree
@@ -74,7 +74,7 @@ def fetch(wanted: Wanted, cache: Path) -> Fetched:
         with _opened(wanted, fetcher) as (ref, root, origin):
             return Fetched(wanted, _read(root, wanted), f"{wanted.kind} {origin}", ref.released[:10])
     except ProjectRefused as error:
-        raise Discarded(f"it can't be fetched: {error}") from error
+        raise ProjectDiscarded(f"it can't be fetched: {error}") from error
     finally:
         fetcher.close()
 
@@ -98,7 +98,7 @@ def patches(wanted: Wanted, cache: Path) -> dict[str, str]:
             plain = [place for place in sorted(folder.rglob("*")) if not place.is_symlink() and place.is_file()]
             return {place.relative_to(folder).as_posix(): place.read_text("utf-8", "replace") for place in plain}
     except ProjectRefused as error:
-        raise Discarded(f"its patches can't be fetched: {error}") from error
+        raise ProjectDiscarded(f"its patches can't be fetched: {error}") from error
     finally:
         fetcher.close()
 
@@ -110,7 +110,7 @@ def _opened(wanted: Wanted, fetcher: Fetcher) -> Iterator[tuple[Ref, Path, str]]
     refs = [ref for ref in listed if ref.version == wanted.version]
     if not refs:
         near = ", ".join(ref.version for ref in listed[:5] if ref.version)
-        raise Discarded(
+        raise ProjectDiscarded(
             f"{wanted.in_registry} has no version {wanted.version!r} there; the newest are {near or 'none at all'}"
         )
     with source.open(refs[0]) as project:
@@ -130,7 +130,7 @@ def _of_git(wanted: Wanted) -> Fetched:
     try:
         found = tree(Path(wanted.path), wanted.version)
     except (GitError, TooLarge) as error:
-        raise Discarded(f"its tree can't be read: {error}") from error
+        raise ProjectDiscarded(f"its tree can't be read: {error}") from error
     files = {path: text.encode() for path, text in found.files.items()}
     return Fetched(wanted, files, f"git {wanted.version}", described=_described(wanted))
 
@@ -145,7 +145,7 @@ def _described(wanted: Wanted) -> str:
 
 def _read(root: Path, wanted: Wanted) -> dict[str, bytes]:
     if not root.is_dir():
-        raise Discarded(f"{root} is no folder")
+        raise ProjectDiscarded(f"{root} is no folder")
     files: dict[str, bytes] = {}
     total = 0
     places = {path: root / path for path in files_below(root)}
@@ -157,10 +157,10 @@ def _read(root: Path, wanted: Wanted) -> dict[str, bytes]:
             continue
         total += size
         if total > MAX_TREE_BYTES:
-            raise Discarded(
+            raise ProjectDiscarded(
                 f"{wanted.id} has more than {MAX_TREE_BYTES >> 20} MiB of files, a sandbox' tree holds no more"
             )
         files[path] = read_file(place)
     if not files:
-        raise Discarded(f"{wanted.id} holds no file")
+        raise ProjectDiscarded(f"{wanted.id} holds no file")
     return files

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 
-from etude.tasks.generate.generator import Installed
+from etude.tasks.generate.generator import InstalledProject
 
 MOST = 5  # test files of a candidate
 BUDGET_S = 30.0  # of their time on the untouched project
@@ -22,7 +22,7 @@ _INDEX = frozenset(("__init__", "index", "main", "src", "lib"))
 class Concern:
     """Of one project: words of its test files, read once."""
 
-    def __init__(self, project: Installed) -> None:
+    def __init__(self, project: InstalledProject) -> None:
         self.baseline = project.baseline
         self.tests = {path: project.files[path] for path in project.baseline.by_file if path in project.files}
         self._words = {path: frozenset(_WORD.findall(text)) for path, text in self.tests.items()}

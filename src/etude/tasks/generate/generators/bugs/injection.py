@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from etude.tasks.content import like
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.bugs.code import Code
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.listing import listed, outcome_of, sources
@@ -18,7 +19,6 @@ from etude.tasks.generate.generators.bugs.trial import Trial, draft_of
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.prompts.interface import with_interface
 from etude.tasks.generate.prompts.writing import written
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
 from etude.tasks.validation.project import Draft, task_of
 from etude.tasks.validation.workshop import Candidate
@@ -36,7 +36,7 @@ class BugInjection:
     def __init__(self, only: frozenset[str] = frozenset()) -> None:
         self.only = only
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         codes = sources(project.files)
         trial = Trial(project, bench, Concern(project))
         for site in listed(codes, seed, self.only):
@@ -45,7 +45,7 @@ class BugInjection:
 
 
 async def build(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str, generator: str) -> Task:
-    """One task of these sites. Raises LeftOut, InfraError."""
+    """One task of these sites. Raises CandidateRejected, InfraError."""
     draft = with_bugs(trial, codes, sites, task_id, generator)
     broken = await trial.broken(draft, place_of(sites))
     output = await trial.output(draft)
@@ -57,12 +57,12 @@ async def build(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], 
 
 
 def with_bugs(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str, generator: str) -> Draft:
-    """The draft with these bugs in it. Raises LeftOut where no test is concerned."""
+    """The draft with these bugs in it. Raises CandidateRejected where no test is concerned."""
     project = trial.project
     whole = replace(sites[0], edits=tuple(edit for site in sites for edit in site.edits))
     outcome = outcome_of(codes, whole)
     if outcome is None:
-        raise LeftOut("its edits do not go together")
+        raise CandidateRejected("its edits do not go together")
     names: dict[str, list[str]] = {path: [] for path, _ in outcome}
     for site in sites:
         names[site.path].append(site.function)

@@ -15,12 +15,12 @@ from etude.sandbox.errors import UserError
 from etude.tasks.audit import solved
 from etude.tasks.cheats.exercise import nop
 from etude.tasks.content import like
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.failures import Failure, read_failures
 from etude.tasks.graders.commands import machine, tests_of, unfitted
 from etude.tasks.graders.judged import graded_files
-from etude.tasks.proof import LeftOut
 from etude.tasks.real.hiding import hidden
 from etude.tasks.running.testrun import Tests, run_tests, visible_command
 from etude.tasks.task import Task
@@ -35,28 +35,28 @@ UNKNOWN: dict[str, str] = dict.fromkeys(map(str, STYLES), "not written yet")
 class Trial:
     """Of one project: what the bugs found so far break, by place. `changed`: source files with the bug."""
 
-    project: Installed
-    bench: Bench
+    project: InstalledProject
+    bench: ProofContext
     concern: Concern
     shown: dict[tuple[str, frozenset[str]], str] = field(default_factory=dict)
 
     async def broken(self, draft: Draft, place: str) -> frozenset[str]:
-        """The tests that the bug breaks. Raises LeftOut, InfraError."""
+        """The tests that the bug breaks. Raises CandidateRejected, InfraError."""
         task = task_of(draft)
         known = self.concern.known(draft.tests)
         opener = machine(task, self.bench.pool, unfitted)
         limit_s = self.concern.limit_s(draft.tests, self.bench.timeout_s)
         ran = await run_tests(tests_of(task), graded_files(task, nop(task)), opener, limit_s)
         if ran.run.timed_out:
-            raise LeftOut(f"the tests hang with it (over {limit_s:.0f} s)")
+            raise CandidateRejected(f"the tests hang with it (over {limit_s:.0f} s)")
         found = (known - ran.run.passed) - self.project.baseline.flaky
         if not found:
-            raise LeftOut("no test shows it")
+            raise CandidateRejected("no test shows it")
         if not ran.run.passed or len(found) > max(1, int(len(known) * WRECK)):
-            raise LeftOut(f"a wreck: {len(found)} of {len(known)} tests fail with it")
+            raise CandidateRejected(f"a wreck: {len(found)} of {len(known)} tests fail with it")
         key = (place, found)
         if self.shown.setdefault(key, draft.id) != draft.id:
-            raise LeftOut(f"its failing tests are those of {self.shown[key]} at the same place")
+            raise CandidateRejected(f"its failing tests are those of {self.shown[key]} at the same place")
         return found
 
     async def output(self, draft: Draft) -> str:
@@ -71,7 +71,7 @@ class Trial:
         try:
             sandbox = await machine(task, self.bench.pool, unfitted)(graded_files(task, nop(task)))
         except UserError as error:
-            raise LeftOut(f"its files were refused: {error}") from error
+            raise CandidateRejected(f"its files were refused: {error}") from error
         try:
             result = await sandbox.run(argv, timeout_s=self.bench.timeout_s)
         finally:
@@ -96,7 +96,7 @@ class Trial:
         return replace(draft, removed=tuple(tests), hidden=tests)
 
     async def proved(self, draft: Draft, told: Mapping[str, Any]) -> Task:
-        """The task, sound. Raises LeftOut, InfraError."""
+        """The task, sound. Raises CandidateRejected, InfraError."""
         known = self.concern.known(draft.tests)
         task = await proved_over(
             replace(draft, metadata={**draft.metadata, **told}),
@@ -107,12 +107,16 @@ class Trial:
             most=max(1, int(len(known) * WRECK)),
         )
         if solved(task) == nop(task):
-            raise LeftOut("its reference changes nothing")
+            raise CandidateRejected("its reference changes nothing")
         return task
 
 
 def draft_of(
-    project: Installed, task_id: str, changed: Mapping[str, str], tests: Sequence[str], metadata: Mapping[str, Any]
+    project: InstalledProject,
+    task_id: str,
+    changed: Mapping[str, str],
+    tests: Sequence[str],
+    metadata: Mapping[str, Any],
 ) -> Draft:
     """A debugging task to be: `changed` are the source files with the bug, the reference puts back what the project has."""
     return Draft(

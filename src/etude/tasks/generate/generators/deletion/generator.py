@@ -16,14 +16,14 @@ from itertools import chain
 from typing import Literal
 
 from etude.tasks.content import LINK, like, mode_of
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.deletion.index import Defined, Index
 from etude.tasks.generate.generators.deletion.language import LANGUAGES, Language, language, told_settings
 from etude.tasks.generate.generators.deletion.leftovers import leftovers, undocumented
 from etude.tasks.generate.generators.deletion.related import Groups, References
 from etude.tasks.generate.prompts.facts import KEY, Facts
 from etude.tasks.generate.prompts.writing import written
-from etude.tasks.proof import LeftOut
 from etude.tasks.protected import PROSE, SETTINGS, is_protected
 from etude.tasks.task import Task
 from etude.tasks.validation.project import Draft, proved_over, task_of
@@ -49,7 +49,7 @@ class FeatureDeletion:
         self.size: Size = size
         self.name, self.large = NAMES[size], size == "large"
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         known = language(project).index(project)
         found = False
         for names in chosen(project, known, seed, self.size):
@@ -61,7 +61,7 @@ class FeatureDeletion:
             yield Candidate(f"features/{project.name}/{self.name}/none", _none_related)
 
 
-def chosen(project: Installed, known: Index, seed: int, size: Size) -> Iterator[frozenset[str]]:
+def chosen(project: InstalledProject, known: Index, seed: int, size: Size) -> Iterator[frozenset[str]]:
     """Features that tests speak of, none twice, and no large ones that have most of their lines in common."""
     rng = random.Random(f"deletion {project.name} {seed}")
     tongue = language(project)
@@ -95,16 +95,16 @@ def _is_large(known: Index, told_in: Mapping[str, frozenset[str]], names: frozen
 
 
 async def _none_related() -> Task:
-    """For the account: why a project has no large feature. Raises LeftOut."""
-    raise LeftOut(
+    """For the account: why a project has no large feature. Raises CandidateRejected."""
+    raise CandidateRejected(
         f"no tested definitions that refer to one another make {LARGE_LINES} lines in {LARGE_FILES} files ({LARGE_MOST} names at most)"
     )
 
 
 async def build(
-    project: Installed, bench: Bench, known: Index, names: frozenset[str], size: Size, task_id: str
+    project: InstalledProject, bench: ProofContext, known: Index, names: frozenset[str], size: Size, task_id: str
 ) -> Task:
-    """Raises LeftOut, InfraError."""
+    """Raises CandidateRejected, InfraError."""
     draft = await asyncio.to_thread(drafted, project, known, names, size, task_id)
     passed = frozenset(name for path in draft.tests for name in project.baseline.by_file.get(path, ()))
     return await proved_over(
@@ -116,18 +116,18 @@ async def build(
     )
 
 
-def drafted(project: Installed, known: Index, names: frozenset[str], size: Size, task_id: str) -> Draft:
-    """The task before anything was run. Raises LeftOut."""
+def drafted(project: InstalledProject, known: Index, names: frozenset[str], size: Size, task_id: str) -> Draft:
+    """The task before anything was run. Raises CandidateRejected."""
     gone = known.named(names)
     changed, removed = _cut(project, names)
     solution = {path: project.files[path] for path in {*changed, *removed} if not is_protected(path)}
     hidden = {path: project.files[path] for path in {*changed, *removed} if is_protected(path)}
     if size == "large" and len(solution) < LARGE_FILES:
-        raise LeftOut(f"the feature stands in {len(solution)} files, a large one needs {LARGE_FILES}")
+        raise CandidateRejected(f"the feature stands in {len(solution)} files, a large one needs {LARGE_FILES}")
     tests = _tests(project, hidden, TEST_FILES[size])
     files = {path: text for path, text in {**project.files, **changed}.items() if path not in removed}
     if left := leftovers([one.source for one in gone], files, names):
-        raise LeftOut(f"the workspace would still tell: {'; '.join(left[:3])}")
+        raise CandidateRejected(f"the workspace would still tell: {'; '.join(left[:3])}")
     facts = _facts(gone, project)
     draft = Draft(
         id=task_id,
@@ -151,12 +151,12 @@ def drafted(project: Installed, known: Index, names: frozenset[str], size: Size,
         },
     )
     if size == "large" and (lines := task_of(draft).metadata["changed"]["lines"]) < LARGE_LINES:
-        raise LeftOut(f"its reference has {lines} lines, a large feature needs {LARGE_LINES}")
+        raise CandidateRejected(f"its reference has {lines} lines, a large feature needs {LARGE_LINES}")
     return draft
 
 
-def _cut(project: Installed, names: frozenset[str]) -> tuple[dict[str, str], set[str]]:
-    """The files that change, and those that go. Raises LeftOut for settings that name the feature."""
+def _cut(project: InstalledProject, names: frozenset[str]) -> tuple[dict[str, str], set[str]]:
+    """The files that change, and those that go. Raises CandidateRejected for settings that name the feature."""
     changed: dict[str, str] = {}
     removed: set[str] = set()
     tongue = language(project)
@@ -166,15 +166,15 @@ def _cut(project: Installed, names: frozenset[str]) -> tuple[dict[str, str], set
         if mode_of(text) == LINK or "\0" in text or not spoken.search(text):
             continue
         if tongue.code.search(path) and path not in project.texts:
-            raise LeftOut(f"{path} names a part of it and is no UTF-8 text")
+            raise CandidateRejected(f"{path} names a part of it and is no UTF-8 text")
         if path.rpartition("/")[2] in SETTINGS and path not in tests and not path.endswith("conftest.py"):
             if spoken.search(told_settings(path, text)):
-                raise LeftOut(f"{path} names a part of it")
+                raise CandidateRejected(f"{path} names a part of it")
             continue
         try:
             new = _cut_file(path, text, names, path in tests, tongue)
         except SyntaxError as error:
-            raise LeftOut(f"{path} names a part of it and can't be taken apart: {error}") from error
+            raise CandidateRejected(f"{path} names a part of it and can't be taken apart: {error}") from error
         if new is None:
             removed.add(path)
         elif (new := like(text, new)) != text:
@@ -190,12 +190,14 @@ def _cut_file(path: str, text: str, names: frozenset[str], test: bool, tongue: L
     return undocumented(text, names) if PROSE.search(path) else text
 
 
-def _tests(project: Installed, hidden: dict[str, str], most: int) -> list[str]:
+def _tests(project: InstalledProject, hidden: dict[str, str], most: int) -> list[str]:
     concerned = [path for path in language(project).tests(project) if path in hidden]
     if not concerned:
-        raise LeftOut("no test file uses it")
+        raise CandidateRejected("no test file uses it")
     if len(concerned) > most:
-        raise LeftOut(f"{len(concerned)} test files use it, more than {most}: it is what the project rests on")
+        raise CandidateRejected(
+            f"{len(concerned)} test files use it, more than {most}: it is what the project rests on"
+        )
     return concerned
 
 
@@ -203,7 +205,7 @@ def _may_change(path: str, tongue: Language) -> bool:
     return bool(tongue.code.search(path) or PROSE.search(path)) and not is_protected(path)
 
 
-def _facts(gone: list[Defined], project: Installed) -> Facts:
+def _facts(gone: list[Defined], project: InstalledProject) -> Facts:
     names = language(project).modules(project)
     public = [one for one in gone if one.open]
     public.sort(key=lambda one: -one.lines)

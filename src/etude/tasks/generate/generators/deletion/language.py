@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from etude.core.bounded_python import parse_python
-from etude.tasks.generate.generator import Installed
+from etude.tasks.generate.generator import InstalledProject
 from etude.tasks.generate.generators.bugs.listing import sources
 from etude.tasks.generate.generators.deletion.cutting import tests_without, without
 from etude.tasks.generate.generators.deletion.index import Index, index
@@ -25,23 +25,23 @@ class Language:
     names), None where the file goes whole; they raise SyntaxError."""
 
     code: re.Pattern[str]
-    modules: Callable[[Installed], Mapping[str, str]]
-    tests: Callable[[Installed], list[str]]
+    modules: Callable[[InstalledProject], Mapping[str, str]]
+    tests: Callable[[InstalledProject], list[str]]
     parses: Callable[[str], bool]
     indexed: Callable[[Mapping[str, str]], Index]
     without: Callable[[str, str, Collection[str]], str | None]
     tests_without: Callable[[str, str, Collection[str]], str | None]
 
-    def index(self, project: Installed) -> Index:
+    def index(self, project: InstalledProject) -> Index:
         """Of the modules that can be read; a project may carry some of another version of its language."""
         return self.indexed({p: project.files[p] for p in self.modules(project) if self.parses(project.files[p])})
 
 
-def language(project: Installed) -> Language:
+def language(project: InstalledProject) -> Language:
     return PYTHON if project.environment.language == "python" else SCRIPT
 
 
-def script_tests(project: Installed) -> list[str]:
+def script_tests(project: InstalledProject) -> list[str]:
     """The test files that run here."""
     return sorted(p for p in project.baseline.by_file or project.environment.tests.files if p in project.texts)
 
@@ -79,7 +79,7 @@ def _parses(text: str) -> bool:
     return True
 
 
-def _script_modules(project: Installed) -> dict[str, str]:
+def _script_modules(project: InstalledProject) -> dict[str, str]:
     codes = sources(project.files)
     return {path: path for path, code in codes.items() if code.language == "javascript" and not code.root.has_error}
 

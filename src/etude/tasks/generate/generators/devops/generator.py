@@ -11,7 +11,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.devops.ci import workflow
 from etude.tasks.generate.generators.devops.makefile import makefile
 from etude.tasks.generate.generators.devops.recipe import Breakage, Maker, Recipe, Subject
@@ -23,7 +24,6 @@ from etude.tasks.generate.generators.kinds.modules import Tested, tested
 from etude.tasks.generate.generators.kinds.trial import Trial
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.devops import NAME as GRADER
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
 from etude.tasks.validation.workshop import Candidate
 
@@ -39,7 +39,7 @@ class DevopsRepair:
     category = "devops"
     languages: tuple[str, ...] = ("python",)
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         found = _Found(project, bench)
         for count in range(1, EACH + 1):
             for maker in MAKERS:
@@ -59,22 +59,22 @@ class _Asked:
 class _Found:
     """A module with quick tests, and a defect that they show; searched once."""
 
-    def __init__(self, project: Installed, bench: Bench) -> None:
+    def __init__(self, project: InstalledProject, bench: ProofContext) -> None:
         self._project, self._bench = project, bench
         self._lock = asyncio.Lock()
         self._subject: Subject | None = None
         self._reason = ""
 
     async def subject(self) -> Subject:
-        """Raises LeftOut."""
+        """Raises CandidateRejected."""
         async with self._lock:
             if self._subject is None and not self._reason:
                 try:
                     self._subject = await self._search()
-                except LeftOut as error:
+                except CandidateRejected as error:
                     self._reason = str(error)
         if self._subject is None:
-            raise LeftOut(self._reason)
+            raise CandidateRejected(self._reason)
         return self._subject
 
     async def _search(self) -> Subject:
@@ -85,12 +85,12 @@ class _Found:
             trial = Trial(self._project, place.tests[:1], self._bench)
             try:
                 right = await trial.right()
-            except LeftOut:
+            except CandidateRejected:
                 continue  # the next module's tests may run
             shown = await trial.shown(spread(defects(place.path, files[place.path])), right, 1, TRIED)
             if shown and not right.failed:
                 return Subject(self._project, place, shown[0])
-        raise LeftOut("no module has tests that pass whole here and notice a defect")
+        raise CandidateRejected("no module has tests that pass whole here and notice a defect")
 
 
 def _in_package(place: Tested) -> bool:
@@ -99,15 +99,15 @@ def _in_package(place: Tested) -> bool:
     return "." in place.name and place.name.partition(".")[0] in parts[:-1]
 
 
-async def build(asked: _Asked, found: _Found, project: Installed, bench: Bench) -> Task:
+async def build(asked: _Asked, found: _Found, project: InstalledProject, bench: ProofContext) -> Task:
     recipe = asked.maker(await found.subject())
     if taken := sorted(path for path in recipe.files if path in project.files):
-        raise LeftOut(f"the project has {taken[0]} of its own")
+        raise CandidateRejected(f"the project has {taken[0]} of its own")
     chosen = drawn(recipe, asked.count, random.Random(f"{asked.id} {asked.seed}"))
     files = dict(project.files) | dict(recipe.files)
     for one in chosen:
         if files[one.path].count(one.old) != 1:
-            raise LeftOut(f"{one.path} does not hold {one.old!r} once")
+            raise CandidateRejected(f"{one.path} does not hold {one.old!r} once")
         files[one.path] = files[one.path].replace(one.old, one.new)
     seen = [one.seen for one in chosen]
     facts = Facts(

@@ -11,13 +11,13 @@ from functools import partial
 
 from etude.sandbox.services.presets import LOGS_PORT
 from etude.tasks.environment.attached import KEY as SERVICES
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.devops.logs import DIMENSIONS, Dimension, day, records
 from etude.tasks.generate.generators.kinds.draft import Draft, proved
 from etude.tasks.generate.generators.kinds.modules import modules
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.answer import NAME as GRADER
-from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
 from etude.tasks.validation.workshop import Candidate
 
@@ -37,7 +37,7 @@ class LogTriage:
     category = "devops"
     languages: tuple[str, ...] = ("python",)
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         for served in (False, True):
             for dimension in DIMENSIONS:
                 task_id = f"{project.name}/log-triage/{'service-' if served else ''}{dimension}"
@@ -45,20 +45,26 @@ class LogTriage:
 
 
 async def build(
-    task_id: str, dimension: Dimension, seed: int, project: Installed, bench: Bench, *, served: bool = False
+    task_id: str,
+    dimension: Dimension,
+    seed: int,
+    project: InstalledProject,
+    bench: ProofContext,
+    *,
+    served: bool = False,
 ) -> Task:
-    """Raises LeftOut, InfraError."""
+    """Raises CandidateRejected, InfraError."""
     rng = random.Random(f"{task_id} {seed}")
     named = [name for name in modules(project).values() if "." in name]
     if len(named) < FEWEST_MODULES:
-        raise LeftOut(
+        raise CandidateRejected(
             f"it has {len(named)} modules in packages, {FEWEST_MODULES} are needed: the answer could be guessed"
         )
     if taken := sorted({LOG, ANSWER} & project.files.keys()):
-        raise LeftOut(f"the project has {taken[0]} of its own")
+        raise CandidateRejected(f"the project has {taken[0]} of its own")
     found = day(dimension, rng.sample(named, min(MOST_MODULES, len(named))), rng)
     if not found.clear:
-        raise LeftOut(f"the log does not single out one {dimension}")
+        raise CandidateRejected(f"the log does not single out one {dimension}")
     where = f"the log service at {SERVICE}" if served else f"`{LOG}`"
     draft = Draft(
         id=task_id,

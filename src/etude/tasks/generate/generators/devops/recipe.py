@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from etude.tasks.generate.generator import Installed
+from etude.tasks.generate.generator import InstalledProject
 from etude.tasks.generate.generators.kinds.defects import Defect
 from etude.tasks.generate.generators.kinds.modules import Tested
 from etude.tasks.running.testrun import Tests, visible_command
@@ -46,7 +46,7 @@ class Recipe:
 class Subject:
     """The project as these files see it. `folder`: the package's, e.g. "src/pkg"; `defect`: one that the test file shows."""
 
-    project: Installed
+    project: InstalledProject
     place: Tested
     defect: Defect
 

@@ -11,10 +11,10 @@ from etude.tasks.audit import check
 from etude.tasks.cheats.repository import cheats_for
 from etude.tasks.environment.environment import KEY as ENVIRONMENT
 from etude.tasks.environment.workspace import OVERLAY, overlay
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.prompts.facts import KEY, Facts
 from etude.tasks.generate.prompts.writing import written
-from etude.tasks.proof import LeftOut
 from etude.tasks.running.testrun import Tests, visible_command
 from etude.tasks.task import Task
 
@@ -38,16 +38,16 @@ class Draft:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-async def proved(draft: Draft, project: Installed, bench: Bench) -> Task:
-    """The task: reference 1, nothing 0, every cheat 0. Raises LeftOut with the complaint, and InfraError."""
+async def proved(draft: Draft, project: InstalledProject, bench: ProofContext) -> Task:
+    """The task: reference 1, nothing 0, every cheat 0. Raises CandidateRejected with the complaint, and InfraError."""
     task = drafted(draft, project)
     found = await check(task, bench.pool, cheats=cheats_for(task))
     if not found.sound:
-        raise LeftOut(f"not sound: {found.complaint()}")
+        raise CandidateRejected(f"not sound: {found.complaint()}")
     return task
 
 
-def drafted(draft: Draft, project: Installed) -> Task:
+def drafted(draft: Draft, project: InstalledProject) -> Task:
     """The task before anything was run."""
     plan = project.environment.tests
     prompts = {

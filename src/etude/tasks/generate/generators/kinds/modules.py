@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from etude.tasks.generate.generator import Installed
+from etude.tasks.generate.generator import InstalledProject
 from etude.tasks.protected import is_protected, is_test
 from etude.tasks.validation.change import PYTEST_FILE
 
@@ -26,7 +26,7 @@ class Tested:
     others: tuple[str, ...] = ()
 
 
-def modules(project: Installed) -> dict[str, str]:
+def modules(project: InstalledProject) -> dict[str, str]:
     """Dotted names of the modules by path, in the order of their paths."""
     found: dict[str, str] = {}
     for path in sorted(project.texts):
@@ -39,14 +39,14 @@ def modules(project: Installed) -> dict[str, str]:
     return {path: name for path, name in found.items() if name}
 
 
-def test_files(project: Installed) -> list[str]:
+def test_files(project: InstalledProject) -> list[str]:
     """The Python test files that run here, whatever they are called; where nobody ran them, those that pytest would collect."""
     known = project.baseline.by_file or project.environment.tests.files
     found = known or [path for path in project.texts if PYTEST_FILE.search(path)]
     return sorted(path for path in found if path in project.texts and path.endswith(".py") and is_test(path))
 
 
-def tested(project: Installed) -> Iterator[Tested]:
+def tested(project: InstalledProject) -> Iterator[Tested]:
     """Modules with the test files about them: by name (`test_x.py` is about `x.py`), else by what a test file speaks of most: what a module
     defines, and the module itself. A package that defines nothing stands for no module: it passes on what others define."""
     names = modules(project)

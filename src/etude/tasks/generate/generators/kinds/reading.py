@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from etude.tasks.generate.generator import Installed
+from etude.tasks.generate.generator import InstalledProject
 from etude.tasks.generate.generators.kinds.defects import Defect, defects
 from etude.tasks.generate.generators.kinds.modules import Tested, tested
 from etude.tasks.generate.generators.kinds.passing import passing, script_passing
@@ -25,10 +25,10 @@ LANGUAGES = ("python", "javascript", "typescript")
 
 @dataclass(frozen=True)
 class Reading:
-    """`passing`: a test file without what does not pass on the right code; raises LeftOut. `same`: lists of edits. `imported`: how a test
+    """`passing`: a test file without what does not pass on the right code; raises CandidateRejected. `same`: lists of edits. `imported`: how a test
     file names the module."""
 
-    tested: Callable[[Installed], Iterator[Tested]]
+    tested: Callable[[InstalledProject], Iterator[Tested]]
     slices: Callable[[str, str, int, int], list[Part]]
     defects: Callable[[str, str], list[Defect]]
     same: Callable[[str, str], list[list[dict[str, Any]]]]
@@ -40,6 +40,6 @@ PYTHON = Reading(tested, slices, defects, same, passing, lambda place, _: place.
 SCRIPT = Reading(script_tested, script_slices, script_defects, script_same, script_passing, script_imported)
 
 
-def reading(project: Installed) -> Reading:
+def reading(project: InstalledProject) -> Reading:
     """Of the project's language, one of LANGUAGES."""
     return PYTHON if project.environment.language == "python" else SCRIPT

@@ -9,7 +9,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from etude.tasks.generate.generator import Installed
+from etude.tasks.generate.generator import InstalledProject
 from etude.tasks.generate.generators.bugs.code import Code, Node
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.listing import sources
@@ -26,7 +26,7 @@ _ASSIGNS = frozenset(("expression_statement", "export_statement"))  # exports.f 
 SHORT = 30  # characters of code that a sentence about it may quote
 
 
-def script_tested(project: Installed) -> Iterator[Tested]:
+def script_tested(project: InstalledProject) -> Iterator[Tested]:
     """Each module of hand-written code with the test files concerned, the nearest first; a runner that tells no files apart runs all of
     them. A package's tests ask its modules through its main one: `others` are all that are left."""
     concern = Concern(project)

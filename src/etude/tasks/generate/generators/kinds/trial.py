@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from etude.tasks.environment.environment import KEY
 from etude.tasks.environment.workspace import OVERLAY
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds.defects import Defect
 from etude.tasks.graders.chosen import tests_of
 from etude.tasks.graders.commands import machine, unfitted
 from etude.tasks.graders.edits import edited, encoded
-from etude.tasks.proof import LeftOut
 from etude.tasks.running.testrun import Ran, run_tests
 from etude.tasks.task import Task
 
@@ -33,7 +33,7 @@ class Right:
 class Trial:
     """Runs some test files of the project over variants of it."""
 
-    def __init__(self, project: Installed, tests: Sequence[str], bench: Bench) -> None:
+    def __init__(self, project: InstalledProject, tests: Sequence[str], bench: ProofContext) -> None:
         self.project, self.tests, self.bench = project, tuple(tests), bench
         metadata = {KEY: project.environment.told(), OVERLAY: {}}
         self._task = Task("trial", "tests", "trial", "", dict(project.files), (), "mutants", metadata=metadata)
@@ -45,10 +45,10 @@ class Trial:
         return await run_tests(tests_of(self._task, self.tests, needed), encoded(files), fresh, limit_s)
 
     async def right(self) -> Right:
-        """Raises LeftOut where the tests do not run on the code as it is."""
+        """Raises CandidateRejected where the tests do not run on the code as it is."""
         ran = await self.run(self.project.files)
         if ran.run.timed_out or not ran.run.passed or not ran.honest:
-            raise LeftOut(
+            raise CandidateRejected(
                 f"its tests do not run on the code as it is (status {ran.run.rc}): {' '.join(ran.said.split())}"
             )
         return Right(ran.run.passed, ran.run.failed, ran.run.seconds)

@@ -17,7 +17,8 @@ from pathlib import PurePosixPath
 
 from etude.core.bounded_python import parse_python
 from etude.tasks.content import like
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds.modules import modules, test_files
 from etude.tasks.generate.generators.migration import stale as said
 from etude.tasks.generate.generators.migration.generics import migrated
@@ -25,7 +26,6 @@ from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.prompts.facts import KEY, Facts
 from etude.tasks.generate.prompts.interface import with_interface
 from etude.tasks.generate.prompts.writing import written
-from etude.tasks.proof import LeftOut
 from etude.tasks.protected import is_test
 from etude.tasks.task import Task
 from etude.tasks.validation.project import Draft, proved_over, task_of
@@ -53,7 +53,7 @@ class Migration:
     category = "migrations"
     languages: tuple[str, ...] = ("python",)
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         done = rewritten(project)
         found = scopes(project, done)
         rest = found[1:]
@@ -63,21 +63,21 @@ class Migration:
             yield Candidate(task_id, partial(build, project, bench, scope, done, task_id))
 
 
-def rewritten(project: Installed) -> dict[str, str]:
+def rewritten(project: InstalledProject) -> dict[str, str]:
     """The modules that use what is deprecated, as they are without it; empty where that can't be written."""
     found: dict[str, str] = {}
     for path in modules(project):
         try:
             if said.stale(parse_python(project.files[path])):
                 found[path] = like(project.files[path], migrated(project.files[path]))
-        except LeftOut:
+        except CandidateRejected:
             found[path] = ""
         except (SyntaxError, ValueError):
             continue  # of another Python: no module of this one
     return found
 
 
-def scopes(project: Installed, done: Mapping[str, str]) -> list[Scope]:
+def scopes(project: InstalledProject, done: Mapping[str, str]) -> list[Scope]:
     """The whole first, then folders, then modules; none twice."""
     able = [path for path, text in done.items() if text]
     if not able:
@@ -96,14 +96,16 @@ def scopes(project: Installed, done: Mapping[str, str]) -> list[Scope]:
     return found
 
 
-async def build(project: Installed, bench: Bench, scope: Scope, done: Mapping[str, str], task_id: str) -> Task:
-    """Raises LeftOut, InfraError."""
+async def build(
+    project: InstalledProject, bench: ProofContext, scope: Scope, done: Mapping[str, str], task_id: str
+) -> Task:
+    """Raises CandidateRejected, InfraError."""
     draft = drafted(project, scope, done, task_id)
     return await proved_over(draft, bench.pool, bench.timeout_s, flaky=frozenset(project.baseline.flaky))
 
 
-def drafted(project: Installed, scope: Scope, done: Mapping[str, str], task_id: str) -> Draft:
-    """Raises LeftOut where no test of the project would notice a mistake."""
+def drafted(project: InstalledProject, scope: Scope, done: Mapping[str, str], task_id: str) -> Draft:
+    """Raises CandidateRejected where no test of the project would notice a mistake."""
     tests = concerned(project, scope)
     place = str(PurePosixPath(tests[0]).parent / HIDDEN)
     told = {
@@ -130,8 +132,8 @@ def drafted(project: Installed, scope: Scope, done: Mapping[str, str], task_id: 
     return Draft(**{**vars(draft), "prompts": prompts, "metadata": {**told, KEY: facts.told()}})
 
 
-def concerned(project: Installed, scope: Scope) -> list[str]:
-    """Test files that speak of the modules, the most telling first, as long as their time allows. Raises LeftOut."""
+def concerned(project: InstalledProject, scope: Scope) -> list[str]:
+    """Test files that speak of the modules, the most telling first, as long as their time allows. Raises CandidateRejected."""
     stems = {PurePosixPath(path).stem for path in scope.paths} - {"__init__"}
     stems |= {PurePosixPath(path).parent.name for path in scope.paths} - {"", "src", "lib"}
     known = [path for path in project.baseline.by_file if path.endswith(".py") and path in project.texts] or test_files(
@@ -145,11 +147,11 @@ def concerned(project: Installed, scope: Scope) -> list[str]:
             break
         kept.append(path)
     if not kept:
-        raise LeftOut("no test file speaks of its modules: nobody would notice what breaks")
+        raise CandidateRejected("no test file speaks of its modules: nobody would notice what breaks")
     return kept
 
 
-def hidden_test(project: Installed, scope: Scope, place: str) -> str:
+def hidden_test(project: InstalledProject, scope: Scope, place: str) -> str:
     """Reads the modules and runs nothing of them; unittest, so that any runner of Python tests takes it."""
     up = len(PurePosixPath(place).parts) - 1
     least = {path: said.annotated(parse_python(project.files[path])) for path in scope.paths}

@@ -14,20 +14,20 @@ import libcst as cst
 from libcst import matchers
 
 from etude.core.bounded_python import parse_expression, parse_python
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generators.concrete import concrete
 from etude.tasks.generate.generators.migration.stale import MOVED, TAKING, stale
-from etude.tasks.proof import LeftOut
 
 _QUOTED = re.compile(r"[\w.]+\[|^[\w.]+\.\w+$")
 
 
 def migrated(text: str) -> str:
-    """Raises LeftOut with what is in the way."""
+    """Raises CandidateRejected with what is in the way."""
     try:
         tree = parse_python(text)
         module = concrete(text)
     except (SyntaxError, cst.ParserSyntaxError) as error:
-        raise LeftOut(f"it is no Python that can be rewritten: {type(error).__name__}") from error
+        raise CandidateRejected(f"it is no Python that can be rewritten: {type(error).__name__}") from error
     whole, names = _bound(tree)
     used = {name.rpartition(".")[2] for name in stale(tree)}
     _require_free(tree, {MOVED[name][1] for name in used})
@@ -35,13 +35,13 @@ def migrated(text: str) -> str:
     try:
         code = module.visit(change).code
     except RecursionError as error:
-        raise LeftOut("it is nested too deeply to be rewritten") from error
+        raise CandidateRejected("it is nested too deeply to be rewritten") from error
     for alias in whole:
         if not re.search(rf"(?<![\w.]){re.escape(alias)}\.", code):
             code = _without_import(code, alias)
     left = stale(parse_python(code))
     if left:
-        raise LeftOut(f"{left[0]} is used in a way that can't be rewritten")
+        raise CandidateRejected(f"{left[0]} is used in a way that can't be rewritten")
     return code
 
 
@@ -54,13 +54,13 @@ def _bound(tree: ast.Module) -> tuple[frozenset[str], dict[str, str]]:
             whole |= {alias.asname or alias.name for alias in node.names if alias.name == "typing"}
         elif isinstance(node, ast.ImportFrom) and node.module == "typing" and not node.level:
             if any(alias.name == "*" for alias in node.names):
-                raise LeftOut("it imports all of typing by a star")
+                raise CandidateRejected("it imports all of typing by a star")
             names |= {alias.asname or alias.name: alias.name for alias in node.names if alias.name in MOVED}
     return frozenset(whole), names
 
 
 def _require_free(tree: ast.Module, wanted: set[str]) -> None:
-    """Raises LeftOut for a new name that the module binds itself, other than by importing the very thing."""
+    """Raises CandidateRejected for a new name that the module binds itself, other than by importing the very thing."""
     places = {(module, name) for module, name in MOVED.values()}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -78,7 +78,7 @@ def _require_free(tree: ast.Module, wanted: set[str]) -> None:
         else:
             continue
         if taken := sorted(own & wanted):
-            raise LeftOut(f"`{taken[0]}` means something else in it (line {node.lineno})")
+            raise CandidateRejected(f"`{taken[0]}` means something else in it (line {node.lineno})")
 
 
 class _Generics(cst.CSTTransformer):

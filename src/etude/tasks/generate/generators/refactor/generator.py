@@ -14,7 +14,8 @@ from functools import partial
 from etude.tasks.audit import check
 from etude.tasks.cheats.refactored import REFACTORED
 from etude.tasks.content import like
-from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.refactor.move import dotted_beside, moved, targets
 from etude.tasks.generate.generators.refactor.rename import new_name, renamed
 from etude.tasks.generate.generators.refactor.sources import Sources, Subject
@@ -23,7 +24,6 @@ from etude.tasks.generate.prompts.facts import KEY, Facts
 from etude.tasks.generate.prompts.writing import written
 from etude.tasks.graders.refactor import NAME as GRADER
 from etude.tasks.graders.refactor import RefactorGrader
-from etude.tasks.proof import LeftOut
 from etude.tasks.protected import is_protected
 from etude.tasks.task import Task
 from etude.tasks.validation.project import Draft, proved_over, task_of
@@ -37,7 +37,7 @@ class Refactor:
     category = "refactors"
     languages: tuple[str, ...] = ("python",)
 
-    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+    def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         sources = Sources(project)
         subjects = sources.subjects()
         random.Random(f"refactor {project.name} {seed}").shuffle(subjects)
@@ -47,22 +47,24 @@ class Refactor:
                 yield Candidate(task_id, partial(build, sources, bench, subject, operation, task_id, seed))
 
 
-async def build(sources: Sources, bench: Bench, subject: Subject, operation: str, task_id: str, seed: int) -> Task:
-    """Raises LeftOut, InfraError."""
+async def build(
+    sources: Sources, bench: ProofContext, subject: Subject, operation: str, task_id: str, seed: int
+) -> Task:
+    """Raises CandidateRejected, InfraError."""
     project = sources.project
     draft, beside = drafted(sources, subject, operation, task_id, seed)
     task = await proved_over(draft, bench.pool, bench.timeout_s, flaky=project.baseline.flaky)
     task = replace(task, grader=GRADER, hidden={**task.hidden, **beside})
     found = await check(task, bench.pool, grade=RefactorGrader().grade, cheats=REFACTORED)
     if not found.sound:
-        raise LeftOut(f"not sound: {found.complaint()}")
+        raise CandidateRejected(f"not sound: {found.complaint()}")
     return task
 
 
 def drafted(
     sources: Sources, subject: Subject, operation: str, task_id: str, seed: int
 ) -> tuple[Draft, dict[str, object]]:
-    """The task before anything was run, and what its grader is told beside. Raises LeftOut."""
+    """The task before anything was run, and what its grader is told beside. Raises CandidateRejected."""
     project = sources.project
     if operation == "rename":
         new = new_name(subject, frozenset[str]().union(*sources.words.values()))
@@ -100,14 +102,14 @@ def drafted(
 
 
 def _placed(sources: Sources, subject: Subject, task_id: str, seed: int) -> tuple[dict[str, str], str]:
-    """The first place that it can go to. Raises LeftOut with what speaks against the last."""
+    """The first place that it can go to. Raises CandidateRejected with what speaks against the last."""
     beside, new = targets(sources, subject)[:-1], targets(sources, subject)[-1:]
     random.Random(f"{task_id} {seed}").shuffle(beside)
-    why = LeftOut("there is no module it could go to")
+    why = CandidateRejected("there is no module it could go to")
     for path in [*beside, *new]:
         try:
             return moved(sources, subject, path), path
-        except LeftOut as error:
+        except CandidateRejected as error:
             why = error
     raise why
 

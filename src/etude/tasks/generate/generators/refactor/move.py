@@ -9,10 +9,10 @@ import re
 import libcst as cst
 
 from etude.core.bounded_python import parse_python
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generators.concrete import concrete, transformed
 from etude.tasks.generate.generators.refactor.sources import Sources, Subject
 from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported, origin, top
-from etude.tasks.proof import LeftOut
 
 
 def targets(sources: Sources, subject: Subject) -> list[str]:
@@ -29,7 +29,7 @@ def targets(sources: Sources, subject: Subject) -> list[str]:
 
 
 def moved(sources: Sources, subject: Subject, target_path: str) -> dict[str, str]:
-    """The files that change. Raises LeftOut."""
+    """The files that change. Raises CandidateRejected."""
     made, name = sources.program, subject.name
     target = dotted_beside(subject.module, target_path)
     paths = sources.speaking(name)
@@ -60,59 +60,59 @@ def dotted_beside(module: str, path: str) -> str:
 
 
 def _require_movable(sources: Sources, subject: Subject, target: str, paths: list[str]) -> None:
-    """Raises LeftOut where more than imports would have to change."""
+    """Raises CandidateRejected where more than imports would have to change."""
     made, name = sources.program, subject.name
     thing = f"{subject.module}.{name}"
     if subject.path.endswith("__init__.py"):
-        raise LeftOut("a package's own file has it: what is there is the package's interface")
+        raise CandidateRejected("a package's own file has it: what is there is the package's interface")
     body = made.trees[subject.module].body
     ours = [node for node in body if isinstance(node, DEFINITION) and node.name == name]
     if len(ours) != 1:
-        raise LeftOut(f"{subject.module} defines it {len(ours)} times")
+        raise CandidateRejected(f"{subject.module} defines it {len(ours)} times")
     if name in made.bound.get(target, {}):
-        raise LeftOut(f"{target} has a `{name}` already")
+        raise CandidateRejected(f"{target} has a `{name}` already")
     for node in body:
         if node is not ours[0] and any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node)):
-            raise LeftOut(f"{subject.module} itself uses it")
+            raise CandidateRejected(f"{subject.module} itself uses it")
     for path in (path for path in paths if path.endswith(".py")):
         module = sources.python[path]
         for node in ast.walk(made.trees[module]):
             if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
                 if made.resolved(made.bound[module].get(name, "")) == thing:
-                    raise LeftOut(f"{path} gets it by a star import")
+                    raise CandidateRejected(f"{path} gets it by a star import")
             if isinstance(node, ast.Attribute) and node.attr == name:
                 told = ast.unparse(node.value)
                 head, _, tail = told.partition(".")
                 inner = [imported(each, module, module in made.packages) for each in ast.walk(made.trees[module])]
                 meant = next((found[head] for found in inner if head in found), "")
                 if made.resolved(".".join(filter(None, [meant, tail]))) == subject.module:
-                    raise LeftOut(f"{path} uses it as an attribute of its module")
+                    raise CandidateRejected(f"{path} uses it as an attribute of its module")
 
 
 def _needs(sources: Sources, subject: Subject, target: str) -> list[str]:
-    """Imports, absolute, by which the moved definition finds what it uses. Raises LeftOut for what can't go along."""
+    """Imports, absolute, by which the moved definition finds what it uses. Raises CandidateRejected for what can't go along."""
     made, module = sources.program, subject.module
     tree = made.trees[module]
     node = next(each for each in tree.body if isinstance(each, DEFINITION) and each.name == subject.name)
     used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     if any(isinstance(each, ast.Global) for each in ast.walk(node)):
-        raise LeftOut("it writes globals of its module")
+        raise CandidateRejected("it writes globals of its module")
     if any(isinstance(each, ast.ImportFrom) and each.level for each in ast.walk(node)):
-        raise LeftOut("it imports by dots")
+        raise CandidateRejected("it imports by dots")
     if used & {"__name__", "__file__", "__package__", "__path__"}:
-        raise LeftOut("it asks for the name or place of its module")
+        raise CandidateRejected("it asks for the name or place of its module")
     plain = {id(each) for each in tree.body}
     found: list[str] = []
     bound, theirs = made.bound[module], made.bound.get(target, {})
     futures = ["from __future__ import annotations"] if _future(tree) else []
     if target in made.trees and _future(made.trees[target]) != bool(futures):
-        raise LeftOut(f"{target} reads annotations otherwise")
+        raise CandidateRejected(f"{target} reads annotations otherwise")
     for name in sorted(used - {subject.name}):
         if name not in bound or (name in dir(builtins) and name not in bound):
             continue
         if name in theirs:
             if made.resolved(theirs[name]) != made.resolved(bound[name]):
-                raise LeftOut(f"`{name}` means something else in {target}")
+                raise CandidateRejected(f"`{name}` means something else in {target}")
             continue
         found.append(_statement(made, module, name, plain))
     return futures + found if target not in made.trees else found
@@ -123,7 +123,7 @@ def _statement(made: Program, module: str, name: str, plain: set[int]) -> str:
         if name not in imported(node, module, module in made.packages):
             continue
         if id(node) not in plain:
-            raise LeftOut(f"`{name}` is imported under a condition")
+            raise CandidateRejected(f"`{name}` is imported under a condition")
         if isinstance(node, ast.ImportFrom):
             alias = next(each for each in node.names if (each.asname or each.name) == name)
             told = alias.name if alias.asname is None else f"{alias.name} as {alias.asname}"
@@ -132,7 +132,7 @@ def _statement(made: Program, module: str, name: str, plain: set[int]) -> str:
         alias = next(each for each in node.names if (each.asname or each.name.split(".")[0]) == name)
         return f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
     if made.bound[module][name] != f"{module}.{name}":
-        raise LeftOut(f"`{name}` comes by a star import")
+        raise CandidateRejected(f"`{name}` comes by a star import")
     return f"from {module} import {name}"
 
 
@@ -160,7 +160,7 @@ def _require_no_circle(
     while queue:
         name = queue.pop()
         if name == target:
-            raise LeftOut(f"{target} would come to import itself through others")
+            raise CandidateRejected(f"{target} would come to import itself through others")
         if name not in seen:
             seen.add(name)
             queue += edges.get(name, ())
@@ -252,7 +252,7 @@ def _with(text: str, moved: cst.FunctionDef | cst.ClassDef, needs: list[str], ex
     try:
         module = concrete(text or f'"""About `{name}`."""\n')
     except (SyntaxError, cst.ParserSyntaxError) as error:
-        raise LeftOut(f"the file that it moves to can't be read: {type(error).__name__}") from error
+        raise CandidateRejected(f"the file that it moves to can't be read: {type(error).__name__}") from error
     at = 0
     for number, node in enumerate(module.body):
         small = node.body[0] if isinstance(node, cst.SimpleStatementLine) else None

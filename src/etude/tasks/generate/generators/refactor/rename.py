@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generators.concrete import transformed
 from etude.tasks.generate.generators.refactor.sources import Sources, Subject
 from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported
-from etude.tasks.proof import LeftOut
 
 SYNONYMS = {
     "get": "fetch",
@@ -42,7 +42,7 @@ SYNONYMS = {
 
 
 def new_name(subject: Subject, taken: frozenset[str]) -> str:
-    """Another word for the first or last that has one; where none has, one more word. Raises LeftOut where all are taken."""
+    """Another word for the first or last that has one; where none has, one more word. Raises CandidateRejected where all are taken."""
     name = subject.name
     camel = bool(re.match(r"[A-Z]", name))
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name) if camel else name.split("_")
@@ -54,19 +54,19 @@ def new_name(subject: Subject, taken: frozenset[str]) -> str:
     told += [f"Base{name}", f"Plain{name}"] if camel else [f"compute_{name}", f"do_{name}"]
     free = [each for each in told if each not in taken]
     if not free:
-        raise LeftOut(f"no free name was found for {name}")
+        raise CandidateRejected(f"no free name was found for {name}")
     return free[0]
 
 
 def renamed(sources: Sources, subject: Subject, new: str) -> dict[str, str]:
-    """The files that change. Raises LeftOut."""
+    """The files that change. Raises CandidateRejected."""
     old = subject.name
     paths = sources.speaking(old)
     for path in paths:
         if path.endswith(".py"):
             _require_one_meaning(sources, path, subject)
     if not any(_uses(sources.program.trees[sources.modules[path]], old) for path in paths if path in sources.modules):
-        raise LeftOut("no module uses it: to rename its definition would be all")
+        raise CandidateRejected("no module uses it: to rename its definition would be all")
     changed: dict[str, str] = {}
     for path in paths:
         text = sources.project.files[path]
@@ -77,10 +77,10 @@ def renamed(sources: Sources, subject: Subject, new: str) -> dict[str, str]:
 
 
 def _require_one_meaning(sources: Sources, path: str, subject: Subject) -> None:
-    """Raises LeftOut for a use of the word that is not a use of the thing."""
+    """Raises CandidateRejected for a use of the word that is not a use of the thing."""
     made, name = sources.program, sources.python[path]
     for what in other_meanings(made, name, subject):
-        raise LeftOut(f"`{subject.name}` means something else too: {what} in {path}")
+        raise CandidateRejected(f"`{subject.name}` means something else too: {what} in {path}")
 
 
 def other_meanings(made: Program, module: str, subject: Subject) -> Iterator[str]:

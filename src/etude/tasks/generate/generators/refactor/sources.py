@@ -9,11 +9,11 @@ from functools import cached_property
 
 from etude.core.bounded_python import parse_python
 from etude.tasks.content import LINK, mode_of
-from etude.tasks.generate.generator import Installed
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import InstalledProject
 from etude.tasks.generate.generators.kinds.modules import modules, test_files
 from etude.tasks.graders.canonical import DEFINITION, Program, Unreadable, program
 from etude.tasks.graders.refactor import PROSE
-from etude.tasks.proof import LeftOut
 from etude.tasks.protected import SETTINGS, is_protected
 
 TEST_FILES = 8  # a thing that more of them use is what the project rests on
@@ -35,7 +35,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Sources:
-    project: Installed
+    project: InstalledProject
 
     @cached_property
     def modules(self) -> dict[str, str]:
@@ -53,11 +53,11 @@ class Sources:
 
     @cached_property
     def program(self) -> Program:
-        """Raises LeftOut where a file is no Python of this version."""
+        """Raises CandidateRejected where a file is no Python of this version."""
         try:
             return program(self.project.files, self.python)
         except Unreadable as error:
-            raise LeftOut(str(error)) from error
+            raise CandidateRejected(str(error)) from error
 
     @cached_property
     def words(self) -> dict[str, frozenset[str]]:
@@ -78,17 +78,19 @@ class Sources:
         return found
 
     def concerned(self, changed: set[str]) -> list[str]:
-        """The test files that a reference changes. Raises LeftOut for none and for too many."""
+        """The test files that a reference changes. Raises CandidateRejected for none and for too many."""
         tests = [path for path in test_files(self.project) if path in changed]
         if not tests:
-            raise LeftOut("no test file would notice: none names it by the place that changes")
+            raise CandidateRejected("no test file would notice: none names it by the place that changes")
         if len(tests) > TEST_FILES:
-            raise LeftOut(f"{len(tests)} test files use it, more than {TEST_FILES}: it is what the project rests on")
+            raise CandidateRejected(
+                f"{len(tests)} test files use it, more than {TEST_FILES}: it is what the project rests on"
+            )
         return tests
 
     def speaking(self, name: str) -> list[str]:
         """Files with this word, but for news, which tell of the past; of neither Python nor prose those where it
-        stands as code. Raises LeftOut for settings, which no agent may change."""
+        stands as code. Raises CandidateRejected for settings, which no agent may change."""
         told = re.compile(
             rf"\b{re.escape(name)}\b" if "_" in name else rf"(?<=[.:]){re.escape(name)}\b|\b{re.escape(name)}\("
         )
@@ -98,11 +100,11 @@ class Sources:
         ]
         for path in found:
             if path.endswith((".py", ".pyi")) and path not in self.project.texts:
-                raise LeftOut(f"{path} names it, and is no UTF-8 text")
+                raise CandidateRejected(f"{path} names it, and is no UTF-8 text")
             if path.rpartition("/")[2] in SETTINGS and not path.endswith(".py") and is_protected(path):
-                raise LeftOut(f"{path} names it, and decides how tests run")
+                raise CandidateRejected(f"{path} names it, and decides how tests run")
             if not path.endswith(".py") and not PROSE.search(path) and not is_protected(path):
-                raise LeftOut(f"{path} names it, and is neither Python nor prose")
+                raise CandidateRejected(f"{path} names it, and is neither Python nor prose")
         return found
 
 

@@ -25,7 +25,7 @@ from etude.tasks.generate.install.recipe import INSTALL_MEMORY_MB, Recipe
 from etude.tasks.generate.install.rules import python_layout
 from etude.tasks.generate.install.site import opened
 from etude.tasks.generate.install.system import notes
-from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
 
 MOST_OUTPUT = 4_000  # characters of what a failed try printed
@@ -58,7 +58,7 @@ class ModelBuilder:
                 self.model, box, facts, lambda text: build(text, project.files), wanted.id, reads_only=False
             )
         except NoAnswer as error:
-            raise Discarded(f"no recipe: {error}", self.name) from error
+            raise ProjectDiscarded(f"no recipe: {error}", self.name) from error
         finally:
             await box.kill()
         return self._recipe(project, goals, answer)

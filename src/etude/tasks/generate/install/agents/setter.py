@@ -11,7 +11,7 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.generate.install.agents.answers import goals
 from etude.tasks.generate.install.agents.interview import Model, NoAnswer, interview
 from etude.tasks.generate.install.goal import Goal
-from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
 
 READ_MEMORY_MB, READ_DISK_MB = 512, 256
@@ -47,6 +47,6 @@ class ModelSetter:
             facts = TaskFacts(f"{wanted.id}.goals", told)
             return await interview(self.model, box, facts, goals, wanted.id, reads_only=True)
         except NoAnswer as error:
-            raise Discarded(f"no goals: {error}", self.model.called) from error
+            raise ProjectDiscarded(f"no goals: {error}", self.model.called) from error
         finally:
             await box.kill()

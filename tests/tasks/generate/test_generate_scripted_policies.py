@@ -17,7 +17,7 @@ from etude.tasks.generate.exercises.levels import LEVELS
 from etude.tasks.generate.exercises.memory_sandbox import run_script
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.generate.exercises.trial import outcomes
-from etude.tasks.generate.plan import CARELESS, PLANNERS, Plan, Planner, make_plan
+from etude.tasks.generate.plan import CARELESS, PLANNERS, ExpertPlan, Planner, make_plan
 from etude.tasks.generate.settings import SessionSettings
 from etude.tasks.task import Task
 
@@ -82,7 +82,7 @@ def test_no_demonstration_edits_again_after_a_failed_test(source: ExerciseSource
         assert tested > 20  # the situation does occur, only the move does not
 
 
-def _planned(made: Plan, *tools: str) -> list[tuple[str, dict[str, str]]]:
+def _planned(made: ExpertPlan, *tools: str) -> list[tuple[str, dict[str, str]]]:
     return [call for turn in made.turns for call in turn.calls if call[0] in tools]
 
 

@@ -1,4 +1,4 @@
-"""A task whose agent would find the answer beside its workspace is none, however well its grader holds."""
+"""A task is rejected if its agent could find the answer next to its workspace, however sound its grader is."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import KEY, Environment
-from etude.tasks.generate.generator import Baseline, Installed
-from etude.tasks.generate.making.searching import searching
-from etude.tasks.proof import LeftOut
+from etude.tasks.fail_to_pass import CandidateRejected
+from etude.tasks.generate.generator import Baseline, InstalledProject
+from etude.tasks.generate.run.finalization import with_leak_search
 from etude.tasks.task import Task
 
 LINES = [f"    resulting_value_{n} = combine_of_parts(resulting_value_{n - 1}, {n})" for n in range(1, 12)]
@@ -29,7 +29,7 @@ async def pool(tmp_path: Path) -> AsyncIterator[SandboxPool]:
     await opened.close()
 
 
-async def _made(pool: SandboxPool, name: str, deps: dict[str, str]) -> tuple[Task, Installed]:
+async def _made(pool: SandboxPool, name: str, deps: dict[str, str]) -> tuple[Task, InstalledProject]:
     box = await pool.create(SandboxSpec(files={path: text.encode() for path, text in FILES.items()}))
     for path, text in deps.items():
         await box.write(path, text.encode())
@@ -47,16 +47,16 @@ async def _made(pool: SandboxPool, name: str, deps: dict[str, str]) -> tuple[Tas
         solution={"parts.py": SOLUTION},
         metadata={KEY: environment.told()},
     )
-    return task, Installed(environment, FILES, Baseline(frozenset()))
+    return task, InstalledProject(environment, FILES, Baseline(frozenset()))
 
 
-async def _itself(task: Task, project: Installed) -> Task:
+async def _itself(task: Task, project: InstalledProject) -> Task:
     return task
 
 
-async def test_a_dependency_that_carries_the_answer_is_found_and_an_honest_one_is_not(pool: SandboxPool) -> None:
+async def test_a_dependency_with_the_answer_is_rejected_and_an_honest_one_is_not(pool: SandboxPool) -> None:
     honest = await _made(pool, "honest", {"/tmp/deps/other.py": "nothing_of_it_here = 1\n"})
-    assert await searching(_itself, pool)(*honest) == honest[0]
+    assert await with_leak_search(_itself, pool)(*honest) == honest[0]
     telling = await _made(pool, "telling", {"/tmp/deps/bundle.js": SOLUTION})
-    with pytest.raises(LeftOut, match="its sandbox tells: /tmp/deps/bundle.js"):
-        await searching(_itself, pool)(*telling)
+    with pytest.raises(CandidateRejected, match="its sandbox tells: /tmp/deps/bundle.js"):
+        await with_leak_search(_itself, pool)(*telling)

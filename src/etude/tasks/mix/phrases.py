@@ -1,7 +1,8 @@
-"""What a request is about by its words: the phrase that stands first in it decides, of two that begin at one place the more telling.
+"""Finds what a request is about by its words. The phrase that starts first decides; at the same place the earlier row
+of `PHRASES` wins.
 
-"Rename foo and fix the docs" is a refactor, "fix the docs" is documentation, "fix the build on CI" is devops. English only: a request in another
-language is decided by what was done, or not at all.
+"Rename foo and fix the docs" is a refactor, "fix the docs" is documentation, "fix the build on CI" is devops. The
+phrases are English. A request in another language is decided by the files that were written, or not at all.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# An order to somebody, and up to five words until what it is about.
+# An imperative, and up to five words before its object.
 _MAKE = (
     r"(?:add|write|create|generate|extend|improve|increase|update|cover|fix|correct|complete|need|want|missing|more|new"
     r"|set ?up|make|build|repair|publish)"
 )
-_ON = r"(?:\W++\w[\w./'-]*+){0,5}?\W+"  # gives nothing back, or a row of apostrophes could be cut in too many ways
+_ON = r"(?:\W++\w[\w./'-]*+){0,5}?\W+"  # possessive, because a row of apostrophes would backtrack for very long
 _OPS = (
     r"(?:ci|ci/cd|pipelines?|docker\w*|compose|deploy\w*|kubernetes|k8s|helm|terraform|ansible|github actions?|gitlab|jenkins|workflows?|nginx"
     r"|systemd|container image|makefile|staging|infrastructure)"
@@ -23,7 +24,7 @@ _DOCS = r"(?:docs?|docstrings?|readme|documentation|comments?|changelog|tutorial
 _TESTS = r"(?:(?:unit |integration |regression |end-to-end |e2e )?(?:tests?|test cases?|specs?)|coverage)"
 _VERSION = r"(?:v?\d[\w.]*|latest|newer|new version|typescript|esm|es modules|async\w*|python ?3\S*|pydantic|pytest|postgres\w*|vite|vue|react)"
 
-# In the order in which they count where two begin at one place.
+# In order of precedence for phrases that start at the same place.
 PHRASES: tuple[tuple[str, str, str], ...] = (
     (
         "review",
@@ -76,19 +77,19 @@ _COMPILED = tuple(
 
 
 @dataclass(frozen=True)
-class Told:
-    """`phrase`: the words of the request that decided."""
+class CategoryMatch:
+    """The category of a request, the rule that decided, and the words that it matched."""
 
     category: str
     rule: str
     phrase: str
 
 
-def told_by(request: str) -> Told | None:
-    """None where no phrase stands in it."""
-    found = [
-        (match.start(), place, Told(category, rule, match[0]))
+def match_phrase(request: str) -> CategoryMatch | None:
+    """The first phrase in the request; None where it has none."""
+    matches = [
+        (match.start(), place, CategoryMatch(category, rule, match[0]))
         for place, (category, rule, words) in enumerate(_COMPILED)
         if (match := words.search(request))
     ]
-    return min(found, key=lambda one: one[:2])[2] if found else None
+    return min(matches, key=lambda item: item[:2])[2] if matches else None

@@ -1,4 +1,4 @@
-"""A task's line in the index: all that lists, statistics and draws need, so that nothing else is read for them."""
+"""A task's line in the index of a folder: what lists, statistics and draws need, so that they read nothing else."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from etude.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Row:
-    """`prompts`: characters of each style; `lines`, `files`: what the reference changes; `digest`: SHA-256 of the task's record, its
-    environment's tree among it; `difficulty` in [0, 1], None while nobody measured it; `turns`, `thinking`: of rollouts, means,
-    None where there are none. `part`: the module that decided its split, empty where whole projects are split."""
+class TaskRow:
+    """One task in the index.
+
+    `prompts`: characters of each style. `lines`, `files`: size of the reference's change. `difficulty`: in [0, 1], None
+    before it is measured. `digest`: SHA-256 of the task's record together with the tree of its environment. `turns`,
+    `thinking`: means over rollouts, None without rollouts. `part`: the module that decided the split, empty where whole
+    projects are split.
+    """
 
     id: str
     category: str
@@ -34,18 +38,18 @@ class Row:
     thinking: float | None = None
     part: str = ""
 
-    def told(self) -> str:
+    def to_json(self) -> str:
         return json.dumps(asdict(self) | {"prompts": dict(self.prompts)}, ensure_ascii=False, allow_nan=False)
 
 
-def row_of(task: Task, digest: str) -> Row:
-    """What a task's own metadata says of it."""
+def row_of(task: Task, digest: str) -> TaskRow:
+    """The row of a task, from its metadata."""
     metadata: Mapping[str, Any] = task.metadata
     prompts = metadata.get("prompts") or {metadata.get("style", "only"): task.instruction}
     changed = metadata.get("changed") or {}
     difficulty = metadata.get("difficulty") or {}
     rollouts = difficulty.get("rollouts") or {}
-    return Row(
+    return TaskRow(
         id=task.id,
         category=task.category,
         level=task.level,
@@ -65,7 +69,7 @@ def row_of(task: Task, digest: str) -> Row:
     )
 
 
-def digest_of(record: Mapping[str, Any], tree: str) -> str:
-    """Of a record's canonical JSON and the digest of the tree that it changes."""
+def record_digest(record: Mapping[str, Any], tree: str) -> str:
+    """SHA-256 of the record's canonical JSON and the digest of the tree that it changes."""
     text = json.dumps(record, sort_keys=True, ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(f"{tree}\n{text}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Names of tests that hold the time count for no list; dates that are parameters do."""
+"""Tests with the time in their names are in no list; dates that are parameters are allowed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.environment.environment import Environment
+from etude.tasks.fail_to_pass import has_time_in_name
 from etude.tasks.graders.commands import unfitted
 from etude.tasks.running.testrun import Tests
 from etude.tasks.task import Task
-from etude.tasks.time_names import names_time
 from etude.tasks.validation.later_date import library, on_a_later_date
 
 NOW = datetime(2026, 11, 25, 16, 34, 10, tzinfo=UTC).timestamp()
@@ -28,13 +28,13 @@ NOW = datetime(2026, 11, 25, 16, 34, 10, tzinfo=UTC).timestamp()
     ],
 )  # fmt: skip
 def test_a_moment_near_the_proof_is_found(name: str) -> None:
-    assert names_time(name, NOW)
+    assert has_time_in_name(name, NOW)
 
 
 @given(st.sampled_from([60, 120, 240, 300, 420, 600, 900, 1800, 3600, 7200, 86_400]), st.integers(0, 10**9))
 def test_counts_of_a_period_are_found_at_any_time(period: int, at: int) -> None:
     now = NOW + at
-    assert names_time(f"tests.test_a::test_four_minutes[{int(now // period)}]", now)
+    assert has_time_in_name(f"tests.test_a::test_four_minutes[{int(now // period)}]", now)
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_counts_of_a_period_are_found_at_any_time(period: int, at: int) -> None:
     ],
 )  # fmt: skip
 def test_other_numbers_and_dates_are_parameters(name: str) -> None:
-    assert not names_time(name, NOW)
+    assert not has_time_in_name(name, NOW)
 
 
 @given(st.text(max_size=60), st.floats(1e9, 4e9))
 def test_any_name_has_an_answer(name: str, now: float) -> None:
-    assert names_time(name, now) in (True, False)
+    assert has_time_in_name(name, now) in (True, False)
 
 
 YEAR = b"""import datetime
@@ -66,7 +66,7 @@ def test_always():
 
 
 @pytest.mark.skipif(not library(), reason="libfaketime is not installed")
-async def test_a_run_on_a_later_date_shows_what_holds_today_alone(pool: SandboxPool) -> None:
+async def test_a_run_on_a_later_date_shows_tests_that_pass_only_today(pool: SandboxPool) -> None:
     task = Task("t", "", "", "", {}, (), "commands", metadata={"environment": Environment("p", "1").told()})
     later = on_a_later_date(Tests(("test_a.py",)), task, pool, unfitted, 60.0)
     soon = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 20 * 86_400, UTC).date().isoformat().encode()
@@ -75,7 +75,7 @@ async def test_a_run_on_a_later_date_shows_what_holds_today_alone(pool: SandboxP
     assert ran.honest and ran.run.passed == {"test_a::test_always"} and ran.run.failed == {"test_a::test_this_month"}
 
 
-async def test_an_image_has_a_clock_of_its_own(pool: SandboxPool) -> None:
+async def test_an_image_has_its_own_clock(pool: SandboxPool) -> None:
     metadata = {"environment": Environment("p", "1", image="some").told()}
     task = Task("t", "", "", "", {}, (), "commands", metadata=metadata)
     assert on_a_later_date(Tests(("test_a.py",)), task, pool, unfitted, 60.0) is None

@@ -1,6 +1,7 @@
-"""What came of a making, for people and for `report.json`: installs by builder, yield by generator, tasks by category, cost per task.
+"""The report of a generation run, for people and as `report.json`: installs by builder, yield by generator, tasks by
+category, cost per task.
 
-Made of the decisions alone, so it can be told again at any time (promise 11).
+It depends on the journal alone, so it can be rebuilt at any time (promise 11).
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from etude.tasks.generate.making.decisions import Decision, Decisions, Install
+from etude.tasks.generate.run.journal import CandidateDecision, GenerationJournal, InstallDecision
 from etude.tasks.store.overlap import statement
 
-REASONS = 6  # of each generator, the most frequent; the rest is summed up
+MAX_REASONS = 6  # the most frequent of each generator; the rest is one sum
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\d[\d.]*|\S*/\S+")
 
 
-def account(decisions: Decisions, faults: Iterable[str] = ()) -> dict[str, Any]:
-    """The document of `report.json`."""
+def build_report(decisions: GenerationJournal, faults: Iterable[str] = ()) -> dict[str, Any]:
+    """The content of `report.json`."""
     rows = list(decisions.candidates.values())
     taken = sum(row.taken for row in rows)
     dollars = sum(row.dollars for row in [*rows, *decisions.installs.values()])
@@ -27,8 +28,8 @@ def account(decisions: Decisions, faults: Iterable[str] = ()) -> dict[str, Any]:
         "candidates": len(rows),
         "categories": dict(sorted(Counter(row.category for row in rows if row.taken).items())),
         "projects": dict(sorted(Counter(row.project for row in rows if row.taken).items())),
-        "installs": _installs(list(decisions.installs.values())),
-        "generators": {name: _generator([r for r in rows if r.generator == name]) for name in _names(rows)},
+        "installs": _install_yields(list(decisions.installs.values())),
+        "generators": {name: _generator_yield([r for r in rows if r.generator == name]) for name in _names(rows)},
         "cost": {
             "seconds": round(decisions.spent["seconds"], 1),
             "core_s": round(decisions.spent["core_s"], 1),
@@ -44,28 +45,28 @@ def _per_task(spent: dict[str, float], dollars: float, taken: int) -> dict[str, 
     return {f"{name}_per_task": round(value / taken, 4) if taken else None for name, value in whole.items()}
 
 
-def _names(rows: list[Decision]) -> list[str]:
+def _names(rows: list[CandidateDecision]) -> list[str]:
     return list(dict.fromkeys(row.generator for row in rows))
 
 
-def _installs(rows: list[Install]) -> dict[str, Any]:
-    """Yield by who installed."""
-    found: dict[str, Any] = {}
+def _install_yields(rows: list[InstallDecision]) -> dict[str, Any]:
+    """Yield by builder."""
+    yields: dict[str, Any] = {}
     for builder in dict.fromkeys(row.builder for row in rows):
-        own = [row for row in rows if row.builder == builder]
-        good = [row for row in own if not row.reason]
-        found[builder] = {
-            "tried": len(own),
+        tried = [row for row in rows if row.builder == builder]
+        good = [row for row in tried if not row.reason]
+        yields[builder] = {
+            "tried": len(tried),
             "installed": len(good),
-            "share": round(len(good) / len(own), 3),
-            "seconds": round(sum(row.seconds for row in own), 1),
-            "dollars": round(sum(row.dollars for row in own), 4),
-            "discarded": {row.project: row.reason for row in own if row.reason},
+            "share": round(len(good) / len(tried), 3),
+            "seconds": round(sum(row.seconds for row in tried), 1),
+            "dollars": round(sum(row.dollars for row in tried), 4),
+            "discarded": {row.project: row.reason for row in tried if row.reason},
         }
-    return found
+    return yields
 
 
-def _generator(rows: list[Decision]) -> dict[str, Any]:
+def _generator_yield(rows: list[CandidateDecision]) -> dict[str, Any]:
     taken = [row for row in rows if row.taken]
     seconds = sum(row.seconds for row in rows)
     return {
@@ -80,8 +81,8 @@ def _generator(rows: list[Decision]) -> dict[str, Any]:
     }
 
 
-def _reasons(rows: list[Decision]) -> dict[str, int]:
-    """Alike but for names and numbers: one reason, told by the first."""
+def _reasons(rows: list[CandidateDecision]) -> dict[str, int]:
+    """Counts of reasons that differ only in names and numbers; the first of each kind represents it."""
     first: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for row in rows:
@@ -89,12 +90,12 @@ def _reasons(rows: list[Decision]) -> dict[str, int]:
             continue
         kind = " ".join(_VARIES.sub("_", row.reason).split())[:60]
         counts[first.setdefault(kind, " ".join(row.reason.split())[:140])] += 1
-    shown = dict(counts.most_common(REASONS))
+    shown = dict(counts.most_common(MAX_REASONS))
     rest = counts.total() - sum(shown.values())
     return shown | ({"others": rest} if rest else {})
 
 
-def told(document: dict[str, Any], console_width: int = 118) -> str:
+def format_report(document: dict[str, Any], console_width: int = 118) -> str:
     """Tables for people."""
     from io import StringIO
 
@@ -104,13 +105,13 @@ def told(document: dict[str, Any], console_width: int = 118) -> str:
     out = StringIO()
     console = Console(file=out, width=console_width, highlight=False)
     table = Table(
-        "generator", "category", "candidates", "valid", "share", "s per task", "left out, most often", box=None
+        "generator", "category", "candidates", "valid", "share", "s per task", "most frequent rejection", box=None
     )
     for name, row in document["generators"].items():
-        why = next((f"{text} ({count})" for text, count in row["reasons"].items()), "")
+        reason = next((f"{text} ({count})" for text, count in row["reasons"].items()), "")
         per_task = "" if row["seconds_per_task"] is None else f"{row['seconds_per_task']:.1f}"
         numbers = (str(row["candidates"]), str(row["valid"]), f"{100 * row['share']:.0f}%", per_task)
-        table.add_row(name, row["category"], *numbers, why[:60])
+        table.add_row(name, row["category"], *numbers, reason[:60])
     console.print(table)
     for builder, row in document["installs"].items():
         console.print(f"{row['installed']} of {row['tried']} projects installed by {builder} in {row['seconds']:.0f} s")
@@ -122,8 +123,8 @@ def told(document: dict[str, Any], console_width: int = 118) -> str:
     )  # fmt: skip
     by_category = ", ".join(f"{name} {count}" for name, count in document["categories"].items())
     console.print(f"{document['tasks']} tasks in {cost['seconds']:.0f} s{each}: {by_category or 'none'}")
-    if said := statement(document.get("splits", {})):
-        console.print(said)
+    if splits := statement(document.get("splits", {})):
+        console.print(splits)
     for fault in document["faults"][:5]:
-        console.print(f"a fault of ours: {fault[:200]}")
+        console.print(f"infrastructure error: {fault[:200]}")
     return out.getvalue().rstrip()

@@ -1,4 +1,4 @@
-"""Every task of a making carries its project's split, also after a kill, with other shares, and next to what was imported."""
+"""Every task of a run carries its project's split, also after a kill, with other shares, and next to imported tasks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from etude.tasks.environment.environment import Environment
-from etude.tasks.generate.generator import Baseline, Installed
-from etude.tasks.generate.making.placing import Placing
-from etude.tasks.generate.order import Built, Discarded
+from etude.tasks.generate.generator import Baseline, InstalledProject
+from etude.tasks.generate.protocols import InstallResult, ProjectDiscarded
+from etude.tasks.generate.run.split_assignment import SplitAssigner
 from etude.tasks.splits import Shares
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.store.overlap import overlap, statement
@@ -25,22 +25,24 @@ def code(seed: int) -> dict[str, str]:
     return {"a.py": "".join(f"x{draw.randrange(10**6)} = f{draw.randrange(10**6)}(1)\n" for _ in range(300))}
 
 
-def project(name: str, seed: int, version: str = "1.0") -> Installed:
-    return Installed(Environment(name, version), code(seed), Baseline(frozenset()))
+def project(name: str, seed: int, version: str = "1.0") -> InstalledProject:
+    return InstalledProject(Environment(name, version), code(seed), Baseline(frozenset()))
 
 
-def task(one: Installed, number: int = 0) -> Task:
-    metadata = {"environment": one.environment.told(), "project": one.name}
-    return Task(f"{one.name}-{number}", "debugging", "l", "do", dict(one.files), (), "commands", metadata=metadata)
+def task(installed: InstalledProject, number: int = 0) -> Task:
+    metadata = {"environment": installed.environment.told(), "project": installed.name}
+    return Task(
+        f"{installed.name}-{number}", "debugging", "l", "do", dict(installed.files), (), "commands", metadata=metadata
+    )
 
 
-async def as_it_is(task: Task, project: Installed) -> Task:
+async def as_it_is(task: Task, project: InstalledProject) -> Task:
     return task
 
 
-def made(folder: TaskFolder, shares: Shares, *projects: Installed) -> dict[str, str]:
+def made(folder: TaskFolder, shares: Shares, *projects: InstalledProject) -> dict[str, str]:
     async def run() -> None:
-        finish = Placing(folder, shares).finishing(as_it_is)
+        finish = SplitAssigner(folder, shares).wrap_finalizer(as_it_is)
         for number, one in enumerate(projects):
             folder.add(await finish(task(one, number), one), one)
 
@@ -48,9 +50,9 @@ def made(folder: TaskFolder, shares: Shares, *projects: Installed) -> dict[str, 
     return {row.id: row.split for row in folder.rows.values()}
 
 
-def test_one_project_is_split_by_module_and_goes_on_so_next_to_others(tmp_path: Path) -> None:
+def test_a_project_split_by_module_stays_so_next_to_others(tmp_path: Path) -> None:
     files = {f"pkg/m{number}.py": f"x = {number}\n" for number in range(12)}
-    one = Installed(Environment("one", "1.0"), files, Baseline(frozenset()))
+    one = InstalledProject(Environment("one", "1.0"), files, Baseline(frozenset()))
 
     def of(number: int) -> Task:
         changed = {f"pkg/m{number}.py": "x = 0\n"}
@@ -60,7 +62,7 @@ def test_one_project_is_split_by_module_and_goes_on_so_next_to_others(tmp_path: 
         )
 
     async def run(folder: TaskFolder, numbers: range, projects: int) -> None:
-        finish = Placing(folder, Shares(0.2, 0.2), projects).finishing(as_it_is)
+        finish = SplitAssigner(folder, Shares(0.2, 0.2), projects).wrap_finalizer(as_it_is)
         for number in numbers:
             folder.add(await finish(of(number), one), one)
 
@@ -89,26 +91,26 @@ def test_tasks_carry_the_split_of_their_project_and_keep_it_under_other_shares(t
     assert not again.verify()
 
 
-def test_a_project_of_which_imported_tasks_are_held_out_is_not_trained_on(tmp_path: Path) -> None:
+def test_a_project_with_held_out_imported_tasks_is_not_trained_on(tmp_path: Path) -> None:
     folder = TaskFolder(tmp_path, make=True)
     row = {"project": "some/one", "split": "heldout"}
     folder.add(Task("row", "debugging", "l", "do", {}, (), "commands", split="heldout", metadata=row))
     assert made(folder, NONE, project("one", 1))["one-1.0-0"] == "heldout"
 
 
-def test_a_project_alike_to_projects_of_two_splits_is_discarded_with_the_reason(tmp_path: Path) -> None:
+def test_a_project_similar_to_projects_of_two_splits_is_discarded_with_the_reason(tmp_path: Path) -> None:
     folder = TaskFolder(tmp_path, make=True)
     made(folder, ALL, project("one", 1))
     made(folder, NONE, project("two", 2))
-    both = Installed(
+    both = InstalledProject(
         Environment("three", "1"), {"a.py": code(1)["a.py"], "b.py": code(2)["a.py"]}, Baseline(frozenset())
     )
 
-    async def install(name: str) -> Built:
-        return Built(both)
+    async def install(name: str) -> InstallResult:
+        return InstallResult(both)
 
     async def place() -> None:
-        await Placing(folder, NONE).installing(install)("three")
+        await SplitAssigner(folder, NONE).wrap_installer(install)("three")
 
-    with pytest.raises(Discarded, match=r"three is alike to one \(heldout\) and two \(train\)"):
+    with pytest.raises(ProjectDiscarded, match=r"three is alike to one \(heldout\) and two \(train\)"):
         asyncio.run(place())

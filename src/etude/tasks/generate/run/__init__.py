@@ -1,0 +1,2 @@
+"""Generation runs (`etude tasks make`): from a list of projects to a balanced folder of proved tasks, resumable at any
+point."""
