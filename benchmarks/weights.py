@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
+from etude.learn.weights.inspect import step
 from etude.learn.weights.measure import measure
-from etude.learn.weights.step import step
 
 RATES = (3e-7, 1e-6, 3e-6, 1e-5)
 REPEATS = 5

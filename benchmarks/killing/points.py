@@ -148,7 +148,7 @@ class Halfway(dict[str, Any]):
 
 def install_engine() -> None:
     from etude.learn.engine import core
-    from etude.learn.engine.follower import WeightFollower
+    from etude.learn.engine.service import WeightFollower
 
     real = core.load_checked
     core.load_checked = lambda model, state: real(model, Halfway(state))  # type: ignore[assignment]

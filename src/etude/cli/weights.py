@@ -69,9 +69,8 @@ def bench(
     json: Json = False,
 ) -> Answer:
     """Measure the delta of one step: size, encode and apply rates of one core, seconds through a store."""
-    from etude.learn.weights.folders import read_state
+    from etude.learn.weights.inspect import read_state, step
     from etude.learn.weights.measure import measure
-    from etude.learn.weights.step import step
 
     states = step(megabytes * 10**6, learning_rate) if real is None else (read_state(real[0]), read_state(real[1]))
     document = measure(*states, repeats, store)

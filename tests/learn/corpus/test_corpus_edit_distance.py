@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.learn.corpus.edit_distance import edit_distance
+from etude.learn.corpus.state_tracking import edit_distance
 
 few = st.text("abä\n", max_size=30)
 

@@ -5,8 +5,7 @@ import torch
 from engine_lab import prompt
 
 from etude.agent.policy.protocol import PolicyError
-from etude.learn.engine.cost import cache_bytes_per_token, decode_costs
-from etude.learn.engine.greedy import AT_ONCE, greedy
+from etude.learn.engine.cost import AT_ONCE, cache_bytes_per_token, decode_costs, greedy
 from etude.learn.model.cache import KVCache
 
 

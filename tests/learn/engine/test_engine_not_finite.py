@@ -11,8 +11,8 @@ from engine_lab import VOCAB, answer, ask, prompt, small_model
 
 from etude.agent.policy.protocol import PolicyError
 from etude.learn.engine.core import EngineCore
+from etude.learn.engine.cost import greedy
 from etude.learn.engine.drafting import LayerDrafter
-from etude.learn.engine.greedy import greedy
 from etude.learn.engine.policy import EnginePolicy
 from etude.learn.engine.sampling import sample
 from etude.learn.engine.settings import EngineSettings

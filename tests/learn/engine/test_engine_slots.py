@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.learn.engine.prefixes import MIN_SHARED, PrefixTable
-from etude.learn.engine.slots import SlotTable
+from etude.learn.engine.slots import MIN_SHARED, PrefixTable, SlotTable
 
 
 def test_a_session_comes_back_to_its_slot() -> None:

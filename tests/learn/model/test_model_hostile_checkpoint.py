@@ -17,8 +17,8 @@ from etude.learn.model.hf_config import UnsupportedConfig, from_hf_config, to_hf
 from etude.learn.model.init import new_model
 from etude.learn.model.loadable import loadable
 from etude.learn.model.settings import ModelSettings
-from etude.learn.weights.folders import read_state
 from etude.learn.weights.hf_files import INDEX, SINGLE, CheckpointError, tensor_files
+from etude.learn.weights.inspect import read_state
 
 FILE = "model-00001-of-00001.safetensors"
 MODEL = new_model(

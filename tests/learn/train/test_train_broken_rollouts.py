@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from etude.learn.train.broken_rollouts import broken_rollouts
 from etude.learn.train.importance_settings import ImportanceSettings, PpoClipSettings
 from etude.learn.train.importance_weights import OPTIONS, ImportanceStatistics, importance_weights
 from etude.learn.train.loop import TrainingDiverged
-from etude.learn.train.mismatch import Mismatch
-from etude.learn.train.policy_step import PolicyTrainer
+from etude.learn.train.policy_step import PolicyTrainer, broken_rollouts
+from etude.learn.train.scores import Mismatch
 from etude.learn.train.settings import PolicyStepSettings
 
 

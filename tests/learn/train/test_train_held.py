@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from etude.learn.corpus.shards import write_shards
-from etude.learn.train.held import Held
+from etude.learn.train.evaluate import Held
 
 
 def decode(ids: list[int]) -> str:

@@ -15,7 +15,7 @@ from etude.learn.weights.codec import decode, encode
 from etude.learn.weights.digest import bits, state_digest
 from etude.learn.weights.errors import CorruptShard, CorruptTensor, ForeignFormat, LayoutMismatch, WrongBase
 from etude.learn.weights.manifest import Manifest
-from etude.learn.weights.planes import pack, unpack
+from etude.learn.weights.shard import pack, unpack
 
 DTYPES = [
     torch.float32,

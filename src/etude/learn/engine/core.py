@@ -22,12 +22,11 @@ from etude.core.trace.completion import Completion, Finish
 from etude.learn.engine.drafting import Drafter, LayerDrafter
 from etude.learn.engine.forward import Forward
 from etude.learn.engine.grouping import grouped
-from etude.learn.engine.prefixes import PrefixTable
 from etude.learn.engine.rows import Batch, Rows
 from etude.learn.engine.running import Running, check
 from etude.learn.engine.sampling import NOT_FINITE, noise
 from etude.learn.engine.settings import EngineSettings
-from etude.learn.engine.slots import SlotTable
+from etude.learn.engine.slots import PrefixTable, SlotTable
 from etude.learn.engine.speculative import Speculation
 from etude.learn.engine.stats import EngineStats
 from etude.learn.engine.swap import load_checked, round_weights

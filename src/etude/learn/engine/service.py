@@ -1,17 +1,20 @@
 """The engine behind a process border, as an object whose methods a remote caller invokes (a Ray actor holds one).
 
-Calls carry lists, both ways: one remote call per token turn would cost more than the turn. A client submits what it gathered
-and collects what is finished by a long poll; the numbers of its requests are its own. Weights come through `stage`, while the
-engine serves, and `apply`, between two steps.
+Calls carry lists in both directions: one remote call per turn would cost more than the turn. A client submits what it gathered
+and collects what is finished by a long poll; the numbers of its requests are its own. Weights are fetched, decoded and checked (`stage`) while the
+engine serves, and applied between two steps (`apply`). The decoded state is
+separate from the model: deltas start from bits that nothing else changes.
 """
 
 from __future__ import annotations
 
+import threading
+
 from etude.agent.policy.protocol import Request
 from etude.learn.engine.core import EngineCore
-from etude.learn.engine.follower import WeightFollower
 from etude.learn.engine.mailbox import Mailbox, Result
 from etude.learn.engine.thread import EngineThread
+from etude.learn.weights.receiver import Received, Receiver
 from etude.learn.weights.store import WeightStore
 
 
@@ -56,3 +59,38 @@ class EngineService:
         if self._follower is None:
             raise ValueError("this engine follows no weight store; give EngineService one")
         return self._follower
+
+
+class WeightFollower:
+    """The receiving end of the weight sync for one engine; `version` is what the engine was built with."""
+
+    def __init__(self, store: WeightStore, thread: EngineThread, version: int) -> None:
+        self._receiver = Receiver(store)
+        self._thread = thread
+        self._served = version
+        self._held: Received | None = None  # the state last staged
+        self.refused: list[str] = []  # broken files of the store that were walked around
+        self._lock = threading.Lock()
+
+    def stage(self, goal: int | None = None) -> int:
+        """Brings the held state to version `goal` (the newest by default). Raises WeightsError and keeps the old one."""
+        with self._lock:
+            held = self._held
+            if held is None:
+                self._held = self._receiver.catch_up(goal=goal)
+            else:
+                self._held = self._receiver.catch_up(held.state, held.version, goal=goal)
+            self.refused += self._held.refused
+            return self._held.version
+
+    def apply(self) -> int:
+        """Swaps the staged state in; returns the version served from the next token on, to be acknowledged.
+
+        Raises ValueError if the weights are another model's; the engine then goes on with what it has.
+        """
+        with self._lock:
+            held = self._held
+            if held is not None and held.version != self._served:
+                self._thread.call(lambda core: core.swap(held.state, held.version)).result()
+                self._served = held.version
+            return self._served

@@ -1,17 +1,21 @@
-"""One block: attention and feed-forward, each behind a norm, each added to the stream."""
+"""One block: attention and a feed-forward layer, each behind a norm, each added to the residual stream.
+
+The feed-forward layer is dense (SwiGLU), or a mixture of experts with a shared expert.
+"""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from etude.learn.model.attention_gqa import GroupedAttention
-from etude.learn.model.attention_mla import LatentAttention
+from etude.learn.model.attention import GroupedAttention, LatentAttention
 from etude.learn.model.cache import Span
 from etude.learn.model.config import ModelConfig
-from etude.learn.model.feed_forward import FeedForward, MixtureOfExperts
+from etude.learn.model.experts import Experts, swiglu
+from etude.learn.model.linear import Linear
 from etude.learn.model.mask import DocumentMask
 from etude.learn.model.norm import RMSNorm
 from etude.learn.model.rope import Rope
+from etude.learn.model.router import Router
 
 
 class Block(nn.Module):
@@ -45,3 +49,33 @@ class Block(nn.Module):
             y, experts = self.feed(self.feed_norm(x), forced)
             return x + y, experts
         return x + self.feed(self.feed_norm(x)), None
+
+
+class FeedForward(nn.Module):
+    """SwiGLU of one inner width; gate and up are one matrix."""
+
+    def __init__(self, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.gate_up = Linear(hidden, 2 * inner)
+        self.down = Linear(inner, hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(swiglu(self.gate_up(x)))
+
+
+class MixtureOfExperts(nn.Module):
+    """Routed experts, plus in the DeepSeek family experts that every token visits."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.router = Router(config)
+        self.experts = Experts(config)
+        self.shared = None
+        if config.family == "deepseek_v3":
+            self.shared = FeedForward(config.hidden_size, config.moe_intermediate * config.shared_experts)
+
+    def forward(self, x: Tensor, forced: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Tokens (N, H) and forced choice (N, K) to output (N, H) and the choice (N, K)."""
+        weights, experts = self.router(x, forced)
+        y = self.experts(x, experts, weights)
+        return y if self.shared is None else y + self.shared(x), experts

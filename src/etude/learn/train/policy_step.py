@@ -1,7 +1,8 @@
 """One policy-gradient step on a batch of rollouts: REINFORCE with the group's mean as baseline, and little else.
 
 How it differs from GRPO: no division by the group's std, no length normalisation (a constant instead), no PPO epochs: each
-batch is used once. w_t says what a token that older weights sampled counts: by default its truncated importance ratio (`trust/`). The loss is
+batch is used once. w_t says what a token that older weights sampled counts: by default its truncated importance ratio
+(`importance_weights.py`). The loss is
 
     - 1 / (rollouts * loss_tokens) * sum over rollouts, segments, sampled tokens of  A_rollout * w_t * log p_t
 
@@ -21,6 +22,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,7 +30,6 @@ from etude.core.trace.segment import Rollout
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.router import balanced_bias, expert_load
 from etude.learn.train.balance import Cost, dealt
-from etude.learn.train.broken_rollouts import broken_lines, broken_rollouts
 from etude.learn.train.importance_weights import ImportanceStatistics, importance_weights
 from etude.learn.train.loop import TrainingDiverged
 from etude.learn.train.losses import logprobs_and_entropy, policy_coefficients
@@ -263,3 +264,37 @@ class PolicyTrainer:
                 router.bias.copy_(
                     balanced_bias(router.bias, layer_load.to(self._device), self.settings.router_bias_rate)
                 )
+
+
+def broken_rollouts(
+    rollouts: Sequence[Rollout], advantages: Sequence[float], current: Sequence[Sequence[np.ndarray]]
+) -> dict[int, str]:
+    """By index of the rollout what is broken. The trainer leaves its whole group out: the other members are compared with a mean that includes
+    the broken rollout's reward. Broken means: its advantage (NaN or infinite), a logprob of the sampler or of the trainer (NaN or +inf), or a
+    token to which both give probability 0, which has no ratio. Importance weights handle a probability of 0 by one of them.
+
+    `current` are the trainer's logprobs (T_i,) by rollout and segment.
+    """
+    found: dict[int, str] = {}
+    for index, (rollout, advantage, logprobs) in enumerate(zip(rollouts, advantages, current, strict=True)):
+        if not math.isfinite(advantage):
+            found[index] = f"its advantage is {advantage}"
+            continue
+        for segment, now in zip(rollout.segments, logprobs, strict=True):
+            for whose, values in (("sampler", segment.logprobs), ("trainer", now)):
+                sampled = values[segment.sampled]
+                odd = sampled[np.isnan(sampled) | (sampled == np.inf)]
+                if len(odd):
+                    found[index] = f"{len(odd)} of its tokens have a logprob of {odd[0]} by the {whose}"
+            impossible = np.isneginf(segment.logprobs) & np.isneginf(now) & segment.sampled
+            if impossible.any():
+                found[index] = f"{impossible.sum()} of its tokens have a logprob of -inf by the sampler and the trainer"
+    return found
+
+
+def broken_lines(rollouts: Sequence[Rollout], broken: dict[int, str]) -> list[str]:
+    """A line for each broken rollout: its name, its task, what is not finite and what follows."""
+    return [
+        f"rollout {rollouts[index].id} (task {rollouts[index].task_id}): {why}; its group {rollouts[index].group} is left out of the step"
+        for index, why in sorted(broken.items())
+    ]

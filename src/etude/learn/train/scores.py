@@ -1,4 +1,8 @@
-"""What a batch of rollouts looks like to the trainer before it learns from it: every rank's part, and all of them together."""
+"""What the trainer computes of a batch of rollouts before it learns from it: each rank's part, and all of them together.
+
+The mismatch says how far the trainer's logprobs are from those that the sampler reported. With r = p_trainer / p_sampler: k3 = (r - 1) - log r, whose
+mean estimates KL(sampler || trainer) and is 0 only if all agree; and the 99th percentile of |log r|, which a flipped expert shows first.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from torch import Tensor
 
 from etude.core.trace.segment import Rollout
 from etude.learn.train.balance import Dealt, Row
-from etude.learn.train.mismatch import Mismatch
 from etude.learn.train.replay import ReplayCounts
 from etude.learn.train.rollout_batch import RolloutBatch, by_segment, sampler_logprobs
 
@@ -92,3 +95,22 @@ def _by_segment(
 def flat(values: Sequence[Tensor]) -> Tensor:
     """(M,) float32 on the CPU, also of none: a rank may have nothing to do."""
     return torch.cat([torch.zeros(0), *(part.cpu() for part in values)])
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Over all sampled tokens; nan if there were none."""
+
+    k3: float
+    p99: float
+
+    @classmethod
+    def of(cls, trainer: Sequence[Tensor], sampler: Sequence[Tensor]) -> Mismatch:
+        """Of matching lists of (N,) logprobs on the CPU. float64: k3 of two fp32 numbers that nearly agree is all rounding. The percentile is
+        numpy's, which has no largest size; torch refuses more than 2^24 values."""
+        if not trainer:
+            return cls(float("nan"), float("nan"))
+        log_r = torch.cat(list(trainer)).double() - torch.cat(list(sampler)).double()
+        k3 = torch.where(log_r.isposinf(), log_r, torch.expm1(log_r) - log_r)  # infinity minus infinity is no number
+        with np.errstate(invalid="ignore"):  # of a token that the sampler gave probability 0
+            return cls(float(k3.mean()), float(np.quantile(log_r.abs().numpy(), 0.99)))

@@ -1,10 +1,17 @@
-"""What is in a weight store, and whether it is whole: the substance of `etude weights show` and `etude weights verify`."""
+"""What a weight store holds and whether it is whole (`etude weights show`, `etude weights verify`), and states to measure a sync with."""
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
 from etude.learn.weights.errors import WeightsError
+from etude.learn.weights.hf_files import INDEX, SINGLE, CheckpointError, tensor_files
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.store import WeightStore
 
@@ -57,3 +64,58 @@ def verify(store: WeightStore) -> dict[str, Any]:
         "problems": list(dict.fromkeys(problems)),
         "whole": not problems,
     }
+
+
+def read_state(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a checkpoint directory, each from the file that its index names; without index and model.safetensors those of all files.
+
+    Raises FileNotFoundError if there are none, CheckpointError for a damaged index or file.
+    """
+    names = sorted(path.name for path in folder.glob("*.safetensors"))
+    if not names:
+        raise FileNotFoundError(f"{folder} holds no *.safetensors; give a checkpoint directory")
+    indexed = (folder / INDEX).exists() or (folder / SINGLE).exists()
+    files: dict[str, frozenset[str] | None] = tensor_files(folder) if indexed else dict.fromkeys(names)
+    state: dict[str, torch.Tensor] = {}
+    for name, listed in files.items():
+        try:
+            with safe_open(folder / name, framework="pt") as tensors:
+                there = set(tensors.keys())
+                if absent := sorted((listed or there) - there):
+                    raise CheckpointError(
+                        f"{folder / name} lacks {absent[0]}, which {INDEX} says is there; the checkpoint is incomplete"
+                    )
+                state.update({key: tensors.get_tensor(key) for key in (listed or there)})
+        except SafetensorError as error:
+            raise CheckpointError(f"{folder / name} can't be read ({error}); the checkpoint is damaged") from error
+    return state
+
+
+# A synthetic step of RL: bf16 weights before and after one Adam update of their fp32 masters. Weights are normal with the spread of trained
+# layers. The update is Adam's for gradients that are white noise, as one weight's gradient looks from step to step in RL: with beta1 = 0.9 the
+# first moment of such noise has sqrt((1 - beta1) / (1 + beta1)) = 0.23 of the gradient's standard deviation, and the second moment is about its
+# square, so each master moves by a normal step of 0.23 learning rates. A bf16 weight changes when its master crosses a rounding boundary.
+
+BETA1 = 0.9
+SPREAD = 0.02
+# A layer of a mid-size model; the last tensor takes the rest.
+TENSOR_ELEMENTS = 8 << 20
+
+
+def step(raw_bytes: int, learning_rate: float, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Two bf16 states of about `raw_bytes` each: before and after one step."""
+    if raw_bytes < 2 or learning_rate < 0:
+        raise ValueError(
+            f"{raw_bytes} bytes at learning rate {learning_rate}; give at least 2 bytes and no negative rate"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    move = learning_rate * math.sqrt((1 - BETA1) / (1 + BETA1))
+    before, after, left = {}, {}, raw_bytes // 2
+    while left:
+        size = min(left, TENSOR_ELEMENTS)
+        master = SPREAD * torch.randn(size, generator=generator)
+        name = f"layer.{len(before):04d}.weight"
+        before[name] = master.bfloat16()
+        after[name] = master.add_(torch.randn(size, generator=generator), alpha=move).bfloat16()
+        left -= size
+    return before, after

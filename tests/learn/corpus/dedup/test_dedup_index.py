@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from etude.learn.corpus.dedup import leaders, partitions, records
+from etude.learn.corpus.dedup import index as leaders
+from etude.learn.corpus.dedup import index as partitions
+from etude.learn.corpus.dedup import records
 from etude.learn.corpus.dedup.clusters import Clusters
 from etude.learn.corpus.dedup.index import DedupIndex
 from etude.learn.corpus.dedup.minhash import SHORTEST_SHINGLES, jaccard, shingles_of, sign

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.learn.corpus.dedup.leaders import leaders
+from etude.learn.corpus.dedup.index import leaders
 from etude.learn.corpus.dedup.union import Union
 
 COUNT = 12

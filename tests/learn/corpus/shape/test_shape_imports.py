@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.learn.corpus.shape.dependency_order import dependency_order
 from etude.learn.corpus.shape.imports import c_includes, dependencies, python_imports, script_imports
+from etude.learn.corpus.shape.project_string import dependency_order
 
 
 def test_python_imports_in_all_their_spellings() -> None:

@@ -10,8 +10,7 @@ from etude.evaluate.bench.bases.contender import Contender
 from etude.evaluate.bench.bases.material import Extent, Material, room
 from etude.learn.corpus.fresh_knowledge import KnowledgeQuestion
 from etude.learn.corpus.state_tracking import StateQuestion
-from etude.learn.engine.cost import cache_bytes_per_token, decode_costs
-from etude.learn.engine.greedy import greedy
+from etude.learn.engine.cost import cache_bytes_per_token, decode_costs, greedy
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.count import count_parameters
 from etude.learn.train.likelihood import answer_nats

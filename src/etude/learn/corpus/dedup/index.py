@@ -26,7 +26,7 @@ of all dropped and of those dropped for an unplanted file:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -35,9 +35,7 @@ from numpy.typing import NDArray
 
 from etude.core.fingerprint.shingles import STEP, mix
 from etude.learn.corpus.dedup.clusters import Clusters
-from etude.learn.corpus.dedup.leaders import in_blocks, leaders
 from etude.learn.corpus.dedup.minhash import PLACES, Signature, similarity
-from etude.learn.corpus.dedup.partitions import Partitions
 from etude.learn.corpus.dedup.records import Records
 from etude.learn.corpus.dedup.union import Numbers, Union
 
@@ -141,3 +139,109 @@ def band_hashes(signatures: NDArray[np.uint16]) -> Iterator[NDArray[np.uint64]]:
             total *= np.uint64(STEP)
             total += signatures[:, place]
         yield mix(total)
+
+
+# Near duplicates form chains (a like b, b like c, but a not like c), and a chain may be long. The textbook keeps one document of a connected
+# component, and loses what is unlike it. Here the best document (lowest rank, then lowest number) leads only those that are like it; the
+# best of the rest leads next, until none is left. So the signature of a dropped document agrees with that of its leader in `threshold` of the places.
+
+# Pairs of signatures looked at together: 2 MB of them.
+PAIRS_AT_ONCE = 1 << 12
+
+
+def in_blocks(ones: Numbers, others: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
+    """The pairs, PAIRS_AT_ONCE at a time."""
+    for start in range(0, len(ones), PAIRS_AT_ONCE):
+        yield ones[start : start + PAIRS_AT_ONCE], others[start : start + PAIRS_AT_ONCE]
+
+
+def leaders(
+    roots: Numbers,
+    ranks: Callable[[Numbers], NDArray[np.uint32]],
+    similarities: Callable[[Numbers, Numbers], NDArray[np.float64]],
+    threshold: float,
+) -> Numbers:
+    """(documents,) the kept document of each: itself where it is kept. `roots` says who hangs together."""
+    kept = np.arange(len(roots), dtype=np.uint32)
+    members = _with_company(roots)
+    order = np.empty(len(members), dtype=np.uint64)  # rank, then number
+    for start in range(0, len(members), PAIRS_AT_ONCE):
+        block = members[start : start + PAIRS_AT_ONCE]
+        order[start : start + len(block)] = (ranks(block).astype(np.uint64) << np.uint64(32)) | block
+    group = roots[members]
+    while len(members):
+        names, group = np.unique(group, return_inverse=True)
+        best = np.full(len(names), np.iinfo(np.uint64).max, dtype=np.uint64)
+        np.minimum.at(best, group, order)
+        leader = best[group].astype(np.uint32)  # the number is the low half
+        far = np.concatenate([similarities(a, b) < threshold for a, b in in_blocks(members, leader)])
+        kept[members[~far]] = leader[~far]
+        members, order, group = members[far], order[far], group[far]
+    return kept
+
+
+def _with_company(roots: Numbers) -> Numbers:
+    """The documents in sets of two and more."""
+    company = roots != np.arange(len(roots), dtype=np.uint32)
+    company[roots[company]] = True
+    return np.flatnonzero(company).astype(np.uint32)
+
+
+# Rows sorted by a hash on disk: written in any order, read back so that equal hashes are adjacent, in flat memory.
+
+Rows = NDArray[np.void]
+
+# Rows read and sorted at once: 16 MiB of (hash, number), small beside the rest and large enough to be read in one go.
+ROWS_AT_ONCE = 1 << 20
+# Rows held back for all partitions together before they are written: with 1,000 partitions still 1,000 rows a write.
+ROWS_HELD = 1 << 20
+# A power of two; beyond 4 * 10^9 rows (100 million documents) a partition grows instead.
+MOST_PARTITIONS = 4096
+
+
+class Partitions:
+    """Rows of `dtype`, whose first field `hash` is an even uint64, in one file for each range of hashes. A file is
+    opened for a write only, so that their number is bound by no limit of open files."""
+
+    def __init__(self, folder: Path, dtype: np.dtype, expected_rows: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob("part-*.bin"):  # of a run that was killed
+            old.unlink()
+        self._folder, self._dtype = folder, dtype
+        self._count = min(MOST_PARTITIONS, 1 << (expected_rows // ROWS_AT_ONCE).bit_length())
+        self._held: list[Rows] = []
+        self._held_rows = 0
+
+    def add(self, rows: Rows) -> None:
+        self._held.append(rows)
+        self._held_rows += len(rows)
+        if self._held_rows >= ROWS_HELD:
+            self._write()
+
+    def sorted(self) -> Iterator[Rows]:
+        """The rows, range by range, each sorted by all fields; the files are gone afterwards."""
+        self._write()
+        for number in range(self._count):
+            path = self._path(number)
+            if path.exists():
+                rows = np.fromfile(path, dtype=self._dtype)
+                path.unlink()
+                yield rows[np.lexsort([rows[name] for name in reversed(self._dtype.names or ())])]
+
+    def _write(self) -> None:
+        if not self._held:
+            return
+        rows = np.concatenate(self._held)
+        self._held, self._held_rows = [], 0
+        shift = 64 - self._count.bit_length() + 1
+        part = rows["hash"] >> np.uint64(shift) if shift < 64 else np.zeros(len(rows), dtype=np.uint64)
+        order = np.argsort(part, kind="stable")
+        rows, part = rows[order], part[order]
+        borders = np.searchsorted(part, np.arange(self._count + 1, dtype=np.uint64))
+        for number in range(self._count):
+            if borders[number + 1] > borders[number]:
+                with self._path(number).open("ab") as file:
+                    rows[borders[number] : borders[number + 1]].tofile(file)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"part-{number:04d}.bin"

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from etude.learn.corpus.record import Record
-from etude.learn.corpus.shape.dependency_order import dependency_order
 from etude.learn.corpus.shape.imports import dependencies
 from etude.learn.corpus.shape.sections import Section, cut
 
@@ -170,3 +169,50 @@ def _distances(graph: Mapping[str, Sequence[str]], start: str) -> dict[str, int]
 def _folders_apart(one: str, other: str) -> int:
     a, b = posixpath.dirname(one).split("/"), posixpath.dirname(other).split("/")
     return len(a) + len(b) - 2 * len(posixpath.commonprefix([a, b]))
+
+
+# Tarjan's strongly connected components (SIAM J. Computing 1, 1972) come out dependencies first; without recursion, because a cycle may be
+# thousands of files long. Paths are visited in sorted order, so the result depends only on the graph. A file's dependencies are
+# directly before it; a queue (Kahn) would scatter them.
+
+
+def dependency_order(graph: Mapping[str, Sequence[str]]) -> list[str]:
+    """Each key once. `graph` is path -> paths that it stands on, all of them keys."""
+    order: list[str] = []
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    waiting: list[str] = []  # Tarjan's stack
+    in_ring: set[str] = set()
+    for start in sorted(graph):
+        if start in number:
+            continue
+        walk = [(start, iter(sorted(graph[start])))]
+        number[start] = low[start] = len(number)
+        waiting.append(start)
+        in_ring.add(start)
+        while walk:
+            node, targets = walk[-1]
+            target = next(targets, None)
+            if target is None:
+                walk.pop()
+                if walk:
+                    low[walk[-1][0]] = min(low[walk[-1][0]], low[node])
+                if low[node] == number[node]:
+                    ring = _pop_ring(waiting, node)
+                    in_ring.difference_update(ring)
+                    order += sorted(ring)
+            elif target not in number:
+                number[target] = low[target] = len(number)
+                waiting.append(target)
+                in_ring.add(target)
+                walk.append((target, iter(sorted(graph[target]))))
+            elif target in in_ring:
+                low[node] = min(low[node], number[target])
+    return order
+
+
+def _pop_ring(waiting: list[str], root: str) -> list[str]:
+    ring = [waiting.pop()]
+    while ring[-1] != root:
+        ring.append(waiting.pop())
+    return ring

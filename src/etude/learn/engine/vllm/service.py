@@ -8,11 +8,12 @@ steps. Every token carries the version that sampled it. vLLM tells no routed exp
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.learn.engine.mailbox import Mailbox, Result
@@ -20,8 +21,6 @@ from etude.learn.engine.running import check
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.child import VllmChild, command
 from etude.learn.engine.vllm.host_copy import HostCopy
-from etude.learn.engine.vllm.modules import to_load
-from etude.learn.engine.vllm.salts import Salts
 from etude.learn.engine.vllm.tally import Tally
 from etude.learn.engine.vllm.turns import Message, Turn, completion, question
 from etude.learn.model.checkpoint import load_config
@@ -172,3 +171,47 @@ def environment(settings: EngineSettings) -> Mapping[str, str]:
         "VLLM_HOST_IP": "127.0.0.1",  # its own processes meet there
         "PYTHONPATH": "",
     }
+
+
+# vLLM joins the tensors of one module (query, key and value; all experts) and packs them, so parts of a module can't be loaded alone: of each
+# module in which a tensor changed, all tensors are loaded.
+
+# Within these, tensors of one layer are joined, or computed from one another (the latent attention's).
+JOINED = re.compile(r"model\.layers\.\d+\.(?:self_attn|mlp)(?=\.)")
+
+
+def module_of(key: str) -> str:
+    """The vLLM module, by its path, that a key of a checkpoint is loaded with."""
+    joined = JOINED.match(key)
+    return joined[0] if joined else key.rpartition(".")[0]
+
+
+def to_load(loaded: Mapping[str, str], held: Mapping[str, str]) -> dict[str, list[str]]:
+    """Keys by module, where the digests of what an engine has loaded differ from those of what its node holds now."""
+    stale = {module_of(key) for key, digest in held.items() if loaded.get(key) != digest}
+    found: dict[str, list[str]] = {}
+    for key in held:
+        if (module := module_of(key)) in stale:
+            found.setdefault(module, []).append(key)
+    return found
+
+
+class Salts:
+    """Which sessions may share cached tokens in one vLLM engine. Its prefix cache knows tokens, not the weights that computed them, but
+    keeps requests with different salts apart. A session continues with what it cached under older weights, as in our engine with
+    `swap_cache = "keep"`; a session that begins after a swap shares with none that began before it."""
+
+    def __init__(self, swap_cache: Literal["keep", "recompute"], share_prefix: bool) -> None:
+        self._keep, self._share = swap_cache == "keep", share_prefix
+        self._began: dict[str, int] = {}
+
+    def of(self, session: str, version: int) -> str:
+        """For a turn of `session`, sent while `version` is served."""
+        if not self._share:
+            return session
+        if not self._keep:
+            return "all"  # a swap empties the cache
+        return f"since {self._began.setdefault(session, version)}"
+
+    def release(self, session: str) -> None:
+        self._began.pop(session, None)

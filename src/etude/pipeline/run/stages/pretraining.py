@@ -15,7 +15,7 @@ from etude.learn.model.card import Training
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import check_companions, save_checkpoint
 from etude.learn.model.count import count_parameters
-from etude.learn.train.held import Held
+from etude.learn.train.evaluate import Held
 from etude.learn.train.loop import TrainingResult
 from etude.learn.train.midway import Midway
 from etude.learn.train.mix import Mix, NoDocuments, mix_of
