@@ -18,7 +18,7 @@ import numpy as np
 from etude.core.trace.segment import Rollout, Segment
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.settings import ModelSettings
-from etude.learn.train.balance import Cost, bundles, dealt, imbalance, rows_to_train
+from etude.learn.train.balance import ComputeCost, bundles, dealt, imbalance, rows_to_train
 
 PROMPT, SHORTEST, TAIL, GROUPS, SIZE = 300, 200, 1.2, 16, 8
 
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--batches", type=int, default=50)
     options = parser.parse_args()
-    cost = Cost.of_model(ModelConfig.from_settings(ModelSettings.model_validate({}), 2048))
+    cost = ComputeCost.of_model(ModelConfig.from_settings(ModelSettings.model_validate({}), 2048))
     rng = np.random.default_rng(0)
     batches = [a_batch(rng) for _ in range(options.batches)]
     whole = [sum(bundle.cost for bundle in bundles(batch, cost, 1)) for batch in batches]

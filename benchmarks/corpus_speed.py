@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.core.events.log import EventLog
-from etude.learn.corpus.build import Builder
+from etude.learn.corpus.build import LibraryBuilder
 from etude.learn.corpus.overview import overview
 from etude.learn.corpus.settings import CorpusSettings
 
@@ -29,7 +29,7 @@ def measure(folder: Path, packages: list[str]) -> dict[str, Any]:
     source = {"kind": "installed", "packages": packages}
     settings = CorpusSettings.model_validate({"sources": {"installed": source}, "library": {"workers": 1}})
     before, began = os.times(), time.monotonic()
-    Builder(settings, folder, folder / "downloads", EventLog.null()).run()
+    LibraryBuilder(settings, folder, folder / "downloads", EventLog.null()).run()
     after, wall_s = os.times(), time.monotonic() - began
     core_s = sum(after[i] - before[i] for i in range(4))  # user and system, of this process and its children
     found = overview(folder)

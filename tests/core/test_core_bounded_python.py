@@ -104,14 +104,14 @@ def test_libcst_is_given_no_text_that_could_overflow_its_stack(text: str) -> Non
 def test_nothing_else_parses_text_that_may_be_of_other_people() -> None:
     """Each exception names whose text it parses."""
     exceptions = {
-        "recipe/bounded_python.py": "the bounds themselves",
-        "factory/generators/concrete.py": "the bounds of libcst",
-        "factory/generators/migration/stale.py": "runs as a test in the sandbox of a task",
-        "factory/generators/migration/generator.py": "writes that test",
-        "factory/exercises/template.py": "our own exercises",
-        "factory/exercises/trial.py": "our own exercises",
-        "factory/generators/refactor/move.py": "lines of imports that we wrote",
-        "factory/generators/migration/generics.py": "lines of imports that we wrote",
+        "core/bounded_python.py": "the bounds themselves",
+        "tasks/generate/generators/concrete.py": "the bounds of libcst",
+        "tasks/generate/generators/migration/stale.py": "runs as a test in the sandbox of a task",
+        "tasks/generate/generators/migration/generator.py": "writes that test",
+        "tasks/generate/exercises/template.py": "our own exercises",
+        "tasks/generate/exercises/trial.py": "our own exercises",
+        "tasks/generate/generators/refactor/move.py": "lines of imports that we wrote",
+        "tasks/generate/generators/migration/generics.py": "lines of imports that we wrote",
         "tasks/cheats/exercise.py": "our own exercises",
         "tasks/cheats/written_tests.py": "writes a test that runs in a sandbox",
         "tasks/export/carried.py": "our own modules",

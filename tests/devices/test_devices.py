@@ -30,7 +30,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machi
 
 
 def computed(what: str, device: str) -> Any:
-    labs = os.pathsep.join(str(HERE.parent / room) for room in ("devices", "train", "engine"))
+    labs = os.pathsep.join(str(HERE.parent / folder) for folder in ("devices", "learn/train", "learn/engine"))
     command = [sys.executable, str(HERE / "computing.py"), what, device]
     path = os.pathsep.join(filter(None, (labs, os.environ.get("PYTHONPATH"))))
     done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=100)

@@ -24,7 +24,7 @@ from etude.evaluate.bench.runs.conditions import read as read_conditions
 from etude.evaluate.bench.runs.folder import RunFolder
 from etude.evaluate.report.rows.lines import _object
 from etude.learn.weights.errors import CorruptShard
-from etude.learn.weights.manifest import Manifest
+from etude.learn.weights.manifest import WeightManifest
 from etude.sandbox.layers.snapshot import Snapshot
 from etude.tasks.errors import TaskError
 from etude.tasks.generate.install.agents.judge import _verdict
@@ -69,7 +69,7 @@ def test_who_expects_damaged_json_expects_json_that_is_too_deep() -> None:
 READERS: dict[str, tuple[Callable[[str], Any], Any]] = {
     "a line of a session": (lambda text: parse_line(text.encode(), "a:1"), SessionError),
     "a document of a report": (loads, ValueError),
-    "a manifest of weights": (Manifest.from_json, CorruptShard),
+    "a manifest of weights": (WeightManifest.from_json, CorruptShard),
     "a snapshot": (lambda text: Snapshot.parse(text.encode()), ValueError),
     "what a linter prints": (_json, Unreadable),
     "a list of to-dos of a model": (_rows, None),

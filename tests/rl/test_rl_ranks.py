@@ -22,7 +22,7 @@ from etude.learn.engine.swap import load_checked
 from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.learn.model.init import new_model, with_drafts
 from etude.learn.model.settings import ModelSettings
-from etude.learn.train.checkpoint import CheckpointError
+from etude.learn.train.checkpoint import TrainingStateError
 from etude.learn.train.gloo_ranks import GlooRanks
 from etude.learn.train.ranks import ALONE, RanksDiverged
 from etude.learn.weights.digest import state_digest
@@ -272,7 +272,7 @@ def test_a_broken_group_teaches_nothing_by_feedback_or_to_drafts(checkpoint, fol
 
 def test_a_state_of_other_lessons_is_refused_with_the_remedy(checkpoint, folder):
     by_one(checkpoint, folder, drafts={"every": 1}).save(STEPS)
-    with pytest.raises(CheckpointError, match="another rl.drafts.every: put that back"):
+    with pytest.raises(TrainingStateError, match="another rl.drafts.every: put that back"):
         Learner(checkpoint, folder, settings_for(1), 1).restore(STEPS)
 
 

@@ -16,7 +16,7 @@ from s3_lab import Server, find_rclone, serving
 
 from etude.learn.weights import inspect
 from etude.learn.weights.errors import BadStore, ForeignChain
-from etude.learn.weights.relay import Relay
+from etude.learn.weights.relay import WeightRelay
 from etude.learn.weights.relay_ends import source_store, target_store
 from etude.learn.weights.store import WeightStore
 from etude.rl.ledger import Ledger
@@ -43,9 +43,9 @@ def access(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 @contextmanager
-def relayed(source: str, target: str) -> Iterator[Relay]:
+def relayed(source: str, target: str) -> Iterator[WeightRelay]:
     """`etude weights relay --follow` in a thread."""
-    relay, stop = Relay(source_store(source), target_store(target)), threading.Event()
+    relay, stop = WeightRelay(source_store(source), target_store(target)), threading.Event()
     thread = threading.Thread(target=relay.follow, args=(stop, 0.02), daemon=True)
     thread.start()
     try:

@@ -38,13 +38,13 @@ def build(
     """Read every source that the recipe names under [corpus.sources.<name>]; goes on where an earlier build was stopped."""
     from etude.core.events.live import LiveView
     from etude.core.events.log import EventLog
-    from etude.learn.corpus.build import Builder
+    from etude.learn.corpus.build import LibraryBuilder
     from etude.learn.corpus.overview import overview
     from etude.pipeline.recipe.read import find_recipe, read_recipe
 
     settings = read_recipe([find_recipe(name) for name in recipes or []], overrides or []).corpus
     log = EventLog(out / "events.jsonl")
-    builder = Builder(settings, out, cache or out / "downloads", log)
+    builder = LibraryBuilder(settings, out, cache or out / "downloads", log)
     if dry_run:
         refs = [{"id": ref.id, "released": ref.released} for ref in builder.refs()]
         return Answer({"projects": refs}, "\n".join(f"{ref['id']} {ref['released']}".rstrip() for ref in refs))
@@ -103,7 +103,7 @@ def export(
     json: Json = False,
 ) -> Answer:
     """Write a library's texts as training documents: file by file, a project as one long text, or changes between releases."""
-    from etude.learn.corpus.export import EDITS, FORMS, SPLITS, Shape, export, write
+    from etude.learn.corpus.export import EDITS, FORMS, SPLITS, ExportShape, export, write
     from etude.learn.corpus.shape.project_string import ORDERS
 
     for name, value, known in (
@@ -114,7 +114,7 @@ def export(
     ):
         if value not in known:
             raise typer.BadParameter(f"{name} {value!r}: one of {', '.join(known)}")
-    shape = Shape(fim_rate=fim, order=order, edits=edits, seed=seed)  # type: ignore[arg-type]  # checked above
+    shape = ExportShape(fim_rate=fim, order=order, edits=edits, seed=seed)  # type: ignore[arg-type]  # checked above
     count, size = write(export(folder, form, split, shape), out)  # type: ignore[arg-type]
     return Answer({"file": str(out), "documents": count, "bytes": size}, f"{out}: {count:,} documents, {_mb(size)}")
 

@@ -30,13 +30,13 @@ def relay(
     json: Json = False,
 ) -> Answer:
     """Copy every object of FROM that leads to its newest version to TO, once; may be killed and started again anywhere."""
-    from etude.learn.weights.relay import Relay
+    from etude.learn.weights.relay import WeightRelay
     from etude.learn.weights.relay_ends import source_store, target_store
 
     say = lambda told: typer.echo(
         jsonlib.dumps({"time": round(time.time(), 3), **told}) if json else said(told), err=True
     )
-    one = Relay(source_store(_place(source)), target_store(_place(target)), say)
+    one = WeightRelay(source_store(_place(source)), target_store(_place(target)), say)
     if follow:
         with StopFlag() as stop:
             one.follow(stop, poll_s)

@@ -26,16 +26,16 @@ import torch
 from etude.core.trace.completion import SampledTokens
 from etude.core.trace.gap_file import write_gaps
 from etude.core.trace.segment import Rollout
-from etude.learn.engine.probe import Mismatch, compare
+from etude.learn.engine.probe import ProbeMismatch, compare
 from etude.learn.model.card import Training
 from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.learn.model.device import device_of
-from etude.learn.train.checkpoint import CheckpointError, load_state, save_state
+from etude.learn.train.checkpoint import TrainingStateError, load_state, save_state
 from etude.learn.train.feedback import Flagged, add_feedback, feedback_of_all
 from etude.learn.train.fresh_drafts import FreshDrafts
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.ranks import ALONE, Ranks, RanksDiverged
-from etude.learn.train.scores import Scores
+from etude.learn.train.scores import BatchScores
 from etude.learn.weights.background import BackgroundPublisher
 from etude.learn.weights.digest import state_digest
 from etude.learn.weights.publisher import Published, Publisher
@@ -112,13 +112,15 @@ class Learner:
             path = self.folder / "states" / f"state-{step:08d}.pt"
             try:
                 state = load_state(path)
-            except CheckpointError as error:  # its own advice, to do without the file, is no way on from a ledger
-                raise CheckpointError(
+            except TrainingStateError as error:  # its own advice, to do without the file, is no way on from a ledger
+                raise TrainingStateError(
                     f"{path}, from which the ledger goes on, can't be read ({error.__cause__}): put it back, or remove "
                     f"{self.folder} to start RL over"
                 ) from error
             if ("drafts" in state) != (self.drafts is not None):
-                raise CheckpointError(f"{path} was written with another rl.drafts.every: put that back, and run again")
+                raise TrainingStateError(
+                    f"{path} was written with another rl.drafts.every: put that back, and run again"
+                )
             self.trainer.load_state_dict(state["trainer"])
             self.means.load_state_dict(state["baseline"])
             if self.drafts is not None:
@@ -224,7 +226,7 @@ class Learner:
             self.trainer.model, folder, self.checkpoint, drafts_from=drafts_from, trained=Training("rl", data)
         )
 
-    def compare(self, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> Mismatch:
+    def compare(self, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> ProbeMismatch:
         """How far what the engine sampled after these prompts is from the plain forward of the same version."""
         return self._at_model(lambda: compare(self.trainer.model, sampled))
 
@@ -270,7 +272,7 @@ class Learner:
 
         return of_sound_groups(rewards, [len(group) for group in batch], held_against)
 
-    def _keep_gaps(self, groups: list[int], batch: list[list[Rollout]], scores: Scores) -> None:
+    def _keep_gaps(self, groups: list[int], batch: list[list[Rollout]], scores: BatchScores) -> None:
         """Per token what the trainer's logprobs are above the sampler's, for whoever reads rollouts."""
         found = iter(scores.current)
         for group, rollouts in zip(groups, batch, strict=True):
@@ -290,7 +292,7 @@ class Learner:
         figures = add_feedback(self.trainer.model, mine, len(rollouts), settings, self.settings.update)
         return feedback_of_all(self.ranks.gather(figures))
 
-    def _measured(self, index: int, rollout: Rollout, scores: Scores) -> dict[str, float]:
+    def _measured(self, index: int, rollout: Rollout, scores: BatchScores) -> dict[str, float]:
         k1 = k1_sum(rollout.segments, scores.reference[index]) if scores.reference is not None else None
         return measured(Subject(rollout, self.settings, k1))
 

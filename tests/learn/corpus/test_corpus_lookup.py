@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.learn.corpus.functions import Function, functions
-from etude.learn.corpus.lookup import FILLED, HALVINGS, HEADINGS, Question, lookup_documents, questions
+from etude.learn.corpus.functions import SourceFunction, functions
+from etude.learn.corpus.lookup import FILLED, HALVINGS, HEADINGS, LookupQuestion, lookup_documents, questions
 from etude.learn.corpus.lookup_line import CHOICES, ask
 
 WORDS = ("alpha", "bravo", "carol", "delta", "eagle", "fable", "grape", "house", "igloo", "joker", "kayak", "lemon")
@@ -33,15 +33,15 @@ def project(seed: int = 0, size: int = 60) -> list[tuple[str, str]]:
     return [("pkg/code.py", "\n\n".join([*code, method])), ("tests/test_code.py", "\n\n".join(tests))]
 
 
-def asked(seed: int = 0, each: int = 6) -> list[Question]:
+def asked(seed: int = 0, each: int = 6) -> list[LookupQuestion]:
     return questions(project(), count, lengths=(128, 512), depths=(0.0, 0.5, 1.0), each=each, seed=seed)
 
 
 def test_functions_are_read_with_their_parameters_as_written() -> None:
     text = "class A:\n    @staticmethod\n    def free(a, *, b: int = 3) -> dict[str, int]:\n        '''Doc.'''\n\n    def bound(self, x): pass\n"
     assert list(functions("m.py", text)) == [
-        Function("free", "", "a, *, b: int = 3", "def free(a, *, b: int = 3) -> dict[str, int]:\n    '''Doc.'''"),
-        Function("bound", "self, ", "x", "def bound(self, x): pass"),
+        SourceFunction("free", "", "a, *, b: int = 3", "def free(a, *, b: int = 3) -> dict[str, int]:\n    '''Doc.'''"),
+        SourceFunction("bound", "self, ", "x", "def bound(self, x): pass"),
     ]
 
 
@@ -119,18 +119,18 @@ def test_too_little_code_gives_fewer_questions() -> None:
 
 
 def test_a_test_named_after_the_function_is_not_asked() -> None:
-    said = Function("test_eagle_joker", "", "", "def test_eagle_joker():\n    assert eagle_joker(1)")
-    others = [Function(f"test_{word}", "", "", f"def test_{word}(): pass") for word in WORDS]
+    said = SourceFunction("test_eagle_joker", "", "", "def test_eagle_joker():\n    assert eagle_joker(1)")
+    others = [SourceFunction(f"test_{word}", "", "", f"def test_{word}(): pass") for word in WORDS]
     assert ask("test", said, [said, *others], {"eagle_joker"}, random.Random(0)) is None
-    silent = Function("test_birds", "", "", "def test_birds():\n    assert eagle_joker(1)")
+    silent = SourceFunction("test_birds", "", "", "def test_birds():\n    assert eagle_joker(1)")
     line = ask("test", silent, [silent, *others], {"eagle_joker"}, random.Random(0))
     assert line is not None and str(line) == "covered_by(eagle_joker, test_birds)"
 
 
 def test_a_name_that_stands_elsewhere_too_is_not_asked() -> None:
-    context = [Function(name, "", f"{name}_a", f"def {name}({name}_a): pass") for name in WORDS]
+    context = [SourceFunction(name, "", f"{name}_a", f"def {name}({name}_a): pass") for name in WORDS]
     assert ask("definition", context[0], context, set(), random.Random(0)) is not None
-    context[5] = Function("caller", "", "b", f"def caller(b): {WORDS[0]}(b)")
+    context[5] = SourceFunction("caller", "", "b", f"def caller(b): {WORDS[0]}(b)")
     assert ask("definition", context[0], context, set(), random.Random(0)) is None
 
 

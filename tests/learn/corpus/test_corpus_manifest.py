@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.learn.corpus.manifest import Manifest, ManifestBroken, ProjectEntry, entries, refused_files
+from etude.learn.corpus.manifest import LibraryManifest, ManifestBroken, ProjectEntry, entries, refused_files
 
 REFUSED = [("setup/gen.c", "generated"), ("a\udcff\n b.py", "not UTF-8")]
 
@@ -33,7 +33,7 @@ def entry(number: int) -> ProjectEntry:
 
 
 def filled(path: Path, count: int = 3) -> Path:
-    with Manifest(path) as manifest:
+    with LibraryManifest(path) as manifest:
         for number in range(count):
             manifest.append(entry(number), REFUSED if number % 2 == 0 else [])
     return path
@@ -45,7 +45,7 @@ def ids(path: Path) -> list[str]:
 
 def test_what_was_appended_is_read_back_and_is_done(tmp_path: Path) -> None:
     path = filled(tmp_path / "new" / "manifest.jsonl")
-    with Manifest(path) as manifest:
+    with LibraryManifest(path) as manifest:
         manifest.append(ProjectEntry("npm/x@2", reason="archive damaged"))
         manifest.verify()
         assert manifest.done() == {"pypi/p0@1.0", "pypi/p1@1.1", "pypi/p2@1.2", "npm/x@2"}
@@ -66,7 +66,7 @@ def test_a_file_of_somebody_else_is_refused_and_left_as_it_was(tmp_path: Path, t
             (tmp_path / "own/manifest.refused.jsonl.zst").read_bytes()
         )
         with pytest.raises(ManifestBroken):
-            Manifest(path)
+            LibraryManifest(path)
         assert path.read_bytes() == before + text.encode()
 
 
@@ -74,7 +74,7 @@ def test_a_manifest_is_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "home.txt").write_text("mine")
     (tmp_path / "manifest.jsonl").symlink_to(tmp_path / "home.txt")
     with pytest.raises(OSError, match="manifest.jsonl"):
-        Manifest(tmp_path / "manifest.jsonl")
+        LibraryManifest(tmp_path / "manifest.jsonl")
     assert (tmp_path / "home.txt").read_text() == "mine"
 
 
@@ -86,17 +86,17 @@ def test_the_side_file_is_one_stream_of_json_lines(tmp_path: Path) -> None:
 
 
 def test_a_project_is_not_taken_twice(tmp_path: Path) -> None:
-    with Manifest(filled(tmp_path / "m.jsonl")) as manifest, pytest.raises(ValueError, match="p1@1.1.*already"):
+    with LibraryManifest(filled(tmp_path / "m.jsonl")) as manifest, pytest.raises(ValueError, match="p1@1.1.*already"):
         manifest.append(entry(1))
 
 
 def test_a_second_writer_is_told_to_wait_and_a_reader_is_not(tmp_path: Path) -> None:
     path = filled(tmp_path / "m.jsonl")
-    with Manifest(path):
+    with LibraryManifest(path):
         with pytest.raises(OSError, match="another process"):
-            Manifest(path)
+            LibraryManifest(path)
         assert len(ids(path)) == 3
-    Manifest(path).close()
+    LibraryManifest(path).close()
 
 
 def test_after_a_kill_at_any_byte_of_an_append_it_opens_with_the_whole_lines(
@@ -116,7 +116,7 @@ def test_after_a_kill_at_any_byte_of_an_append_it_opens_with_the_whole_lines(
         path.write_bytes(new_lines[:line_bytes])
         side.write_bytes(new_frames[:side_bytes])
         finished = line_bytes == len(new_lines)
-        with Manifest(path) as manifest:
+        with LibraryManifest(path) as manifest:
             manifest.verify()
             assert len(manifest.done()) == (3 if finished else 2)
             if not finished:
@@ -127,8 +127,8 @@ def test_after_a_kill_at_any_byte_of_an_append_it_opens_with_the_whole_lines(
 WRITER = """
 import sys
 from pathlib import Path
-from etude.learn.corpus.manifest import Manifest, ProjectEntry
-with Manifest(Path(sys.argv[1])) as manifest:
+from etude.learn.corpus.manifest import LibraryManifest, ProjectEntry
+with LibraryManifest(Path(sys.argv[1])) as manifest:
     start = len(manifest.done())
     for number in range(start, start + 100000):
         manifest.append(ProjectEntry(f"p{number}", licences={"x" * 500: 1}), [("y" * 3000, "generated")] * 20)
@@ -146,7 +146,7 @@ def test_a_killed_writers_promises_are_kept(tmp_path: Path) -> None:
         writer.send_signal(signal.SIGKILL)
         promised = max([promised, *map(int, writer.stdout.read().split("\n")[:-1])])
         writer.wait()
-        with Manifest(path) as manifest:
+        with LibraryManifest(path) as manifest:
             manifest.verify()
             # What was said to be done is; at most the one under way more, and none is missing in between.
             assert len(manifest.done()) in (promised + 1, promised + 2)
@@ -168,7 +168,7 @@ def test_a_full_disk_is_named_and_leaves_the_manifest_as_it_was(
         left[0] -= count
         return count
 
-    with Manifest(path) as manifest:
+    with LibraryManifest(path) as manifest:
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", pwrite)
             with pytest.raises(OSError, match="No space.*make room") as caught:
@@ -177,7 +177,7 @@ def test_a_full_disk_is_named_and_leaves_the_manifest_as_it_was(
         assert path.read_bytes() == before
         manifest.append(entry(3))  # with room again the same writer goes on
         manifest.verify()
-    with Manifest(path) as manifest:
+    with LibraryManifest(path) as manifest:
         assert manifest.done() == {"pypi/p0@1.0", "pypi/p1@1.1", "pypi/p3@1.3"}
 
 
@@ -187,7 +187,7 @@ def test_a_changed_byte_anywhere_is_found(
     tmp_path_factory: pytest.TempPathFactory, side: bool, place: float, change: int, newline: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("manifest")
-    with Manifest(filled(folder / "m.jsonl")) as manifest:
+    with LibraryManifest(filled(folder / "m.jsonl")) as manifest:
         target = folder / ("m.refused.jsonl.zst" if side else "m.jsonl")
         data = bytearray(target.read_bytes())
         at = int(place * len(data))
@@ -197,7 +197,7 @@ def test_a_changed_byte_anywhere_is_found(
             manifest.verify()
     if not side:  # and on opening: a changed line is not taken for one that a kill tore
         with pytest.raises(ManifestBroken):
-            Manifest(folder / "m.jsonl")
+            LibraryManifest(folder / "m.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -207,12 +207,12 @@ def test_a_line_removed_moved_or_doubled_is_found(tmp_path: Path, change) -> Non
     path = filled(tmp_path / "m.jsonl")
     path.write_bytes(b"".join(change(*path.read_bytes().splitlines(keepends=True))))
     with pytest.raises(ManifestBroken, match="line [123] does not follow"):
-        Manifest(path)
+        LibraryManifest(path)
 
 
 def test_last_lines_removed_are_found_by_the_head(tmp_path: Path) -> None:
     path = filled(tmp_path / "m.jsonl")
-    with Manifest(path) as manifest:
+    with LibraryManifest(path) as manifest:
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
         with pytest.raises(ManifestBroken, match="another line"):
             manifest.verify()
@@ -222,4 +222,4 @@ def test_a_missing_side_file_is_named(tmp_path: Path) -> None:
     path = filled(tmp_path / "m.jsonl")
     (tmp_path / "m.refused.jsonl.zst").unlink()
     with pytest.raises(ManifestBroken, match="line 1: its refused files are missing from m.refused"):
-        Manifest(path)
+        LibraryManifest(path)

@@ -8,7 +8,7 @@ from torch import Tensor
 from etude.core.trace.completion import Completion
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.drafting import LayerDrafter
-from etude.learn.engine.rows import Batch
+from etude.learn.engine.rows import StepBatch
 from etude.learn.engine.sampling import sample
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.model.causal_lm import CausalLM
@@ -28,7 +28,7 @@ class Foreseeing:
         return (token + int(torch.randint(1, vocabulary, (1,), generator=self._generator))) % vocabulary
 
     @torch.inference_mode()
-    def propose(self, batch: Batch, count: int) -> Tensor:
+    def propose(self, batch: StepBatch, count: int) -> Tensor:
         rows, model = self.core.rows, self.core.model
         guesses = torch.zeros(len(batch), count, dtype=torch.long)
         for row, (slot, place) in enumerate(zip(batch.slots.tolist(), batch.places.tolist(), strict=True)):
@@ -54,7 +54,7 @@ class Checked(LayerDrafter):
 
     checked = 0
 
-    def propose(self, batch: Batch, count: int) -> Tensor:
+    def propose(self, batch: StepBatch, count: int) -> Tensor:
         guesses = super().propose(batch, count)
         for row, (slot, place) in enumerate(zip(batch.slots.tolist(), batch.places.tolist(), strict=True)):
             ids = self._rows.ids[self._rows.place(slot) : place].tolist()
@@ -65,7 +65,7 @@ class Checked(LayerDrafter):
         return guesses
 
 
-def draw(logits: Tensor, batch: Batch, row: int, noise: Tensor) -> int:
+def draw(logits: Tensor, batch: StepBatch, row: int, noise: Tensor) -> int:
     """The token of one row of a batch from its logits (1, V)."""
     one = [None if x is None else x[row : row + 1] for x in (batch.temperature, batch.top_p)]
     return int(sample(logits, noise.view(1), *one)[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from etude.learn.engine.probe import MAX_MEAN_K3, MAX_P99, Mismatch, probe
+from etude.learn.engine.probe import MAX_MEAN_K3, MAX_P99, ProbeMismatch, probe
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.init import new_model
 from etude.learn.model.settings import ModelSettings
@@ -24,10 +24,10 @@ def test_the_probe_repeats_exactly(mla: CausalLM) -> None:
 
 
 def test_a_cache_that_is_slightly_off_is_seen(mla: CausalLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    from etude.learn.model.cache import Span
+    from etude.learn.model.cache import CacheSpan
 
-    store = Span.store
-    monkeypatch.setattr(Span, "store", lambda self, layer, values: store(self, layer, values * 1.001))
+    store = CacheSpan.store
+    monkeypatch.setattr(CacheSpan, "store", lambda self, layer, values: store(self, layer, values * 1.001))
     result = probe(mla)
     assert not result.within_bar and result.p99_dlogp > MAX_P99
 
@@ -41,9 +41,9 @@ def test_each_bound_counts() -> None:
         "tokens": 1,
         "routes": 1,
     }
-    assert Mismatch(**good).within_bar
+    assert ProbeMismatch(**good).within_bar
     for change in ({"mean_k3": 2e-9}, {"p99_dlogp": 2e-5}, {"routes_equal": False}):
-        assert not Mismatch(**{**good, **change}).within_bar
+        assert not ProbeMismatch(**{**good, **change}).within_bar
 
 
 @pytest.mark.nightly

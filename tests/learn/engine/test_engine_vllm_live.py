@@ -18,7 +18,7 @@ from vllm_lab import CHECKPOINT, collect, settings, vllm_python
 from etude.agent.policy.protocol import Request
 from etude.core.trace.completion import Completion, SampledTokens
 from etude.learn.engine.core import EngineCore
-from etude.learn.engine.probe import Mismatch, compare, probe_prompts
+from etude.learn.engine.probe import ProbeMismatch, compare, probe_prompts
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.child import EngineGone
 from etude.learn.engine.vllm.service import VllmService
@@ -105,7 +105,7 @@ def sampled(found: dict[int, Completion], numbers: range) -> list[tuple[tuple[in
     return [(prompt, found[n].tokens) for n, prompt in zip(numbers, PROMPTS, strict=True)]  # type: ignore[misc]
 
 
-def told(what: str, found: Mismatch) -> Mismatch:
+def told(what: str, found: ProbeMismatch) -> ProbeMismatch:
     print(f"{what}: mean k3 {found.mean_k3:.2e}, p99 of |dlogp| {found.p99_dlogp:.2e}, max {found.max_dlogp:.2e}")
     return found
 

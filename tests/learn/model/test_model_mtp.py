@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
-from etude.learn.model.cache import KVCache, Span
+from etude.learn.model.cache import CacheSpan, KVCache
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import load_checkpoint, load_config, read_tensors, save_checkpoint
 from etude.learn.model.config import ModelConfig
@@ -202,7 +202,7 @@ def test_extending_a_cache_gives_the_same_drafts(drafted: CausalLM, ids: Tensor)
         hidden, wanted = drafted(ids).hidden, draft_states(drafted, ids)
         found: list[list[Tensor]] = [[], []]
         for first, last in ((0, 17), (17, 18), (18, length)):
-            span = Span(cache, torch.arange(batch), torch.full((batch,), last - first), last - first)
+            span = CacheSpan(cache, torch.arange(batch), torch.full((batch,), last - first), last - first)
             state, turns = hidden[:, first:last].flatten(0, 1), drafted.rope.at(span.positions)
             for depth, layer in enumerate(layers, 1):
                 seen = drafted.embed(ahead(ids, depth)[:, first:last].flatten())

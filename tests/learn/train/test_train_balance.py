@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from etude.core.trace.segment import Rollout, Segment
 from etude.learn.model.init import new_model
 from etude.learn.model.settings import ModelSettings
-from etude.learn.train.balance import FINEST, Cost, bundles, deal, dealt, imbalance, rows_to_train
+from etude.learn.train.balance import FINEST, ComputeCost, bundles, deal, dealt, imbalance, rows_to_train
 
-COST = Cost(token=1000.0, pair=3.0)
+COST = ComputeCost(token=1000.0, pair=3.0)
 COSTS = st.lists(st.floats(0.01, 1e6), max_size=40)
 
 
@@ -104,7 +104,7 @@ def test_no_rank_carries_a_quarter_above_the_mean_unless_one_row_is_that_dear(
 
 
 def test_common_beginnings_are_paid_once() -> None:
-    bundle, _ = bundles([a_rollout(0, [104, 54]), a_rollout(1, [5000])], Cost(1.0, 0.0), 2)
+    bundle, _ = bundles([a_rollout(0, [104, 54]), a_rollout(1, [5000])], ComputeCost(1.0, 0.0), 2)
     assert bundle.rows == ((0, 0), (0, 1)) and bundle.cost == 104 + 54 - 53
 
 
@@ -120,7 +120,7 @@ def test_the_models_cost_counts_what_a_token_passes_and_what_its_heads_compare(f
         dense_intermediate=48, moe_intermediate=16, experts=4, experts_per_token=2,
     )  # fmt: skip
     model = new_model(settings, 40)
-    cost = Cost.of_model(model.config)
+    cost = ComputeCost.of_model(model.config)
     assert cost.pair == 3 * 2 * (8 + 4 + 8 if family == "deepseek_v3" else 8 + 8)
     experts = sum(p.numel() for name, p in model.named_parameters() if ".experts." in name)
     assert cost.token == sum(p.numel() for p in model.parameters()) - experts / 2

@@ -16,7 +16,7 @@ from etude.learn.corpus.mixture import Mixture
 from etude.learn.corpus.shards import write_shards
 from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.learn.model.stretch import stretch
-from etude.learn.train.checkpoint import CheckpointError, load_state, newest_state, save_state
+from etude.learn.train.checkpoint import TrainingStateError, load_state, newest_state, save_state
 from etude.learn.train.loop import TrainingDiverged
 from etude.learn.train.midway import Midway
 from etude.learn.train.pretrain import run_pretrain
@@ -232,20 +232,20 @@ def test_old_states_are_removed_and_a_torn_one_is_never_taken(tmp_path):
 
 def test_a_broken_state_is_named(tmp_path):
     (tmp_path / "state-00000001.pt").write_bytes(b"not a state")
-    with pytest.raises(CheckpointError, match="state-00000001.pt.*remove it"):
+    with pytest.raises(TrainingStateError, match="state-00000001.pt.*remove it"):
         load_state(newest_state(tmp_path))
 
 
 FULL_DISK = """
 import resource, signal, torch
 from pathlib import Path
-from etude.learn.train.checkpoint import CheckpointError, save_state
+from etude.learn.train.checkpoint import TrainingStateError, save_state
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 for limit in (0, 10_000, 3_999_000):  # stands in for a full disk: writes beyond it fail
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     try:
         save_state(Path({out!r}), 2, {{"weights": torch.zeros(1_000_000)}}, keep=1)
-    except CheckpointError as error:
+    except TrainingStateError as error:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         print(error)
 """

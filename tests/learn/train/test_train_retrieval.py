@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from etude.learn.corpus.lookup import Question
-from etude.learn.corpus.lookup_line import Line
+from etude.learn.corpus.lookup import LookupQuestion
+from etude.learn.corpus.lookup_line import LookupLine
 from etude.learn.train.retrieval import CHANCE, Retrieval, differences, retrieve
 
 VOCABULARY = 40
@@ -25,7 +25,7 @@ def question(
 ):
     functions = {"one": right, "two": others[0], "six": others[1], "ten": others[2]}
     text = "".join(f"def {name}({end}\n" for name, end in functions.items()) + "#def one("
-    return Question("definition", target, length, depth, text, Line("def one(", right, tuple(others)))
+    return LookupQuestion("definition", target, length, depth, text, LookupLine("def one(", right, tuple(others)))
 
 
 class Copier:

@@ -14,7 +14,7 @@ from torch import Tensor
 from etude.learn.weights.codec import decode, encode
 from etude.learn.weights.digest import bits, state_digest
 from etude.learn.weights.errors import CorruptShard, CorruptTensor, ForeignFormat, LayoutMismatch, WrongBase
-from etude.learn.weights.manifest import Manifest
+from etude.learn.weights.manifest import WeightManifest
 from etude.learn.weights.shard import pack, unpack
 
 DTYPES = [
@@ -32,7 +32,7 @@ DTYPES = [
 ODD_BITS = [0x7FC00001, 0xFFC12345, 0x7F800001, 0x80000000, 0x00000001, 0x807FFFFF, 0x7F800000, 0xFF800000]
 
 
-def encoded(state: dict[str, Tensor], **options: Any) -> tuple[Manifest, list[bytes]]:
+def encoded(state: dict[str, Tensor], **options: Any) -> tuple[WeightManifest, list[bytes]]:
     """The manifest and the shards in its order."""
     blobs: dict[str, bytes] = {}
     manifest = encode(state, lambda record, blob: blobs.__setitem__(record.file, blob), **options)
@@ -74,7 +74,7 @@ def test_delta_and_anchor_restore_every_bit_in_both_directions(
 ) -> None:
     base, new = states
     manifest, blobs = encoded(new, version=2, base=base, base_version=1, shard_bytes=shard_bytes, workers=workers)
-    manifest = Manifest.from_json(manifest.to_json())
+    manifest = WeightManifest.from_json(manifest.to_json())
     assert same_bits(decode(manifest, blobs.__getitem__, base, workers=workers), new)
     assert same_bits(decode(manifest, blobs.__getitem__, new, rewind=True), base)
     anchor, whole = encoded(new, version=2, shard_bytes=shard_bytes)
@@ -165,19 +165,19 @@ def test_manifest_that_contradicts_itself_is_refused() -> None:
     manifest, _ = encoded({"w": torch.zeros(4)}, version=1)
     for text in ("", "[]", '{"format": 2}', "{}"):
         with pytest.raises(CorruptShard):
-            Manifest.from_json(text)
+            WeightManifest.from_json(text)
     for number in (1, 3):
         with pytest.raises(ForeignFormat, match=f"of format {number}, this reads format 2"):
-            Manifest.from_json(manifest.to_json().replace('"format":2', f'"format":{number}'))
+            WeightManifest.from_json(manifest.to_json().replace('"format":2', f'"format":{number}'))
     record = manifest.tensors[0].digest
     with pytest.raises(CorruptShard, match="contradicts"):
-        Manifest.from_json(manifest.to_json().replace(record, "0" * 32, 1))
+        WeightManifest.from_json(manifest.to_json().replace(record, "0" * 32, 1))
 
 
 def test_swapped_shards_of_right_checksums_do_not_pass() -> None:
     one, blob_one = encoded({"w": torch.ones(8)}, version=1)
     two, _ = encoded({"w": torch.full((8,), 2.0)}, version=2)
-    forged = Manifest(**{**one.__dict__, "tensors": two.tensors, "digest": two.digest})
+    forged = WeightManifest(**{**one.__dict__, "tensors": two.tensors, "digest": two.digest})
     with pytest.raises(CorruptTensor, match="w came out different"):
         decode(forged, blob_one.__getitem__)
 

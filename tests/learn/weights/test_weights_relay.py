@@ -22,7 +22,7 @@ from etude.learn.weights.digest import state_digest
 from etude.learn.weights.errors import BadStore, CorruptShard, ForeignChain, Overtaken, Unreachable
 from etude.learn.weights.publisher import Publisher
 from etude.learn.weights.receiver import Receiver
-from etude.learn.weights.relay import OWNER, Relay
+from etude.learn.weights.relay import OWNER, WeightRelay
 from etude.learn.weights.relay_plan import copies, gives_way, kept
 from etude.learn.weights.store import WeightStore
 
@@ -52,8 +52,8 @@ class World:
             self.publisher.join("home")
             self.publisher.acknowledge("home", version)
 
-    def relay(self) -> Relay:
-        return Relay(
+    def relay(self) -> WeightRelay:
+        return WeightRelay(
             WeightStore(self.run), WeightStore(self.region), self.said.append, streams=1, clock=lambda: self.now_s
         )
 
@@ -288,10 +288,10 @@ def test_a_place_of_another_chain_is_refused_and_keeps_everything(world: World) 
         world.relay()
     assert world.region.objects == before
     other = MemoryBucket("elsewhere")
-    Relay(WeightStore(world.run), WeightStore(other)).once()
+    WeightRelay(WeightStore(world.run), WeightStore(other)).once()
     before = dict(other.objects)
     with pytest.raises(ForeignChain, match=f"belongs to a relay of.*remove {OWNER}"):
-        Relay(WeightStore(MemoryBucket("another run")), WeightStore(other))
+        WeightRelay(WeightStore(MemoryBucket("another run")), WeightStore(other))
     assert other.objects == before
 
 

@@ -23,7 +23,7 @@ from etude.core.sources.project import Ref, SourceOffline
 from etude.learn.corpus.dedup.clusters import Clusters
 from etude.learn.corpus.dedup.index import DedupIndex
 from etude.learn.corpus.library import Library
-from etude.learn.corpus.manifest import Manifest, entries
+from etude.learn.corpus.manifest import LibraryManifest, entries
 from etude.learn.corpus.open_sources import open_sources
 from etude.learn.corpus.quota import OVER, Quota
 from etude.learn.corpus.settings import CorpusSettings
@@ -38,7 +38,7 @@ class BuildError(Exception):
     """The folder can't be built into; the message says why and what to do."""
 
 
-class Builder:
+class LibraryBuilder:
     """Builds into `folder`; downloads lie in `cache`, which several builds may share."""
 
     def __init__(self, settings: CorpusSettings, folder: Path, cache: Path, log: EventLog) -> None:
@@ -51,7 +51,7 @@ class Builder:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._bind()
         (self.folder / COPIES).unlink(missing_ok=True)
-        with Manifest(self.folder / "manifest.jsonl") as manifest, DedupIndex(self.folder / "dedup") as index:
+        with LibraryManifest(self.folder / "manifest.jsonl") as manifest, DedupIndex(self.folder / "dedup") as index:
             index.cut(sum(entry["records"] for entry in entries(manifest.path)))
             quota = Quota(self.settings.sources, entries(manifest.path))
             refs = list(self.refs())
@@ -79,7 +79,7 @@ class Builder:
         finally:
             fetcher.close()
 
-    def _take(self, gathered: Gathered, quota: Quota, manifest: Manifest, index: DedupIndex) -> None:
+    def _take(self, gathered: Gathered, quota: Quota, manifest: LibraryManifest, index: DedupIndex) -> None:
         source, full = gathered.ref.source, quota.full(gathered.ref.source)
         if not gathered.reason and not quota.admits(source, gathered.tally.bytes.total()):
             if not full:  # those read ahead are left out in silence

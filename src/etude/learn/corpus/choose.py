@@ -10,7 +10,7 @@ from typing import Any
 
 from etude.learn.corpus.library import Library
 from etude.learn.corpus.manifest import entries
-from etude.learn.corpus.record import Record
+from etude.learn.corpus.record import TextRecord
 
 
 class NoSuchText(Exception):
@@ -19,7 +19,7 @@ class NoSuchText(Exception):
 
 def choose(
     folder: Path, number: int | None = None, language: str = "", rng: random.Random | None = None
-) -> tuple[Record, int]:
+) -> tuple[TextRecord, int]:
     """The text and its number. At random every text is as likely as another; `language` restricts the draw."""
     path = folder / "manifest.jsonl"
     if not path.is_file():
@@ -45,7 +45,7 @@ def choose(
     return rng.choice(found)
 
 
-def _by_number(library: Library, lines: Sequence[dict[str, Any]], number: int) -> tuple[Record, int]:
+def _by_number(library: Library, lines: Sequence[dict[str, Any]], number: int) -> tuple[TextRecord, int]:
     before = 0
     for line in lines:
         if number < before + line["records"]:

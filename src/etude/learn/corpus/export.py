@@ -22,7 +22,7 @@ from etude.learn.corpus.build import COPIES, SETTINGS
 from etude.learn.corpus.dedup.clusters import Clusters
 from etude.learn.corpus.library import LEVEL, Library
 from etude.learn.corpus.manifest import entries
-from etude.learn.corpus.record import Record
+from etude.learn.corpus.record import TextRecord
 from etude.learn.corpus.shape.diffs import Form as Edits
 from etude.learn.corpus.shape.diffs import release_diffs
 from etude.learn.corpus.shape.fim import LONGEST_CHARS, FimTokens, Special, fim
@@ -48,7 +48,7 @@ class LibraryUnfinished(Exception):
 
 
 @dataclass(frozen=True)
-class Shape:
+class ExportShape:
     """How texts are cut and ordered; which documents fall under `fim_rate` and how hangs on `seed` and the text alone."""
 
     fim_rate: float = 0.0
@@ -66,7 +66,7 @@ class Shape:
     seed: int = 0
 
 
-def export(folder: Path, form: Form, split: Split, shape: Shape, source: str = "") -> Iterator[dict[str, Any]]:
+def export(folder: Path, form: Form, split: Split, shape: ExportShape, source: str = "") -> Iterator[dict[str, Any]]:
     """Documents in the manifest's order, of all sources or of the one named. Raises LibraryUnfinished."""
     if not (folder / COPIES).is_file():
         raise LibraryUnfinished(
@@ -114,7 +114,7 @@ def write(documents: Iterable[dict[str, Any]], path: Path) -> tuple[int, int]:
     return count, size
 
 
-def _files(records: list[Record], shape: Shape) -> Iterator[dict[str, Any]]:
+def _files(records: list[TextRecord], shape: ExportShape) -> Iterator[dict[str, Any]]:
     """`pieces` instead of `text` where a document is cut: text, and {"special": name} which no text can forge."""
     for record in records:
         about = {
@@ -138,7 +138,7 @@ def _files(records: list[Record], shape: Shape) -> Iterator[dict[str, Any]]:
             yield {"pieces": [p if isinstance(p, str) else {"special": p.token} for p in pieces], **about}
 
 
-def _strings(records: list[Record], shape: Shape) -> Iterator[dict[str, Any]]:
+def _strings(records: list[TextRecord], shape: ExportShape) -> Iterator[dict[str, Any]]:
     for found in _fitting(records, shape):
         yield {
             "text": found.text,
@@ -148,7 +148,7 @@ def _strings(records: list[Record], shape: Shape) -> Iterator[dict[str, Any]]:
         }
 
 
-def _fitting(records: list[Record], shape: Shape) -> list[ProjectString]:
+def _fitting(records: list[TextRecord], shape: ExportShape) -> list[ProjectString]:
     """The project's strings, cut finer until each fits the longest bucket as the tokenizer counts."""
     longest, ratio = max(shape.buckets), shape.chars_per_token
     while True:
@@ -162,9 +162,9 @@ def _fitting(records: list[Record], shape: Shape) -> list[ProjectString]:
         ratio *= FINER
 
 
-def _changes(library: Library, versions: list[dict[str, Any]], shape: Shape) -> Iterator[dict[str, Any]]:
+def _changes(library: Library, versions: list[dict[str, Any]], shape: ExportShape) -> Iterator[dict[str, Any]]:
     """`versions` are those of one project, newest first, as every source lists them."""
-    newer: list[Record] | None = None
+    newer: list[TextRecord] | None = None
     for line in versions:
         records = list(library.read(line["id"]))
         if newer is not None:
@@ -175,9 +175,9 @@ def _changes(library: Library, versions: list[dict[str, Any]], shape: Shape) -> 
         newer = records
 
 
-def _change(record: Record) -> dict[str, Any]:
+def _change(record: TextRecord) -> dict[str, Any]:
     return {"text": record.text, **_about(record), "path": record.path, "licence": record.licence.expression}
 
 
-def _about(record: Record) -> dict[str, str]:
+def _about(record: TextRecord) -> dict[str, str]:
     return {"source": record.source, "project": record.project, "version": record.version, "kind": record.kind}

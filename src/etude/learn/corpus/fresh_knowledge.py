@@ -40,7 +40,7 @@ class KnowledgeQuestion:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _FreshName:
     """One line that was found, and the file it stands in ("" where nobody says)."""
 
     looked_for: str
@@ -64,7 +64,7 @@ def mined(session: Session) -> Iterator[KnowledgeQuestion]:
         return
     request = next((e.data["text"] for e in session.of("message") if e.data.get("role") == "user"), "")
     results = {e.data["call_id"]: e.data for e in session.of("tool_result")}
-    found: list[_Found] = []
+    found: list[_FreshName] = []
     known = [
         request
     ]  # what the session has shown without being searched for: its request, and all that edits took away
@@ -90,16 +90,16 @@ def _argument(arguments: dict[str, object], names: Iterable[str]) -> str | None:
     return next((value for name in names if isinstance(value := arguments.get(name), str)), None)
 
 
-def _looked(call: ToolCall, text: str) -> Iterator[_Found]:
+def _looked(call: ToolCall, text: str) -> Iterator[_FreshName]:
     """The lines that a call gave which names a file or a search."""
     asked = next((value for value in call.arguments.values() if isinstance(value, str) and value), "")
     read = "" if "pattern" in call.arguments else str(call.arguments.get("path", ""))
     for line in dict.fromkeys(text[:MOST_CHARACTERS].splitlines()) if asked else ():
         place = PLACE.match(line)
-        yield _Found(f"{call.name} {asked}", *(place.groups() if place else (read, line)))
+        yield _FreshName(f"{call.name} {asked}", *(place.groups() if place else (read, line)))
 
 
-def _used(call: ToolCall, known: list[str], found: list[_Found]) -> tuple[str, str] | None:
+def _used(call: ToolCall, known: list[str], found: list[_FreshName]) -> tuple[str, str] | None:
     """(looked for, longest span) of what was found outside the edited file and stands in the edit alone."""
     new = _argument(call.arguments, CHANGED) or ""
     spans = [

@@ -22,7 +22,7 @@ SIGNATURE = re.compile(r"def (?P<name>\w+)\((?P<receiver>(?:self|cls)(?:, *)?)?(
 
 
 @dataclass(frozen=True)
-class Function:
+class SourceFunction:
     """`source` starts at `def`, decorators left out, dedented, without a last newline."""
 
     name: str
@@ -42,7 +42,7 @@ class Function:
         return found[0] if found else ""
 
 
-def functions(path: str, text: str) -> Iterator[Function]:
+def functions(path: str, text: str) -> Iterator[SourceFunction]:
     """Functions and methods of a Python file in their order, nested ones too; none of another file or one that does not compile."""
     if not path.endswith(".py"):
         return
@@ -60,10 +60,10 @@ def functions(path: str, text: str) -> Iterator[Function]:
                 yield found
 
 
-def _function(source: str) -> Function | None:
+def _function(source: str) -> SourceFunction | None:
     signature = SIGNATURE.match(source)
     if signature is None:
         return None
-    function = Function(signature["name"], signature["receiver"] or "", signature["parameters"], source)
+    function = SourceFunction(signature["name"], signature["receiver"] or "", signature["parameters"], source)
     asked = function.first_parameter and len(function.parameters) <= LONGEST_PARAMETERS
     return function if asked or function.kind == "test" else None

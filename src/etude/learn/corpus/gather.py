@@ -13,10 +13,10 @@ from etude.core.redact.redaction import redact
 from etude.core.sources.folder import walk
 from etude.core.sources.project import Project
 from etude.learn.corpus.fingerprints import Fingerprints
-from etude.learn.corpus.judge import Refusal, judge, judge_name
+from etude.learn.corpus.judge import FileRefusal, judge, judge_name
 from etude.learn.corpus.judge.python import PythonCheck
 from etude.learn.corpus.quota import OVER
-from etude.learn.corpus.record import Record
+from etude.learn.corpus.record import TextRecord
 
 # A licence header stands at the top; reading on would find the licences that a file talks about.
 HEAD_CHARS = 4_000
@@ -33,7 +33,7 @@ class Rules:
 
 
 @dataclass
-class Tally:
+class GatherTally:
     """What became of a project's files. `refusals` are (path, reason), one for each file that was not taken."""
 
     raw_bytes: int = 0
@@ -50,7 +50,7 @@ class Tally:
         self.refusals.append((path, reason))
 
 
-def gather(project: Project, rules: Rules, tally: Tally) -> Iterator[Record]:
+def gather(project: Project, rules: Rules, tally: GatherTally) -> Iterator[TextRecord]:
     """Records of the files that are taken, in the order of their paths; `tally` is full when the iteration ends."""
     tally.refused.update(project.skipped)
     skipped: Counter[str] = Counter()
@@ -67,8 +67,8 @@ def gather(project: Project, rules: Rules, tally: Tally) -> Iterator[Record]:
 
 
 def _take(
-    file: Path, path: str, rules: Rules, book: LicenceBook, python: PythonCheck, project: Project, tally: Tally
-) -> Record | str:
+    file: Path, path: str, rules: Rules, book: LicenceBook, python: PythonCheck, project: Project, tally: GatherTally
+) -> TextRecord | str:
     """The record, or why there is none."""
     if OVER in tally.refused:  # one file did not fit: it was the last
         return OVER
@@ -81,7 +81,7 @@ def _take(
     except OSError:
         return "unreadable"
     kept = judge(path, data, is_python=python.accepts)
-    if isinstance(kept, Refusal):
+    if isinstance(kept, FileRefusal):
         return kept.value
     licence = book.of(path, kept.text[:HEAD_CHARS])
     if (kind := family(licence.expression)) not in rules.families:
@@ -99,6 +99,6 @@ def _take(
     return _record(project, path, text, kept.language, licence)
 
 
-def _record(project: Project, path: str, text: str, language: str, licence: Licence) -> Record:
+def _record(project: Project, path: str, text: str, language: str, licence: Licence) -> TextRecord:
     ref = project.ref
-    return Record(text, "file", ref.source, ref.project, ref.version, ref.released, path, language, licence)
+    return TextRecord(text, "file", ref.source, ref.project, ref.version, ref.released, path, language, licence)

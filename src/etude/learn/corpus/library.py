@@ -20,7 +20,7 @@ from typing import Any
 import zstandard
 
 from etude.core.licence.licence import Licence
-from etude.learn.corpus.record import Record
+from etude.learn.corpus.record import TextRecord
 
 LEVEL = (
     3  # of zstd: 250 MB/s on one core and a quarter of the size; higher levels cost more time than disk is worth here
@@ -46,7 +46,7 @@ class Library:
         source, _, name = project.partition("/")
         return self.folder / "records" / _quoted(source) / f"{_quoted(name)}.jsonl.zst"
 
-    def write(self, project: str, records: Iterable[Record]) -> int:
+    def write(self, project: str, records: Iterable[TextRecord]) -> int:
         """Takes the records of a project, in place of what was there; returns how many."""
         target = self.path(project)
         target.parent.mkdir(exist_ok=True)
@@ -60,7 +60,7 @@ class Library:
         side.replace(target)
         return count
 
-    def read(self, project: str) -> Iterator[Record]:
+    def read(self, project: str) -> Iterator[TextRecord]:
         """Raises LibraryDamaged, where a file has no end too: zstd itself takes that for a short one."""
         path = self.path(project)
         try:
@@ -80,9 +80,9 @@ class Library:
             ) from error
 
 
-def _record(values: dict[str, Any]) -> Record:
+def _record(values: dict[str, Any]) -> TextRecord:
     values["licence"] = Licence(**values["licence"])
-    return Record(**values)
+    return TextRecord(**values)
 
 
 def _quoted(name: str) -> str:

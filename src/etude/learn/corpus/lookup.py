@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
 
-from etude.learn.corpus.functions import Function, functions
-from etude.learn.corpus.lookup_line import KINDS, Kind, Line, ask
+from etude.learn.corpus.functions import SourceFunction, functions
+from etude.learn.corpus.lookup_line import KINDS, Kind, LookupLine, ask
 
 Count = Callable[[str], int]  # text -> tokens
 
@@ -38,7 +38,7 @@ HEADINGS: dict[Kind, str] = {"definition": "\n\n# again\n", "test": "\n\n# tests
 
 
 @dataclass(frozen=True)
-class Question:
+class LookupQuestion:
     """`text` and the answer are at most `length` tokens; what answers lies at `depth` of the context, 0 its beginning and 1 its end."""
 
     kind: Kind
@@ -46,14 +46,14 @@ class Question:
     length: int
     depth: float
     text: str
-    line: Line
+    line: LookupLine
 
 
 @dataclass
-class _Held:
+class _OpenLookup:
     """Functions by kind, and the names of all."""
 
-    pools: dict[Kind, list[Function]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    pools: dict[Kind, list[SourceFunction]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
     names: set[str] = field(default_factory=set)
 
 
@@ -65,13 +65,13 @@ def questions(
     depths: Sequence[float],
     each: int,
     seed: int,
-) -> list[Question]:
+) -> list[LookupQuestion]:
     """Of every kind and length (tokens) up to `each` targets, asked at every depth; fewer where the files, (path, text), hold too few.
 
     A target that can't be asked at a length is replaced by another, TRIED at most for each that is wanted.
     """
     held = _sampled(files, random.Random(f"{seed}"))
-    found: list[Question] = []
+    found: list[LookupQuestion] = []
     for kind in KINDS:
         targets = range(min(len(held.pools[kind]), TRIED * each))
         for length in lengths:
@@ -98,7 +98,7 @@ def lookup_documents(files: Iterable[tuple[str, str]], count: Count, length: int
 
 
 def _documents(
-    kind: Kind, left: list[Function], names: set[str], count: Count, longest: int, rng: random.Random
+    kind: Kind, left: list[SourceFunction], names: set[str], count: Count, longest: int, rng: random.Random
 ) -> Iterator[str]:
     lengths = [longest >> n for n in range(HALVINGS)]
     while left:
@@ -113,7 +113,7 @@ def _documents(
 
 
 def _answered(
-    kind: Kind, chosen: list[Function], names: set[str], count: Count, length: int, rng: random.Random
+    kind: Kind, chosen: list[SourceFunction], names: set[str], count: Count, length: int, rng: random.Random
 ) -> str:
     """The code and what is asked of it with the answers, as much as fits in a drawn order; "" if nothing is asked."""
     if kind == "definition":
@@ -128,8 +128,8 @@ def _answered(
 
 
 def _at_depths(
-    kind: Kind, target: int, held: _Held, count: Count, length: int, depths: Sequence[float], seed: int
-) -> list[Question]:
+    kind: Kind, target: int, held: _OpenLookup, count: Count, length: int, depths: Sequence[float], seed: int
+) -> list[LookupQuestion]:
     """The target's questions at one length and all depths, in the same company; none if it can't be asked there."""
     pool = held.pools[kind]
     own = _cut(pool[target], length // PARTS, count)
@@ -140,7 +140,7 @@ def _at_depths(
     line = ask(kind, own, chosen, held.names, rng)
     if line is None:
         return []
-    found: list[Question] = []
+    found: list[LookupQuestion] = []
     for depth in depths:
         placed = chosen[1:]
         placed.insert(round(depth * len(placed)), own)
@@ -148,13 +148,13 @@ def _at_depths(
         used = count(text) + max(map(count, (line.answer, *line.others)))
         if not FILLED * length <= used <= length:
             return []
-        found.append(Question(kind, target, length, depth, text, line))
+        found.append(LookupQuestion(kind, target, length, depth, text, line))
     return found
 
 
 def _context(
-    begun: Sequence[Function], order: Iterable[Function], room: int, longest: int, count: Count
-) -> list[Function]:
+    begun: Sequence[SourceFunction], order: Iterable[SourceFunction], room: int, longest: int, count: Count
+) -> list[SourceFunction]:
     """`begun` and as many more of `order` as fit in `room` tokens, each cut to `longest`; no name twice."""
     chosen = list(begun)
     names = {function.name for function in chosen}
@@ -175,7 +175,7 @@ def _context(
     return chosen
 
 
-def _cut(function: Function, longest: int, count: Count) -> Function:
+def _cut(function: SourceFunction, longest: int, count: Count) -> SourceFunction:
     """Its first lines, at most `longest` tokens of them but always the signature."""
     if count(function.source) <= longest:
         return function
@@ -188,13 +188,13 @@ def _cut(function: Function, longest: int, count: Count) -> Function:
     return replace(function, source="\n".join(kept).rstrip())
 
 
-def _code(chosen: Iterable[Function]) -> str:
+def _code(chosen: Iterable[SourceFunction]) -> str:
     return BETWEEN.join(function.source for function in chosen)
 
 
-def _sampled(files: Iterable[tuple[str, str]], rng: random.Random) -> _Held:
+def _sampled(files: Iterable[tuple[str, str]], rng: random.Random) -> _OpenLookup:
     """At most POOL functions of a kind, each as likely as any other (reservoir sampling), in a drawn order."""
-    held = _Held()
+    held = _OpenLookup()
     seen = dict.fromkeys(KINDS, 0)
     for path, text in files:
         for function in functions(path, text):

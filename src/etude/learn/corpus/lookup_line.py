@@ -14,7 +14,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from etude.learn.corpus.functions import Function
+from etude.learn.corpus.functions import SourceFunction
 
 Kind = Literal["definition", "test"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -24,7 +24,7 @@ TEST = "test"
 
 
 @dataclass(frozen=True)
-class Line:
+class LookupLine:
     """`answer` follows `prompt`; `others` are as many as make CHOICES."""
 
     prompt: str
@@ -35,7 +35,9 @@ class Line:
         return f"{self.prompt}{self.answer}"
 
 
-def ask(kind: Kind, target: Function, context: Sequence[Function], known: Set[str], rng: random.Random) -> Line | None:
+def ask(
+    kind: Kind, target: SourceFunction, context: Sequence[SourceFunction], known: Set[str], rng: random.Random
+) -> LookupLine | None:
     """The lookup whose answer lies in `target`, one of `context`; None if the context answers it twice, or offers too few others.
 
     `known` are names of functions: of what a test calls, only these are asked for.
@@ -45,11 +47,11 @@ def ask(kind: Kind, target: Function, context: Sequence[Function], known: Set[st
     return _definition(target, others) if kind == "definition" else _test(target, others, known)
 
 
-def _definition(target: Function, others: Sequence[Function]) -> Line | None:
+def _definition(target: SourceFunction, others: Sequence[SourceFunction]) -> LookupLine | None:
     word = re.compile(rf"\b{re.escape(target.name)}\b")
     if len(word.findall(target.source)) > 1 or any(word.search(function.source) for function in others):
         return None
-    wrong: dict[str, Function] = {}
+    wrong: dict[str, SourceFunction] = {}
     for function in others:
         # Ends that begin alike could be told apart late only, or by how common they are.
         if function.first_parameter != target.first_parameter:
@@ -59,7 +61,7 @@ def _definition(target: Function, others: Sequence[Function]) -> Line | None:
     )
 
 
-def _test(target: Function, others: Sequence[Function], known: Set[str]) -> Line | None:
+def _test(target: SourceFunction, others: Sequence[SourceFunction], known: Set[str]) -> LookupLine | None:
     said = _squashed(target.name)
     for name in dict.fromkeys(CALLED.findall(target.source)):
         word = re.compile(rf"\b{name}\b")
@@ -69,8 +71,8 @@ def _test(target: Function, others: Sequence[Function], known: Set[str]) -> Line
     return None
 
 
-def _line(prompt: str, answer: str, others: Sequence[str]) -> Line | None:
-    return Line(prompt, answer, tuple(others[: CHOICES - 1])) if len(others) >= CHOICES - 1 else None
+def _line(prompt: str, answer: str, others: Sequence[str]) -> LookupLine | None:
+    return LookupLine(prompt, answer, tuple(others[: CHOICES - 1])) if len(others) >= CHOICES - 1 else None
 
 
 def _squashed(name: str) -> str:

@@ -60,7 +60,7 @@ class ProjectEntry:
     reason: str = ""
 
 
-class Manifest:
+class LibraryManifest:
     """Opens, verifies the chain and cuts what an interruption left; raises ManifestBroken, or OSError if another process writes."""
 
     def __init__(self, path: Path) -> None:
@@ -120,7 +120,7 @@ class Manifest:
         os.close(self._file)
         os.close(self._side)
 
-    def __enter__(self) -> Manifest:
+    def __enter__(self) -> LibraryManifest:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -187,7 +187,7 @@ def refused_files(path: Path, entry: Mapping[str, Any]) -> list[tuple[str, str]]
     return [(row["path"], row["reason"]) for row in rows]
 
 
-class _Line(NamedTuple):
+class _ManifestLine(NamedTuple):
     """`end` is the place of the byte after it in the file."""
 
     number: int
@@ -196,7 +196,7 @@ class _Line(NamedTuple):
     end: int
 
 
-def _chain(path: Path, *, torn_tail: bool = False) -> Iterator[_Line]:
+def _chain(path: Path, *, torn_tail: bool = False) -> Iterator[_ManifestLine]:
     """Each line, checked; a last one that a kill tore ends it quietly if `torn_tail`. Raises ManifestBroken."""
     head, end = FIRST, 0
     with path.open("rb") as file:
@@ -215,7 +215,7 @@ def _chain(path: Path, *, torn_tail: bool = False) -> Iterator[_Line]:
                     f"{path}: line {number} does not follow the one before it; restore it from a copy or build anew"
                 )
             head, end = entry.pop("digest"), end + len(line)
-            yield _Line(number, entry, head, end)
+            yield _ManifestLine(number, entry, head, end)
 
 
 def _whole(line: bytes) -> bool:

@@ -13,7 +13,7 @@ Kind = Literal["file", "diff", "patch", "changelog"]
 
 
 @dataclass(frozen=True)
-class Record:
+class TextRecord:
     """`text` has "\\n" line ends, placeholders for secrets and personal data, and is never empty."""
 
     text: str

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from etude.core.sources.git_history import History, history
-from etude.learn.corpus.judge import Kept, judge
+from etude.learn.corpus.judge import AcceptedFile, judge
 from etude.learn.corpus.shape.unified import unified_diff
 
 MOST_BYTES = 20_000  # of one version: more than that no laptop model reads, and its distance would outweigh all others
@@ -108,7 +108,7 @@ def _texts(found: History, path: str, ids: Sequence[str]) -> tuple[str, ...]:
     for blob in ids:
         data = found.read(blob, MOST_BYTES)
         kept = None if data is None else judge(path, data)
-        if not isinstance(kept, Kept) or len(kept.text) < LEAST_CHARACTERS:
+        if not isinstance(kept, AcceptedFile) or len(kept.text) < LEAST_CHARACTERS:
             return ()
         texts.append(kept.text)
     return tuple(texts)

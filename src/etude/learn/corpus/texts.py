@@ -7,8 +7,8 @@ from pathlib import Path
 
 from etude.core.sources.folder import walk
 from etude.learn.corpus.build import COPIES
-from etude.learn.corpus.export import Shape, Split, export
-from etude.learn.corpus.judge import Kept, judge, judge_name
+from etude.learn.corpus.export import ExportShape, Split, export
+from etude.learn.corpus.judge import AcceptedFile, judge, judge_name
 
 
 def texts(folder: Path, split: Split) -> Iterator[tuple[str, str]]:
@@ -16,11 +16,11 @@ def texts(folder: Path, split: Split) -> Iterator[tuple[str, str]]:
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder")
     if (folder / COPIES).is_file():
-        yield from ((f"{d['project']}/{d['path']}", d["text"]) for d in export(folder, "files", split, Shape()))
+        yield from ((f"{d['project']}/{d['path']}", d["text"]) for d in export(folder, "files", split, ExportShape()))
         return
     for file in walk(folder):
         path = file.relative_to(folder).as_posix()
         if judge_name(path, file.stat().st_size):
             continue
-        if isinstance(kept := judge(path, file.read_bytes()), Kept):
+        if isinstance(kept := judge(path, file.read_bytes()), AcceptedFile):
             yield path, kept.text

@@ -28,7 +28,7 @@ class TokenizerMismatch(Exception):
 
 
 @dataclass(frozen=True)
-class Checked:
+class TokenizerCheck:
     """`lost` are texts that don't come back; `forged` special tokens that text can make; `moved` tokens of the older tokenizer with
     another id now; `unreachable` counts tokens that no text is encoded to."""
 
@@ -45,7 +45,7 @@ class Checked:
         return not (self.lost or self.forged or self.moved)
 
 
-def check(tokenizer: Tokenizer, texts: Iterable[str] = (), older: Tokenizer | None = None) -> Checked:
+def check(tokenizer: Tokenizer, texts: Iterable[str] = (), older: Tokenizer | None = None) -> TokenizerCheck:
     """Reads all of `texts`."""
     tokenizer.encode_special_tokens = True
     added = {n: token.content for n, token in tokenizer.get_added_tokens_decoder().items() if token.special}
@@ -60,7 +60,9 @@ def check(tokenizer: Tokenizer, texts: Iterable[str] = (), older: Tokenizer | No
     unreachable = sum(
         not _reachable(tokenizer, token, n) for token, n in tokenizer.get_vocab().items() if n not in added
     )
-    return Checked(tokenizer.get_vocab_size(), len(added), unreachable, lost[:SHOWN], forged, sorted(moved)[:SHOWN])
+    return TokenizerCheck(
+        tokenizer.get_vocab_size(), len(added), unreachable, lost[:SHOWN], forged, sorted(moved)[:SHOWN]
+    )
 
 
 def check_belongs(folder: Path, tokenizer: Tokenizer) -> None:

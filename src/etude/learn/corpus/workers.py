@@ -18,12 +18,12 @@ from etude.core.sources.fetch import Fetcher
 from etude.core.sources.project import ProjectRefused, Ref, Source, SourceOffline
 from etude.learn.corpus.dedup.minhash import Signature, sign
 from etude.learn.corpus.fingerprints import Fingerprints
-from etude.learn.corpus.gather import Rules, Tally, gather
+from etude.learn.corpus.gather import GatherTally, Rules, gather
 from etude.learn.corpus.library import Library
 from etude.learn.corpus.manifest import ProjectEntry
 from etude.learn.corpus.open_sources import open_sources
 from etude.learn.corpus.quota import OVER
-from etude.learn.corpus.record import Record
+from etude.learn.corpus.record import TextRecord
 from etude.learn.corpus.settings import CorpusSettings
 
 # Projects handed out ahead, a worker: enough that none waits for its turn in the order, few enough that memory stays flat.
@@ -42,7 +42,7 @@ class Gathered:
 
     ref: Ref
     origin: str = ""
-    tally: Tally = field(default_factory=Tally)
+    tally: GatherTally = field(default_factory=GatherTally)
     signatures: list[tuple[str, int, Signature | None]] = field(default_factory=list)
     reason: str = ""
     offline: bool = False
@@ -143,14 +143,14 @@ class Worker:
         return found
 
 
-def _signed(records: Iterable[Record], found: Gathered) -> Iterator[Record]:
+def _signed(records: Iterable[TextRecord], found: Gathered) -> Iterator[TextRecord]:
     """The records as they come, their signatures noted."""
     for record in records:
         found.signatures.append((record.digest, rank(record), sign(record.text)))
         yield record
 
 
-def rank(record: Record) -> int:
+def rank(record: TextRecord) -> int:
     """Of copies the one with the surest licence stays (lower is better); among equals the one that came first."""
     return EVIDENCE.index(record.licence.evidence)
 

@@ -22,8 +22,8 @@ from etude.core.trace.completion import Completion, Finish
 from etude.learn.engine.drafting import Drafter, LayerDrafter
 from etude.learn.engine.forward import Forward
 from etude.learn.engine.grouping import grouped
-from etude.learn.engine.rows import Batch, Rows
-from etude.learn.engine.running import Running, check
+from etude.learn.engine.rows import StepBatch, TokenRows
+from etude.learn.engine.running import RunningRequest, check
 from etude.learn.engine.sampling import NOT_FINITE, noise
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.slots import PrefixTable, SlotTable
@@ -63,7 +63,7 @@ class EngineCore:
         self.max_len = min(settings.max_len, config.context_length)
         weight = model.embed.weight
         self.cache = KVCache(config, settings.max_slots, self.max_len, weight.device, weight.dtype)
-        self.rows = Rows(
+        self.rows = TokenRows(
             settings.max_slots, self.max_len, len(config.moe_layers), config.experts_per_token, model.route_dtype
         )
         self._forward = Forward(model, self.cache, self.rows)
@@ -76,9 +76,9 @@ class EngineCore:
         self._clock = clock
         self._table = SlotTable(settings.max_slots)
         self._prefixes = PrefixTable()
-        self._waiting: deque[Running] = deque()
-        self._running: dict[int, Running] = {}  # by slot
-        self._batch: Batch | None = None
+        self._waiting: deque[RunningRequest] = deque()
+        self._running: dict[int, RunningRequest] = {}  # by slot
+        self._batch: StepBatch | None = None
         self._tickets = 0
         self._waited_steps = self._missed_rows = 0  # since newcomers began to wait
 
@@ -97,7 +97,7 @@ class EngineCore:
         check(request, self.model.config.vocab_size, self.max_len)
         self._tickets += 1
         seed = request.seed if request.seed is not None else self.settings.seed * SEED_STRIDE + self._tickets
-        self._waiting.append(Running(self._tickets, request, seed, self._clock()))
+        self._waiting.append(RunningRequest(self._tickets, request, seed, self._clock()))
         self.stats.requests += 1
         return self._tickets
 
@@ -175,9 +175,9 @@ class EngineCore:
         self._missed_rows += room
         return self._missed_rows >= len(self._running) or self._waited_steps > MAX_WAIT_STEPS
 
-    def _join(self) -> list[Running]:
+    def _join(self) -> list[RunningRequest]:
         """Waiting requests that get a slot now, first come first served; those whose prompt another is about to compute wait."""
-        joining: list[Running] = []
+        joining: list[RunningRequest] = []
         fresh: set[int] = set()
         for waiting in list(self._waiting):
             if len(self._running) + len(joining) >= self.settings.max_batch:
@@ -198,7 +198,7 @@ class EngineCore:
         self.stats.evictions = self._table.evictions
         return joining
 
-    def _enter(self, running: Running, slot: int, sticky: bool, source: int | None) -> None:
+    def _enter(self, running: RunningRequest, slot: int, sticky: bool, source: int | None) -> None:
         """Keep or copy what the slot can use of the prompt, and lay out the rest for the prefill."""
         request, rows, base = running.request, self.rows, self.rows.place(slot)
         prompt = torch.tensor(request.prompt_ids, dtype=torch.long)
@@ -239,12 +239,12 @@ class EngineCore:
 
     # -- computing
 
-    def _prefill(self, group: list[Running]) -> Finished:
+    def _prefill(self, group: list[RunningRequest]) -> Finished:
         """Forward the new prompt tokens of several requests at once and sample their first tokens."""
         group = sorted(group, key=lambda running: running.slot)
         slots = [running.slot for running in group]
         logits = self._forward.prefill(slots, [running.prompt_tokens for running in group], keep_routes=True)
-        batch = Batch.gather(self.rows, slots, self.cache.lengths[slots])
+        batch = StepBatch.gather(self.rows, slots, self.cache.lengths[slots])
         done = self._forward.draw(logits, batch, self.version)
         self._running.update((running.slot, running) for running in group)
         self._batch = None
@@ -256,7 +256,7 @@ class EngineCore:
         """One token for every running request."""
         if self._batch is None:
             slots = sorted(self._running)
-            self._batch = Batch.gather(self.rows, slots, self.cache.lengths[slots] + 1)
+            self._batch = StepBatch.gather(self.rows, slots, self.cache.lengths[slots] + 1)
         batch = self._batch
         count = 0 if self._speculation is None else self._speculation.count(batch)
         if self._speculation is not None and count:
@@ -268,7 +268,7 @@ class EngineCore:
         self.stats.sampled_tokens += sampled
         return self._end(batch, done)
 
-    def _end(self, batch: Batch, done: Tensor) -> Finished:
+    def _end(self, batch: StepBatch, done: Tensor) -> Finished:
         """Completions of the rows that are done."""
         if not bool(done.any()):
             return []

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from etude.learn.engine.grouping import NARROW, grouped
-from etude.learn.engine.rows import Batch, Rows
+from etude.learn.engine.rows import StepBatch, TokenRows
 from etude.learn.engine.sampling import sample
-from etude.learn.model.cache import KVCache, Span
+from etude.learn.model.cache import CacheSpan, KVCache
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.mtp import MtpLayer
 
@@ -32,7 +32,7 @@ WORTHWHILE = 0.5
 class Drafter(Protocol):
     """Whoever guesses. A wrong guess costs time, never correctness."""
 
-    def propose(self, batch: Batch, count: int) -> Tensor:
+    def propose(self, batch: StepBatch, count: int) -> Tensor:
         """Guesses (B, k) of the tokens at `batch.places` and after, with k from 1 to `count`. May write to the rows' ids there."""
         ...
 
@@ -53,7 +53,7 @@ class LayerDrafter:
     """Draws each guess from the draft's distribution with the very random number that the token itself will be drawn with,
     at the request's temperature and top-p: the closer the two distributions, the likelier the two draws agree."""
 
-    def __init__(self, model: CausalLM, cache: KVCache, rows: Rows, draft_tokens: int) -> None:
+    def __init__(self, model: CausalLM, cache: KVCache, rows: TokenRows, draft_tokens: int) -> None:
         """Of more layers than `draft_tokens` the deeper ones are not run. Raises ValueError if the model has none."""
         if not model.config.mtp_layers:
             raise ValueError(
@@ -66,7 +66,7 @@ class LayerDrafter:
         self._reach = [0] * cache.slots
         self.tainted: set[int] = set()  # slots where a draft layer gave numbers that are not finite
 
-    def propose(self, batch: Batch, count: int) -> Tensor:
+    def propose(self, batch: StepBatch, count: int) -> Tensor:
         depths, places = len(self._layers), batch.places
         slots, held = batch.slots.tolist(), self._cache.lengths[batch.slots].tolist()
         width = self._width(slots, held, count)
@@ -134,12 +134,12 @@ class LayerDrafter:
         for group in grouped(behind, lambda slot: behind[slot] - self._reach[slot]):
             reach = torch.tensor([self._reach[slot] for slot in group])
             counts = torch.tensor([behind[slot] for slot in group]) - reach
-            span = Span(self._cache, torch.tensor(group), counts, int(counts.max()), reach)
+            span = CacheSpan(self._cache, torch.tensor(group), counts, int(counts.max()), reach)
             hidden = self._hidden(span)
             for depth in range(len(self._layers)):
                 hidden = self._deeper(depth, hidden, span)
 
-    def _settle(self, slots: list[int], held: list[int], guesses: int, hidden: Tensor, span: Span) -> None:
+    def _settle(self, slots: list[int], held: list[int], guesses: int, hidden: Tensor, span: CacheSpan) -> None:
         """Moves `_reach` on if all layers have run; if fewer guesses were asked for, the others follow once enough has piled up."""
         depths = len(self._layers)
         if guesses < depths:
@@ -150,32 +150,32 @@ class LayerDrafter:
         for slot, length in zip(slots, held, strict=True):
             self._reach[slot] = max(0, length - depths + 1)
 
-    def _hope(self, hopes: list[float], guess: Tensor, logprob: Tensor, batch: Batch) -> list[float]:
+    def _hope(self, hopes: list[float], guess: Tensor, logprob: Tensor, batch: StepBatch) -> list[float]:
         """`hopes` with one more guess (B,); behind a stop token there is nothing to guess."""
         certain = logprob.exp().nan_to_num(0.0).tolist()
         ends = batch.over(guess).tolist()
         return [0.0 if end else hope * p for hope, p, end in zip(hopes, certain, ends, strict=True)]
 
-    def _span(self, slots: Tensor, before: list[int], width: int) -> Span:
-        return Span(self._cache, slots, torch.full_like(slots, width), width, torch.tensor(before))
+    def _span(self, slots: Tensor, before: list[int], width: int) -> CacheSpan:
+        return CacheSpan(self._cache, slots, torch.full_like(slots, width), width, torch.tensor(before))
 
-    def _hidden(self, span: Span) -> Tensor:
+    def _hidden(self, span: CacheSpan) -> Tensor:
         """The trunk's output (N, H) at the span's positions."""
         assert self._rows.hidden is not None
         return self._rows.hidden.index_select(0, span.write)
 
-    def _deeper(self, depth: int, hidden: Tensor, span: Span) -> Tensor:
+    def _deeper(self, depth: int, hidden: Tensor, span: CacheSpan) -> Tensor:
         """Layer `depth` over the span, with the tokens that the rows hold: (N, H) to (N, H)."""
         # Only entries that are computed again later can look past the slots' end; which token they see does not matter.
         places = (span.write.cpu() + (1 + depth)).clamp_(max=len(self._rows.ids) - 1)
         return self._layer(depth, hidden, self._rows.ids[places], span)
 
-    def _layer(self, depth: int, hidden: Tensor, tokens: Tensor, span: Span) -> Tensor:
+    def _layer(self, depth: int, hidden: Tensor, tokens: Tensor, span: CacheSpan) -> Tensor:
         """Layer `depth` over hidden (N, H) and tokens (N,)."""
         embedded = self._model.embed(tokens.to(self._device))
         return self._layers[depth].extend(hidden, embedded, self._model.rope.at(span.positions), span)
 
-    def _draw(self, hidden: Tensor, batch: Batch, places: Tensor) -> tuple[Tensor, Tensor]:
+    def _draw(self, hidden: Tensor, batch: StepBatch, places: Tensor) -> tuple[Tensor, Tensor]:
         """The guess (B,) at `places` from hidden (B, H), and its logprob (B,), NaN where the layer gave no finite numbers."""
         guess, logprob = sample(
             self._model.head(hidden).cpu(), self._rows.noise[places], batch.temperature, batch.top_p

@@ -1,4 +1,4 @@
-"""The model over slots: prompts in, one token per row out, everything recorded in `Rows`. Knows no requests.
+"""The model over slots: prompts in, one token per row out, everything recorded in `TokenRows`. Knows no requests.
 
 The decode step is the engine's hot path: apart from `model.extend` it is a dozen small tensor operations for all rows.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from etude.learn.engine.rows import Batch, Rows
+from etude.learn.engine.rows import StepBatch, TokenRows
 from etude.learn.engine.sampling import sample
 from etude.learn.model.cache import KVCache
 from etude.learn.model.causal_lm import CausalLM
@@ -17,7 +17,7 @@ from etude.learn.model.causal_lm import CausalLM
 class Forward:
     """Reads and writes the cache and the rows of one engine."""
 
-    def __init__(self, model: CausalLM, cache: KVCache, rows: Rows) -> None:
+    def __init__(self, model: CausalLM, cache: KVCache, rows: TokenRows) -> None:
         self.model, self.cache, self.rows = model, cache, rows
         self.device = model.embed.weight.device
         self._ones = torch.ones(cache.slots, dtype=torch.long)
@@ -41,7 +41,7 @@ class Forward:
             self.rows.routes[places[valid]] = routes.cpu()[valid]
         return logits
 
-    def decode(self, batch: Batch, version: int) -> Tensor:
+    def decode(self, batch: StepBatch, version: int) -> Tensor:
         """Forward each row's last token and sample the next: (B,) bool, which rows are done."""
         logits, routes = self._extend(
             batch.last.unsqueeze(1), self._ones[: len(batch)], batch.slots, batch.places.unsqueeze(1) - 1, None
@@ -49,7 +49,7 @@ class Forward:
         self.rows.routes.index_copy_(0, batch.places - 1, routes[:, 0].cpu())
         return self.draw(logits, batch, version)
 
-    def draw(self, logits: Tensor, batch: Batch, version: int) -> Tensor:
+    def draw(self, logits: Tensor, batch: StepBatch, version: int) -> Tensor:
         """Sample a token per row, write it to `batch.places`, step the batch on; which rows are done, broken ones among them."""
         rows, places = self.rows, batch.places
         ids, logprobs = sample(logits.cpu(), rows.noise[places], batch.temperature, batch.top_p)
@@ -63,7 +63,7 @@ class Forward:
         batch.places = places + 1
         return done
 
-    def verify(self, batch: Batch, drafts: Tensor, version: int) -> tuple[Tensor, Tensor]:
+    def verify(self, batch: StepBatch, drafts: Tensor, version: int) -> tuple[Tensor, Tensor]:
         """Forward each row's last token and `drafts` (B, k) behind it; the tokens (B, k + 1) drawn after each of them, and which of
         them came from logits that are not finite.
 

@@ -26,7 +26,7 @@ PROMPTS, PROMPT_TOKENS, SAMPLED_TOKENS = 16, 24, 48  # 768 sampled tokens: enoug
 
 
 @dataclass(frozen=True)
-class Mismatch:
+class ProbeMismatch:
     """How far engine and forward are apart over `tokens` sampled tokens and `routes` expert choices."""
 
     mean_k3: float
@@ -48,7 +48,7 @@ def probe_prompts(vocab_size: int, seed: int = 0) -> list[tuple[int, ...]]:
     return [tuple(draw.integers(0, vocab_size, length).tolist()) for length in lengths]
 
 
-def probe(model: CausalLM, seed: int = 0) -> Mismatch:
+def probe(model: CausalLM, seed: int = 0) -> ProbeMismatch:
     """Samples the probe from `model` with an engine of its own and recomputes it with `model.forward`."""
     prompts = probe_prompts(model.config.vocab_size, seed)
     length = min(2 * PROMPT_TOKENS + SAMPLED_TOKENS, model.config.context_length)
@@ -69,7 +69,7 @@ def probe(model: CausalLM, seed: int = 0) -> Mismatch:
 
 
 @torch.inference_mode()
-def compare(model: CausalLM, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> Mismatch:
+def compare(model: CausalLM, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> ProbeMismatch:
     """Prompts with what an engine sampled after them, at temperature 1, against the plain forward."""
     rows = [list(prompt) + tokens.ids for prompt, tokens in sampled]
     width = max(len(row) for row in rows)
@@ -90,4 +90,4 @@ def compare(model: CausalLM, sampled: list[tuple[tuple[int, ...], SampledTokens]
     d = np.concatenate(differences)
     k3 = np.array([math.expm1(x) - x for x in d])
     size = np.abs(d)
-    return Mismatch(float(k3.mean()), float(np.quantile(size, 0.99)), float(size.max()), equal, len(d), choices)
+    return ProbeMismatch(float(k3.mean()), float(np.quantile(size, 0.99)), float(size.max()), equal, len(d), choices)

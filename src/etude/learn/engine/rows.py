@@ -15,7 +15,7 @@ from torch import Tensor
 NO_TOKEN = -1  # fills unused stop columns; no id is negative
 
 
-class Rows:
+class TokenRows:
     """Per-token tensors (slots * max_len, ...) and per-request tensors (slots, ...), all on the CPU but `hidden`.
 
     `hidden` (slots * max_len, H) is kept only for draft layers, which read the trunk's output at tokens that were forwarded
@@ -67,8 +67,8 @@ class Rows:
 
 
 @dataclass
-class Batch:
-    """The rows of one step, gathered from `Rows` whenever requests join or leave."""
+class StepBatch:
+    """The rows of one step, gathered from `TokenRows` whenever requests join or leave."""
 
     slots: Tensor  # (B,)
     places: Tensor  # (B,) where the next sampled token goes
@@ -79,7 +79,7 @@ class Batch:
     top_p: Tensor | None
 
     @classmethod
-    def gather(cls, rows: Rows, slots: list[int], positions: Tensor) -> Batch:
+    def gather(cls, rows: TokenRows, slots: list[int], positions: Tensor) -> StepBatch:
         """Rows for `slots`, whose next tokens go to `positions` (B,). Slots in order: neighbours are read without a copy."""
         index = torch.tensor(slots, dtype=torch.long)
         places = index * rows.max_len + positions

@@ -8,11 +8,11 @@ import numpy as np
 
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.core.trace.completion import Completion, Finish, SampledTokens, Usage
-from etude.learn.engine.rows import Rows
+from etude.learn.engine.rows import TokenRows
 
 
 @dataclass
-class Running:
+class RunningRequest:
     """A request from its submission on; `slot` and what follows are set when it gets one."""
 
     ticket: int
@@ -31,7 +31,7 @@ class Running:
     def new_tokens(self) -> int:
         return self.prompt_tokens - self.cached
 
-    def completion(self, rows: Rows, length: int, finish: Finish, now_s: float, problem: str = "") -> Completion:
+    def completion(self, rows: TokenRows, length: int, finish: Finish, now_s: float, problem: str = "") -> Completion:
         """What was sampled so far; `length` tokens of the slot were forwarded (all but the last sampled)."""
         base, total = rows.place(self.slot), length + 1
         sampled = slice(base + self.prompt_tokens, base + total)

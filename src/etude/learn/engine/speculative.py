@@ -20,7 +20,7 @@ from torch import Tensor
 
 from etude.learn.engine.drafting import Drafter
 from etude.learn.engine.forward import Forward
-from etude.learn.engine.rows import Batch
+from etude.learn.engine.rows import StepBatch
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.stats import EngineStats
 
@@ -39,7 +39,7 @@ class Speculation:
         if renew is not None:
             renew()
 
-    def count(self, batch: Batch) -> int:
+    def count(self, batch: StepBatch) -> int:
         """Tokens to guess in the next step: none for a large batch, nor where a request may sample only one more, nor in a batch with a
         session that the drafter has no finite guess for."""
         if self._tainted and not self._tainted.isdisjoint(batch.slots.tolist()):
@@ -48,7 +48,7 @@ class Speculation:
             return 0
         return min(self._settings.draft_tokens, int((batch.end - batch.places).min()))
 
-    def decode(self, batch: Batch, count: int, version: int) -> tuple[Tensor, int]:
+    def decode(self, batch: StepBatch, count: int, version: int) -> tuple[Tensor, int]:
         """One to `count` + 1 tokens for every row, as `Forward.decode` would give them one by one.
 
         Which rows are done (B,) bool, and how many tokens were sampled in all.
@@ -80,7 +80,7 @@ class Speculation:
                 self._forward.wipe(slot, held[row] + taken[row])
         self._forward.broken = frozenset(broken)
 
-    def _take(self, batch: Batch, drafts: list[list[int]], tokens: list[list[int]]) -> tuple[list[int], list[bool]]:
+    def _take(self, batch: StepBatch, drafts: list[list[int]], tokens: list[list[int]]) -> tuple[list[int], list[bool]]:
         """How many tokens each row keeps, and whether it is done with them."""
         taken, over = [], []
         left = (batch.end - batch.places + 1).tolist()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from etude.learn.model.cache import Span
+from etude.learn.model.cache import CacheSpan
 from etude.learn.model.causal_attention import causal_attention
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.linear import Linear
@@ -47,7 +47,7 @@ class GroupedAttention(nn.Module):
         q, k, v = (mask.to_rows(part) for part in self._project(x, turns))  # (D, S, heads or kv_heads, width)
         return self.out(mask.to_tokens(causal_attention(q, k, v, self.scale)).flatten(1))
 
-    def extend(self, x: Tensor, turns: Tensor, span: Span, layer: int) -> Tensor:
+    def extend(self, x: Tensor, turns: Tensor, span: CacheSpan, layer: int) -> Tensor:
         """The same for new tokens (N, hidden) behind a cache; the heads of a group are query rows against one key head."""
         q, k, v = self._project(x, turns)
         context = span.store(layer, torch.cat((k.flatten(1), v.flatten(1)), -1))  # (B, S, 2 * kv_heads * width)
@@ -102,7 +102,7 @@ class LatentAttention(nn.Module):
         v = mask.to_rows(v)  # (D, S, heads, value)
         return self.out(mask.to_tokens(causal_attention(q, k, v, self.scale)).flatten(1))
 
-    def extend(self, x: Tensor, turns: Tensor, span: Span, layer: int) -> Tensor:
+    def extend(self, x: Tensor, turns: Tensor, span: CacheSpan, layer: int) -> Tensor:
         """The same for new tokens (N, hidden) behind a cache."""
         q_nope, q_rope, latent, k_rope = self._project(x, turns)
         context = span.store(layer, torch.cat((latent, k_rope.squeeze(1)), -1)).unsqueeze(1)  # (B, 1, S, latent + rope)

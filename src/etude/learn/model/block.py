@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from etude.learn.model.attention import GroupedAttention, LatentAttention
-from etude.learn.model.cache import Span
+from etude.learn.model.cache import CacheSpan
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.experts import Experts, swiglu
 from etude.learn.model.linear import Linear
@@ -18,7 +18,7 @@ from etude.learn.model.rope import Rope
 from etude.learn.model.router import Router
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Tokens (N, hidden) in and out, with the experts each token visited (N, K), or None in a dense block."""
 
     def __init__(self, config: ModelConfig, layer: int, rope: Rope) -> None:
@@ -39,7 +39,7 @@ class Block(nn.Module):
         x = x + self.attention(self.attention_norm(x), turns, mask)
         return self._feed(x, forced)
 
-    def extend(self, x: Tensor, turns: Tensor, span: Span) -> tuple[Tensor, Tensor | None]:
+    def extend(self, x: Tensor, turns: Tensor, span: CacheSpan) -> tuple[Tensor, Tensor | None]:
         """The same for new tokens behind a cache."""
         x = x + self.attention.extend(self.attention_norm(x), turns, span, self.layer)
         return self._feed(x, None)

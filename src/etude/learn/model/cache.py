@@ -1,6 +1,6 @@
 """The key/value cache: a preallocated buffer of slots that the rows of a batch address freely.
 
-A slot holds one session's tokens, `lengths[slot]` of them. `Span` is one batch of new tokens on their way in: it knows
+A slot holds one session's tokens, `lengths[slot]` of them. `CacheSpan` is one batch of new tokens on their way in: it knows
 where each is written, which positions they have, and what they may see.
 """
 
@@ -68,7 +68,7 @@ class KVCache:
         self.written[target] = max(int(self.written[target]), length)
 
 
-class Span:
+class CacheSpan:
     """New tokens of a batch: `counts` (B,) of them for the rows in `slots` (B,), the longest row Tn of them.
 
     The model works on the N = sum(counts) tokens, flat; only attention sees (B, Tn) rows. They go behind what the slots hold,

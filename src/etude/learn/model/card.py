@@ -33,7 +33,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Origin:
+class CheckpointOrigin:
     """What a checkpoint was made from. `base` is empty for a model that was drawn here."""
 
     base: str = ""
@@ -41,23 +41,23 @@ class Origin:
     stages: tuple[Training, ...] = ()
 
 
-def origin_of(folder: Path) -> Origin:
+def origin_of(folder: Path) -> CheckpointOrigin:
     """Of a checkpoint directory: as its card says if we wrote it, else the directory is the base itself."""
     matter = _front_matter(folder / CARD)
     licence = tuple((key, str(matter[key])[:_MOST_WORDS]) for key in LICENCE_KEYS if isinstance(matter.get(key), str))
     own = matter.get("etude")
     if not isinstance(own, Mapping) or not isinstance(own.get("stages"), list):
-        return Origin(_name_of(folder), licence)
+        return CheckpointOrigin(_name_of(folder), licence)
     stages = [row for row in own["stages"] if isinstance(row, Mapping)]
     base = matter.get("base_model")
-    return Origin(
+    return CheckpointOrigin(
         base if isinstance(base, str) else "",
         licence,
         tuple(Training(str(row.get("stage"))[:_MOST_WORDS], str(row.get("data"))[:_MOST_WORDS]) for row in stages),
     )
 
 
-def card(origin: Origin, config: Mapping[str, Any], tokens: int | None) -> str:
+def card(origin: CheckpointOrigin, config: Mapping[str, Any], tokens: int | None) -> str:
     """The text of README.md. `config` is the content of config.json, `tokens` the size of the tokenizer if there is one. The text
     has an encoding in UTF-8, whatever the base's card and folder names hold."""
     import yaml
@@ -86,7 +86,7 @@ The chat template is `chat_template.jinja` or in `tokenizer_config.json`. `etude
 `etude agent -m DIRECTORY` works with it."""
 
 
-def _made(origin: Origin) -> str:
+def _made(origin: CheckpointOrigin) -> str:
     start = f"The base model is {origin.base}." if origin.base else "The weights were drawn at random and trained here."
     if not origin.stages:
         return f"## How it was made\n\n{start} No stage has trained it since."
@@ -109,7 +109,7 @@ def _vocabulary(config: Mapping[str, Any], tokens: int | None) -> str:
     return f"## Vocabulary\n\n{said}."
 
 
-def _licence(origin: Origin) -> str:
+def _licence(origin: CheckpointOrigin) -> str:
     known = dict(origin.licence).get("license")
     if known:
         said = f"The base model's card names the licence {known}."

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from etude.core.trace.segment import NO_ROUTE, NO_ROUTE_WIDE
-from etude.learn.model.block import Block
-from etude.learn.model.cache import KVCache, Span
+from etude.learn.model.block import TransformerBlock
+from etude.learn.model.cache import CacheSpan, KVCache
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.linear import Linear
 from etude.learn.model.mask import DocumentMask
@@ -22,7 +22,7 @@ from etude.learn.model.rope import Rope
 
 
 @dataclass
-class Output:
+class ModelOutput:
     """`logits` (B, T, V), or (N, V) at the N positions asked for. `hidden` (B, T, H) is the normed input of the head.
 
     `routes` (B, T, L_moe, K) if asked for: the experts chosen, uint8, or int32 above 255 experts.
@@ -44,7 +44,7 @@ class CausalLM(nn.Module):
         self.config = config
         self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
         self.rope = Rope(config)
-        self.blocks = nn.ModuleList(Block(config, layer, self.rope) for layer in range(config.layers))
+        self.blocks = nn.ModuleList(TransformerBlock(config, layer, self.rope) for layer in range(config.layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.head = Linear(config.hidden_size, config.vocab_size)
         self.mtp = nn.ModuleList(MtpLayer(config, index, self.rope) for index in range(config.mtp_layers))
@@ -61,7 +61,7 @@ class CausalLM(nn.Module):
         forced_experts: Tensor | None = None,
         return_routes: bool = False,
         logits_at: Tensor | None = None,
-    ) -> Output:
+    ) -> ModelOutput:
         """All tokens of a batch ids (B, T) at once.
 
         `mask` defaults to one document per row; `positions` (B, T) to places within documents. `forced_experts`
@@ -85,7 +85,7 @@ class CausalLM(nn.Module):
                 routes.append(experts)
         hidden = self.norm(x)
         logits = self.head(hidden if logits_at is None else hidden[logits_at.flatten()])
-        return Output(
+        return ModelOutput(
             logits if logits_at is not None else logits.view(batch, length, -1),
             hidden.view(batch, length, -1),
             self._routes(routes, batch * length).view(batch, length, *self._route_shape) if return_routes else None,
@@ -99,7 +99,7 @@ class CausalLM(nn.Module):
         `lengths` and `slots` (B,) are CPU tensors, slots without repeats. Returns logits (B, V) at each row's last new token,
         and routes (B, Tn, L_moe, K), `no_route` at padding. Raises CacheFull before anything is written.
         """
-        span = Span(cache, slots, lengths, ids.shape[1])
+        span = CacheSpan(cache, slots, lengths, ids.shape[1])
         x, routes = self._through(ids, span)
         last = x if span.width == 1 else x.index_select(0, span.last)
         return self.head(self.norm(last)), routes
@@ -107,19 +107,19 @@ class CausalLM(nn.Module):
     @torch.inference_mode()
     def extend_all(
         self, ids: Tensor, lengths: Tensor, slots: Tensor, cache: KVCache, *, every_logit: bool = True
-    ) -> Output:
+    ) -> ModelOutput:
         """As `extend`, with what speculation needs: `hidden` (B, Tn, H) of all new tokens, and logits (B, Tn, V) of all too.
 
         Without `every_logit` they are (B, V), at each row's last new token. Hidden states at padding are zero, logits there
         are the head's of zero.
         """
-        span = Span(cache, slots, lengths, ids.shape[1])
+        span = CacheSpan(cache, slots, lengths, ids.shape[1])
         x, routes = self._through(ids, span)
         hidden = self.norm(x)  # (N, H)
         rows = span.to_rows(hidden)  # (B, Tn, H)
-        return Output(self.head(rows if every_logit else hidden.index_select(0, span.last)), rows, routes)
+        return ModelOutput(self.head(rows if every_logit else hidden.index_select(0, span.last)), rows, routes)
 
-    def _through(self, ids: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+    def _through(self, ids: Tensor, span: CacheSpan) -> tuple[Tensor, Tensor]:
         """New tokens through all blocks into the cache: the stream (N, H) and routes (B, Tn, L_moe, K)."""
         x = self.embed(span.to_tokens(ids))  # (N, H)
         turns = self.rope.at(span.positions)
@@ -136,7 +136,7 @@ class CausalLM(nn.Module):
     def _route_shape(self) -> tuple[int, int]:
         return len(self.moe_index), self.config.experts_per_token
 
-    def _padded(self, flat: Tensor, span: Span) -> Tensor:
+    def _padded(self, flat: Tensor, span: CacheSpan) -> Tensor:
         rows = flat.new_full((span.batch * span.width, *self._route_shape), self.no_route)
         return rows.index_copy_(0, span.valid, flat).view(span.batch, span.width, *self._route_shape)
 

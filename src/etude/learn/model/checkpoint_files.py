@@ -28,7 +28,7 @@ from etude.agent.chat.nano_template import nano_template
 from etude.agent.chat.special import BOS, CHAT_TOKENS, END, PAD
 from etude.agent.chat.tokenizer_file import read_tokenizer
 from etude.core.trace.unicode import whole
-from etude.learn.model.card import CARD, Origin, Training, card, origin_of
+from etude.learn.model.card import CARD, CheckpointOrigin, Training, card, origin_of
 from etude.learn.weights.hf_files import CheckpointError
 
 TOKENIZER = "tokenizer.json"
@@ -130,8 +130,8 @@ class Companions:
         else:
             _write_json(folder / GENERATION, changed)
 
-    def _origin(self, before: Mapping[str, Any]) -> Origin:
-        origin = origin_of(self.source) if self.source is not None and before else Origin()
+    def _origin(self, before: Mapping[str, Any]) -> CheckpointOrigin:
+        origin = origin_of(self.source) if self.source is not None and before else CheckpointOrigin()
         return origin if self.trained is None else replace(origin, stages=(*origin.stages, self.trained))
 
 

@@ -30,7 +30,7 @@ class WrongShape(CheckpointError):
 
 
 @dataclass(frozen=True)
-class Place:
+class KeyPlace:
     """Where a parameter lies on disk: keys stacked row on row, once per expert (`{e}`) if it is 3-D. `fused` is its other name."""
 
     keys: tuple[str, ...]
@@ -42,49 +42,51 @@ class Place:
 
 
 TOP = {
-    "embed.weight": Place(("model.embed_tokens.weight",)),
-    "norm.weight": Place(("model.norm.weight",)),
-    "head.weight": Place(("lm_head.weight",)),
+    "embed.weight": KeyPlace(("model.embed_tokens.weight",)),
+    "norm.weight": KeyPlace(("model.norm.weight",)),
+    "head.weight": KeyPlace(("lm_head.weight",)),
 }
 # Within `mtp.D.` here and `model.layers.{layers + D}.` there; the layer's block lies beside them, as any other.
 DRAFT = {
-    "enorm.weight": Place(("enorm.weight",)),
-    "hnorm.weight": Place(("hnorm.weight",)),
-    "eh_proj.weight": Place(("eh_proj.weight",)),
-    "norm.weight": Place(("shared_head.norm.weight",)),
+    "enorm.weight": KeyPlace(("enorm.weight",)),
+    "hnorm.weight": KeyPlace(("hnorm.weight",)),
+    "eh_proj.weight": KeyPlace(("eh_proj.weight",)),
+    "norm.weight": KeyPlace(("shared_head.norm.weight",)),
 }
 # Copies of the trunk's embedding and head that publishers put into a draft layer.
 DRAFT_COPIES = ("embed_tokens.weight", "shared_head.head.weight")
 # Within `blocks.N.` here and `model.layers.N.` there.
 BLOCK = {
-    "attention_norm.weight": Place(("input_layernorm.weight",)),
-    "feed_norm.weight": Place(("post_attention_layernorm.weight",)),
-    "attention.q.weight": Place(("self_attn.q_proj.weight",)),
-    "attention.k.weight": Place(("self_attn.k_proj.weight",)),
-    "attention.v.weight": Place(("self_attn.v_proj.weight",)),
-    "attention.q_norm.weight": Place(("self_attn.q_norm.weight",)),
-    "attention.k_norm.weight": Place(("self_attn.k_norm.weight",)),
-    "attention.q_a.weight": Place(("self_attn.q_a_proj.weight",)),
-    "attention.q_a_norm.weight": Place(("self_attn.q_a_layernorm.weight",)),
-    "attention.q_b.weight": Place(("self_attn.q_b_proj.weight",)),
-    "attention.kv_a.weight": Place(("self_attn.kv_a_proj_with_mqa.weight",)),
-    "attention.kv_a_norm.weight": Place(("self_attn.kv_a_layernorm.weight",)),
-    "attention.kv_b.weight": Place(("self_attn.kv_b_proj.weight",)),
-    "attention.out.weight": Place(("self_attn.o_proj.weight",)),
-    "feed.gate_up.weight": Place(("mlp.gate_proj.weight", "mlp.up_proj.weight")),
-    "feed.down.weight": Place(("mlp.down_proj.weight",)),
-    "feed.shared.gate_up.weight": Place(("mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight")),
-    "feed.shared.down.weight": Place(("mlp.shared_experts.down_proj.weight",)),
-    "feed.router.weight": Place(("mlp.gate.weight",)),
-    "feed.router.bias": Place(("mlp.gate.e_score_correction_bias",)),
-    "feed.experts.gate_up": Place(
+    "attention_norm.weight": KeyPlace(("input_layernorm.weight",)),
+    "feed_norm.weight": KeyPlace(("post_attention_layernorm.weight",)),
+    "attention.q.weight": KeyPlace(("self_attn.q_proj.weight",)),
+    "attention.k.weight": KeyPlace(("self_attn.k_proj.weight",)),
+    "attention.v.weight": KeyPlace(("self_attn.v_proj.weight",)),
+    "attention.q_norm.weight": KeyPlace(("self_attn.q_norm.weight",)),
+    "attention.k_norm.weight": KeyPlace(("self_attn.k_norm.weight",)),
+    "attention.q_a.weight": KeyPlace(("self_attn.q_a_proj.weight",)),
+    "attention.q_a_norm.weight": KeyPlace(("self_attn.q_a_layernorm.weight",)),
+    "attention.q_b.weight": KeyPlace(("self_attn.q_b_proj.weight",)),
+    "attention.kv_a.weight": KeyPlace(("self_attn.kv_a_proj_with_mqa.weight",)),
+    "attention.kv_a_norm.weight": KeyPlace(("self_attn.kv_a_layernorm.weight",)),
+    "attention.kv_b.weight": KeyPlace(("self_attn.kv_b_proj.weight",)),
+    "attention.out.weight": KeyPlace(("self_attn.o_proj.weight",)),
+    "feed.gate_up.weight": KeyPlace(("mlp.gate_proj.weight", "mlp.up_proj.weight")),
+    "feed.down.weight": KeyPlace(("mlp.down_proj.weight",)),
+    "feed.shared.gate_up.weight": KeyPlace(
+        ("mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight")
+    ),
+    "feed.shared.down.weight": KeyPlace(("mlp.shared_experts.down_proj.weight",)),
+    "feed.router.weight": KeyPlace(("mlp.gate.weight",)),
+    "feed.router.bias": KeyPlace(("mlp.gate.e_score_correction_bias",)),
+    "feed.experts.gate_up": KeyPlace(
         ("mlp.experts.{e}.gate_proj.weight", "mlp.experts.{e}.up_proj.weight"), "mlp.experts.gate_up_proj"
     ),
-    "feed.experts.down": Place(("mlp.experts.{e}.down_proj.weight",), "mlp.experts.down_proj"),
+    "feed.experts.down": KeyPlace(("mlp.experts.{e}.down_proj.weight",), "mlp.experts.down_proj"),
 }
 
 
-def place_of(name: str, layers: int) -> tuple[str, Place]:
+def place_of(name: str, layers: int) -> tuple[str, KeyPlace]:
     """The prefix of a parameter's keys on disk, and its place behind it, in a model whose trunk has `layers` blocks."""
     if name in TOP:
         return "", TOP[name]

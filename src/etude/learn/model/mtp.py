@@ -19,8 +19,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from etude.learn.model.block import Block
-from etude.learn.model.cache import Span
+from etude.learn.model.block import TransformerBlock
+from etude.learn.model.cache import CacheSpan
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.linear import Linear
 from etude.learn.model.mask import DocumentMask
@@ -36,7 +36,7 @@ class MtpLayer(nn.Module):
         self.enorm = RMSNorm(config.hidden_size, config.norm_eps)
         self.hnorm = RMSNorm(config.hidden_size, config.norm_eps)
         self.eh_proj = Linear(2 * config.hidden_size, config.hidden_size)
-        self.block = Block(config, config.layers + index, rope)
+        self.block = TransformerBlock(config, config.layers + index, rope)
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
 
     def forward(self, hidden: Tensor, embedded: Tensor, turns: Tensor, mask: DocumentMask) -> tuple[Tensor, Tensor]:
@@ -48,7 +48,7 @@ class MtpLayer(nn.Module):
         x, experts = self.block(self._join(hidden, embedded), turns, mask, None)
         return self.norm(x), experts
 
-    def extend(self, hidden: Tensor, embedded: Tensor, turns: Tensor, span: Span) -> Tensor:
+    def extend(self, hidden: Tensor, embedded: Tensor, turns: Tensor, span: CacheSpan) -> Tensor:
         """The same hidden states for new tokens behind a cache, which must hold this depth's layer."""
         x, _ = self.block.extend(self._join(hidden, embedded), turns, span)
         return self.norm(x)

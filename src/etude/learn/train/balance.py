@@ -31,14 +31,14 @@ Row = tuple[int, int]  # (rollout, segment)
 
 
 @dataclass(frozen=True)
-class Cost:
+class ComputeCost:
     """Multiply-adds of a forward: `token` for each token, `pair` for each token and each that it sees, itself among them."""
 
     token: float
     pair: float
 
     @classmethod
-    def of_model(cls, config: ModelConfig) -> Cost:
+    def of_model(cls, config: ModelConfig) -> ComputeCost:
         """Active parameters for a token; in every layer, scores and sums of the heads for a pair."""
         if config.family == "deepseek_v3":
             widths = config.nope_dim + config.rope_dim + config.v_dim
@@ -69,7 +69,7 @@ def rows_to_train(rollouts: Sequence[Rollout]) -> list[Row]:
     ]
 
 
-def bundles(rollouts: Sequence[Rollout], cost: Cost, ranks: int) -> list[Bundle]:
+def bundles(rollouts: Sequence[Rollout], cost: ComputeCost, ranks: int) -> list[Bundle]:
     """All rows to train, in their order, cut at borders of groups and where a bundle would cost more than FINEST of a rank's share."""
     whole = _cut(rollouts, cost, math.inf)
     if ranks == 1:
@@ -78,7 +78,7 @@ def bundles(rollouts: Sequence[Rollout], cost: Cost, ranks: int) -> list[Bundle]
     return _cut(rollouts, cost, FINEST * sum(bundle.cost for bundle in whole) / ranks)
 
 
-def _cut(rollouts: Sequence[Rollout], cost: Cost, most: float) -> list[Bundle]:
+def _cut(rollouts: Sequence[Rollout], cost: ComputeCost, most: float) -> list[Bundle]:
     """Neighbours of one group together, up to a cost of `most` or one row."""
     out: list[Bundle] = []
     held: list[Row] = []
@@ -122,7 +122,7 @@ class Dealt:
     imbalance: float
 
 
-def dealt(rollouts: Sequence[Rollout], cost: Cost, ranks: int) -> Dealt:
+def dealt(rollouts: Sequence[Rollout], cost: ComputeCost, ranks: int) -> Dealt:
     """What every rank works out for itself and agrees on with the others, for it follows from the batch alone."""
     if ranks == 1:
         return Dealt([rows_to_train(rollouts)], 1.0)

@@ -14,7 +14,7 @@ from etude.learn.model.mask import DocumentMask
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrainBatch:
     """B rows of T tokens; `documents` is None where each row is one document, padded at its right with weight 0.
 
     `weights[b, t]` is the loss weight of *predicting* token t of row b from the tokens before it, so `weights[:, 0]` is 0,
@@ -26,12 +26,12 @@ class Batch:
     real: Tensor  # (B, T) bool, False at padding
     documents: Tensor | None = None  # (B, T) int64
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> TrainBatch:
         """The same there; itself where it is there already."""
         if self.ids.device == device:
             return self
         documents = None if self.documents is None else self.documents.to(device)
-        return Batch(self.ids.to(device), self.weights.to(device), self.real.to(device), documents)
+        return TrainBatch(self.ids.to(device), self.weights.to(device), self.real.to(device), documents)
 
     def mask(self) -> DocumentMask:
         """Who may attend to whom."""
@@ -51,7 +51,7 @@ class BatchSource(Protocol):
     total_batches: int | None  # None: endless
     digest: str  # names the data: a resumed run is given the same
 
-    def next(self) -> Batch | None:
+    def next(self) -> TrainBatch | None:
         """The next batch, None at the end."""
         ...
 
@@ -68,9 +68,9 @@ def pad_rows(rows: Sequence[np.ndarray], fill: float = 0) -> np.ndarray:
     return out
 
 
-def padded_batch(ids: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> Batch:
+def padded_batch(ids: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> TrainBatch:
     """One document a row."""
-    return Batch(
+    return TrainBatch(
         ids=torch.from_numpy(pad_rows([row.astype(np.int64) for row in ids])),
         weights=torch.from_numpy(pad_rows([row.astype(np.float32) for row in weights])),
         real=torch.from_numpy(pad_rows([np.ones(len(row), np.bool_) for row in ids])),

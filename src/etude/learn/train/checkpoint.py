@@ -16,7 +16,7 @@ import torch
 PREFIX, SUFFIX, UNFINISHED = "state-", ".pt", ".part"
 
 
-class CheckpointError(Exception):
+class TrainingStateError(Exception):
     """A training state could not be written or read; the message says which one is still good."""
 
 
@@ -34,7 +34,7 @@ def save_state(directory: Path, step: int, state: dict[str, Any], keep: int) -> 
     except (OSError, RuntimeError) as error:  # torch reports a failed write as RuntimeError
         part.unlink(missing_ok=True)
         good = newest_state(directory)
-        raise CheckpointError(
+        raise TrainingStateError(
             f"cannot write the training state of step {step} to {directory}: {error}; "
             f"{f'{good.name} is intact' if good else 'no earlier state exists'}; free space and start again to go on"
         ) from error
@@ -58,7 +58,9 @@ def load_state(path: Path) -> dict[str, Any]:
         return torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"cannot read the training state {path}: {reason}; remove it to go on without") from error
+        raise TrainingStateError(
+            f"cannot read the training state {path}: {reason}; remove it to go on without"
+        ) from error
 
 
 def _states(directory: Path) -> list[Path]:

@@ -57,22 +57,22 @@ Decode = Callable[[list[int]], str]
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOutTexts:
     """Token ids of each document, and the bytes of all together."""
 
     documents: tuple[np.ndarray, ...] = ()
     total_bytes: int = 0
 
     @classmethod
-    def of(cls, shards: TokenShards, decode: Decode, most: int, longest: int) -> Held:
+    def of(cls, shards: TokenShards, decode: Decode, most: int, longest: int) -> HeldOutTexts:
         """At most `most` documents, spread evenly over the folder, the first `longest` tokens of each: the same whenever it is asked."""
         chosen = np.unique(np.linspace(0, len(shards) - 1, min(most, len(shards))).round().astype(int))
         found = (shards.document(int(number))[:longest].astype(np.int64) for number in chosen)
         documents = tuple(ids for ids in found if len(ids) > 1)
         return cls(documents, sum(len(decode(ids.tolist()).encode()) for ids in documents))
 
-    def __add__(self, other: Held) -> Held:
-        return Held(self.documents + other.documents, self.total_bytes + other.total_bytes)
+    def __add__(self, other: HeldOutTexts) -> HeldOutTexts:
+        return HeldOutTexts(self.documents + other.documents, self.total_bytes + other.total_bytes)
 
     def bits_per_byte(self, model: CausalLM, window: int) -> float:
         """In windows of so many tokens. Raises ValueError without a document."""

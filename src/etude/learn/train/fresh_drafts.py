@@ -17,8 +17,8 @@ import torch
 from etude.core.trace.segment import Rollout, Segment
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.train.acceptance import measure_acceptance
-from etude.learn.train.balance import Cost, dealt, rows_to_train
-from etude.learn.train.batch import Batch, like_lengths, padded_batch
+from etude.learn.train.balance import ComputeCost, dealt, rows_to_train
+from etude.learn.train.batch import TrainBatch, like_lengths, padded_batch
 from etude.learn.train.mtp_settings import FreshDraftsSettings
 from etude.learn.train.optimizer import build_optimizers
 from etude.learn.train.ranks import ALONE, Ranks, sum_gradients
@@ -39,7 +39,7 @@ class FreshDrafts:
         self._batch_tokens, self._temperature = update.batch_tokens, update.temperature
         self._learner = DraftLearner(model, settings.router_bias_rate)
         self._optimizers = build_optimizers(model.mtp, settings.optimizer)
-        self._cost = Cost.of_model(model.config)
+        self._cost = ComputeCost.of_model(model.config)
         self._device = model.embed.weight.device
 
     def after(self, steps: int, rollouts: Sequence[Rollout]) -> dict[str, float]:
@@ -88,7 +88,7 @@ class FreshDrafts:
         self._optimizers.zero_grad()
         return {"draft_loss": sum(h["loss"] for h in heard), "draft_skipped": float(not math.isfinite(norm))}
 
-    def _batches(self, rollouts: Sequence[Rollout]) -> list[Batch]:
+    def _batches(self, rollouts: Sequence[Rollout]) -> list[TrainBatch]:
         """This rank's rows, those of like length together."""
         share = dealt(rollouts, self._cost, self.ranks.size).rows[self.ranks.rank]
         segments = [rollouts[r].segments[s] for r, s in share]

@@ -7,7 +7,7 @@ import zlib
 from torch import Tensor
 
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.train.batch import Batch
+from etude.learn.train.batch import TrainBatch
 from etude.learn.train.next_token import NextToken
 from etude.learn.train.self_distillation import DraftLearner
 
@@ -24,7 +24,7 @@ class JointLearner(NextToken):
         self.every = every
         self._drafted = False
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TrainBatch) -> Tensor:
         """The value is that of the next-token loss alone, by which the loop reports and judges; the graph holds both."""
         out = self.forward(batch)
         main = self.cross_entropy(out, batch)

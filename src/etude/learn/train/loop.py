@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from etude.core.events.log import EventLog
 from etude.learn.model.device import moved
-from etude.learn.train.batch import Batch, BatchSource
+from etude.learn.train.batch import BatchSource, TrainBatch
 from etude.learn.train.checkpoint import load_state, newest_state, save_state
 from etude.learn.train.optimizer import Optimizers, build_optimizers
 from etude.learn.train.schedule import lr_factor
 from etude.learn.train.settings import LoopSettings, OptimizerSettings, ScheduleSettings
-from etude.learn.train.watch import Watch
+from etude.learn.train.watch import TrainingWatch
 
 # A spike is judged against the mean of about the last 1 / (1 - 0.95) = 20 losses, and not before as many were seen.
 MEAN_DECAY = 0.95
@@ -40,7 +40,7 @@ class TrainingDiverged(Exception):
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """The loop's own state; saved with the weights."""
 
     step: int = 0
@@ -66,21 +66,21 @@ class TrainingResult:
 
 
 @dataclass
-class Loop:
+class TrainingLoop:
     """`loss` gives a scalar with its graph; `accepted` runs after each step that changed the weights (router bias)."""
 
     stage: str
     model: nn.Module
     optimizers: Optimizers
     source: BatchSource
-    loss: Callable[[Batch], Tensor]
+    loss: Callable[[TrainBatch], Tensor]
     accepted: Callable[[], dict[str, float]]
     settings: LoopSettings
     schedule: ScheduleSettings
     out: Path
     log: EventLog
-    watches: Sequence[Watch] = ()
-    progress: Progress = field(default_factory=Progress)
+    watches: Sequence[TrainingWatch] = ()
+    progress: TrainingProgress = field(default_factory=TrainingProgress)
 
     def run(self) -> TrainingResult:
         """Trains to the end of the budget or of the data; resumes from `out/state` if it holds a state."""
@@ -115,7 +115,7 @@ class Loop:
         if self.progress.stopped:
             self.log.note(self.stage, f"stopped: {self.progress.stopped}")
 
-    def _step(self, batch: Batch) -> dict[str, float]:
+    def _step(self, batch: TrainBatch) -> dict[str, float]:
         p = self.progress
         factor = lr_factor(self.schedule, self._done())
         self.optimizers.set_factor(factor)
@@ -214,14 +214,14 @@ class Loop:
         self.source.restore(state["source"])
         for watch, seen in zip(self.watches, state["watches"], strict=True):
             watch.restore(seen)
-        self.progress = Progress(**state["progress"])
+        self.progress = TrainingProgress(**state["progress"])
         torch.set_rng_state(state["torch_rng"])
         self.log.note(self.stage, f"going on after step {self.progress.step}")
         if changed:
             self.log.note(self.stage, f"with other settings of the optimizer than before: {', '.join(changed)}")
 
 
-class Stage(Protocol):
+class TrainingStage(Protocol):
     """The settings that every supervised stage has."""
 
     @property
@@ -232,28 +232,28 @@ class Stage(Protocol):
     def loop(self) -> LoopSettings: ...
 
 
-class Learner(Protocol):
+class StageLearner(Protocol):
     """The objective of a stage; holds no parameters of the model, which may be new objects on another device."""
 
-    def loss(self, batch: Batch) -> Tensor: ...
+    def loss(self, batch: TrainBatch) -> Tensor: ...
     def accepted(self) -> dict[str, float]: ...
 
 
 def trained(
     stage: str,
     key: str,
-    settings: Stage,
+    settings: TrainingStage,
     model: nn.Module,
     taught: nn.Module,
     source: BatchSource,
-    learner: Learner,
+    learner: StageLearner,
     out: Path,
     log: EventLog,
-    watches: Sequence[Watch] = (),
+    watches: Sequence[TrainingWatch] = (),
 ) -> TrainingResult:
     """Trains `taught`, which is `model` or a part of it, in place, where the settings of the table `key` say; back on the CPU after it."""
     with moved(model, settings.loop.device, f"{key}.loop.device"):
-        loop = Loop(
+        loop = TrainingLoop(
             stage=stage,
             model=model,
             optimizers=build_optimizers(taught, settings.optimizer),

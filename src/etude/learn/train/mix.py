@@ -18,14 +18,14 @@ class NoDocuments(Exception):
 
 
 @dataclass(frozen=True)
-class Mix:
+class CorpusMix:
     """`shares` sum to 1, by folder; `missing` says what the phase asks for and the corpus lacks, whose share the rest took."""
 
     shares: dict[str, float]
     missing: tuple[str, ...]
 
 
-def mix_of(phases: Sequence[PhaseSettings], folders: Collection[str], weights: Mapping[str, float]) -> Mix:
+def mix_of(phases: Sequence[PhaseSettings], folders: Collection[str], weights: Mapping[str, float]) -> CorpusMix:
     """The mix of the last of `phases`, which are those up to it in order. Raises NoDocuments."""
     phase, before = phases[-1], phases[:-1]
     if phase.replay and not before:
@@ -50,7 +50,7 @@ def mix_of(phases: Sequence[PhaseSettings], folders: Collection[str], weights: M
             + f"; it has {', '.join(sorted(folders)) or 'nothing'}"
         )
     parts.append((1 - phase.changes - phase.lookups - phase.replay, own))
-    return Mix(_added(parts), tuple(missing))
+    return CorpusMix(_added(parts), tuple(missing))
 
 
 def _weighted(

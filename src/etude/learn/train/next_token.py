@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from etude.learn.model.causal_lm import CausalLM, Output
+from etude.learn.model.causal_lm import CausalLM, ModelOutput
 from etude.learn.model.router import Router, balanced_bias, expert_load
-from etude.learn.train.batch import Batch
+from etude.learn.train.batch import TrainBatch
 from etude.learn.train.losses import weighted_cross_entropy
 
 
@@ -34,11 +34,11 @@ class NextToken:
         self._routers = routers(model)
         self._load: Tensor | None = None  # (L_moe, E) of the last batch
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TrainBatch) -> Tensor:
         """Scalar with its graph."""
         return self.cross_entropy(self.forward(batch), batch)
 
-    def forward(self, batch: Batch) -> Output:
+    def forward(self, batch: TrainBatch) -> ModelOutput:
         """The trunk over a batch, without logits."""
         nowhere = torch.zeros_like(batch.real)  # the head runs in the loss, in chunks
         out = self.model(batch.ids, batch.mask(), return_routes=bool(self._routers), logits_at=nowhere)
@@ -46,7 +46,7 @@ class NextToken:
             self._load = expert_load(out.routes[batch.real], self.model.config.experts)
         return out
 
-    def cross_entropy(self, out: Output, batch: Batch) -> Tensor:
+    def cross_entropy(self, out: ModelOutput, batch: TrainBatch) -> Tensor:
         """The loss at the tokens that have a weight."""
         at = batch.weights > 0
         hidden, targets = predicting_states(out.hidden, batch.ids, at)

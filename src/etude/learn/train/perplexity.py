@@ -57,14 +57,14 @@ class CodebasePerplexity:
 
 
 @dataclass(frozen=True)
-class Difference:
+class PerplexityDifference:
     """Of two checkpoints on the same files: bits a byte of the second minus those of the first, with its 95% interval, files drawn anew."""
 
     bits_per_byte: float
     ci95: tuple[float, float]
 
 
-def difference(before: CodebasePerplexity, after: CodebasePerplexity, seed: int = 0) -> Difference:
+def difference(before: CodebasePerplexity, after: CodebasePerplexity, seed: int = 0) -> PerplexityDifference:
     """Below 0 if `after` is better. Paired by file. Raises ValueError if the files or their tokens were not the same."""
     if not np.array_equal(before.byte_counts, after.byte_counts) or before.tokens != after.tokens:
         raise ValueError(
@@ -75,7 +75,7 @@ def difference(before: CodebasePerplexity, after: CodebasePerplexity, seed: int 
     drawn = rng.integers(0, len(before.nats), (RESAMPLES, len(before.nats)))
     bits = (after.nats - before.nats) / math.log(2)
     low, high = np.percentile(bits[drawn].sum(1) / before.byte_counts[drawn].sum(1), [2.5, 97.5])
-    return Difference(float(bits.sum() / before.byte_counts.sum()), (float(low), float(high)))
+    return PerplexityDifference(float(bits.sum() / before.byte_counts.sum()), (float(low), float(high)))
 
 
 @torch.inference_mode()

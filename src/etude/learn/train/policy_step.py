@@ -29,7 +29,7 @@ from torch import Tensor
 from etude.core.trace.segment import Rollout
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.router import balanced_bias, expert_load
-from etude.learn.train.balance import Cost, dealt
+from etude.learn.train.balance import ComputeCost, dealt
 from etude.learn.train.importance_weights import ImportanceStatistics, importance_weights
 from etude.learn.train.loop import TrainingDiverged
 from etude.learn.train.losses import logprobs_and_entropy, policy_coefficients
@@ -39,7 +39,7 @@ from etude.learn.train.ranks import ALONE, Ranks, sum_gradients
 from etude.learn.train.replay import replaying
 from etude.learn.train.rollout_batch import RolloutBatch, rollout_batches
 from etude.learn.train.schedule import policy_lr_factor
-from etude.learn.train.scores import Part, Scores, flat, together
+from etude.learn.train.scores import BatchScores, RankScores, flat, together
 from etude.learn.train.settings import PolicyStepSettings
 
 
@@ -68,14 +68,14 @@ class PolicyTrainer:
         self.broken: list[str] = []  # of the last update, a line for each rollout with a number that is not finite
         self._device = model.embed.weight.device
         self._routers = routers(model)
-        self._cost = Cost.of_model(model.config)
+        self._cost = ComputeCost.of_model(model.config)
         trainable = [p for name, p in model.named_parameters() if p.requires_grad and not name.startswith(DRAFTS)]
         adam = torch.optim.AdamW(trainable, settings.lr, settings.adam_betas, weight_decay=0.0, fused=True)
         self._optimizers = Optimizers([adam], settings.clip_norm)
         if reference is not None:
             reference.requires_grad_(False).eval()
 
-    def score(self, rollouts: Sequence[Rollout], *, with_reference: bool = True) -> Scores:
+    def score(self, rollouts: Sequence[Rollout], *, with_reference: bool = True) -> BatchScores:
         """Logprobs of all sampled tokens under the current weights and, if wanted and there is one, the reference.
 
         Each rank runs its share of the rows and hears the others'. Raises RankLost.
@@ -105,11 +105,11 @@ class PolicyTrainer:
         unreplayed = self._plain(self.model, batches) if self._compares(rollouts) else None
         counts = (replay.replayed, replay.replaced, replay.agreed)
         loads = None if load is None else load.cpu()
-        mine = Part(flat(values), flat(entropies), reference, unreplayed, counts, loads, forwarded)
-        parts = [Part(**part) for part in self.ranks.gather(vars(mine))]
+        mine = RankScores(flat(values), flat(entropies), reference, unreplayed, counts, loads, forwarded)
+        parts = [RankScores(**part) for part in self.ranks.gather(vars(mine))]
         return together(self.steps, rollouts, share, parts, batches, graphs)
 
-    def update(self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: Scores) -> dict[str, float]:
+    def update(self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: BatchScores) -> dict[str, float]:
         """One optimizer step; returns its figures. Uses `scores` up: each batch of rollouts is trained on once.
 
         A rollout with a number that is not finite (its advantage, a logprob) costs its group, not the batch: `broken` names it.
@@ -130,14 +130,14 @@ class PolicyTrainer:
             norm = self._optimizers.clip()
         return figures | self._step(norm, scores)
 
-    def sound(self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: Scores) -> list[Rollout]:
+    def sound(self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: BatchScores) -> list[Rollout]:
         """The rollouts that `update` trains on: those of groups without a number that is not finite."""
         groups = {rollouts[index].group for index in broken_rollouts(rollouts, advantages, scores.current)}
         return [rollout for rollout in rollouts if rollout.group not in groups]
 
     def _without_broken_groups(
-        self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: Scores
-    ) -> tuple[Sequence[Rollout], Sequence[float], Scores] | None:
+        self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: BatchScores
+    ) -> tuple[Sequence[Rollout], Sequence[float], BatchScores] | None:
         """What is left to train on, None if nothing is. The names of broken rollouts go to `broken`. The rest is scored once more: numbers of the
         left-out rollouts are in the sums of the pass before, and 0 * NaN is NaN."""
         found = broken_rollouts(rollouts, advantages, scores.current)
@@ -153,7 +153,7 @@ class PolicyTrainer:
         sound = [rollouts[index] for index in left]
         return sound, [advantages[index] for index in left], self.score(sound, with_reference=False)
 
-    def _step(self, norm: float, scores: Scores) -> dict[str, float]:
+    def _step(self, norm: float, scores: BatchScores) -> dict[str, float]:
         """Moves the weights if the gradient is finite. Raises TrainingDiverged after too many steps in a row that did not."""
         self.steps += 1
         self._optimizers.set_factor(policy_lr_factor(self.settings, self.steps, self.total_steps))
@@ -212,7 +212,7 @@ class PolicyTrainer:
             return False
         return any(segment.routes is not None for rollout in rollouts for segment in rollout.segments)
 
-    def _backward(self, advantages: Tensor, rollouts: int, scores: Scores) -> dict[str, float]:
+    def _backward(self, advantages: Tensor, rollouts: int, scores: BatchScores) -> dict[str, float]:
         kept, statistics = bool(scores.graphs), ImportanceStatistics()
         with replaying(self.model, self.settings.replay_ratio):
             for i, batch in enumerate(scores.batches):
@@ -228,7 +228,7 @@ class PolicyTrainer:
         sum_gradients(self._optimizers.params, self.ranks)
         return ImportanceStatistics.merged(self.ranks.gather((statistics.tokens, statistics.sums))).figures()
 
-    def _figures(self, rollouts: Sequence[Rollout], scores: Scores) -> dict[str, float]:
+    def _figures(self, rollouts: Sequence[Rollout], scores: BatchScores) -> dict[str, float]:
         lags = self._tokens_by_lag(rollouts)
         figures: dict[str, float] = {
             "k3": scores.mismatch.k3,

@@ -15,7 +15,7 @@ from etude.learn.train.loop import TrainingResult, trained
 from etude.learn.train.mtp_settings import MtpSettings
 from etude.learn.train.settings import PhaseSettings
 from etude.learn.train.sources import PackedSource, PieceSource
-from etude.learn.train.watch import Watch
+from etude.learn.train.watch import TrainingWatch
 
 
 def run_pretrain(
@@ -25,7 +25,7 @@ def run_pretrain(
     mixture: Mixture,
     out: Path,
     log: EventLog,
-    watches: Sequence[Watch] = (),
+    watches: Sequence[TrainingWatch] = (),
     draft_every: int = 1,
 ) -> TrainingResult:
     """Trains `model` in place; resumes from `out`. Raises ValueError for rows longer than the model's positions.

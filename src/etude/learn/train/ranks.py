@@ -36,7 +36,7 @@ class Ranks(Protocol):
         ...
 
 
-class Alone:
+class SingleRank:
     """One process trains."""
 
     rank, size = 0, 1
@@ -48,7 +48,7 @@ class Alone:
         return [value]
 
 
-ALONE = Alone()
+ALONE = SingleRank()
 
 
 def sum_gradients(params: Sequence[Tensor], ranks: Ranks) -> None:

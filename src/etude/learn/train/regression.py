@@ -21,7 +21,7 @@ Measure = Callable[[], float]  # bits a byte of the model as it is now
 
 
 @dataclass
-class Checked:
+class RegressionCheck:
     """Saved with the stage."""
 
     best: float  # bits a byte, as `good`
@@ -42,12 +42,12 @@ class Regression:
         self._folder = folder
         self._stage = stage
         self._log = log
-        self._checked: Checked | None = None  # until the stage begins or is resumed
+        self._checked: RegressionCheck | None = None  # until the stage begins or is resumed
 
     def begin(self) -> None:
         """The measure before the first step."""
         bits = self._measure()
-        self._checked = Checked(best=bits, good=bits)
+        self._checked = RegressionCheck(best=bits, good=bits)
         self._keep(0, bits)
 
     def after(self, step: int, done: float) -> str:
@@ -86,4 +86,4 @@ class Regression:
         return {} if self._checked is None else vars(self._checked).copy()
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._checked = Checked(**state) if state else None
+        self._checked = RegressionCheck(**state) if state else None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from etude.learn.corpus.lookup import Question
+from etude.learn.corpus.lookup import LookupQuestion
 from etude.learn.corpus.lookup_line import CHOICES
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.train.batch import padded_batch
@@ -30,7 +30,7 @@ class Retrieval:
     """A question each: `right` (Q,) 1 or 0; `margin` (Q,) nats by which the right choice is likelier than the wrong ones on average,
     0 for a model that can't find it; `nats` (Q,) of the whole right answer, in which knowing code counts as well."""
 
-    questions: tuple[Question, ...]
+    questions: tuple[LookupQuestion, ...]
     right: np.ndarray
     margin: np.ndarray
     nats: np.ndarray
@@ -52,12 +52,12 @@ class Retrieval:
 
 
 @torch.inference_mode()
-def retrieve(model: CausalLM, encode: Encode, questions: Sequence[Question]) -> Retrieval:
+def retrieve(model: CausalLM, encode: Encode, questions: Sequence[LookupQuestion]) -> Retrieval:
     """Raises ValueError for no question at all, and where one is longer than the model's positions."""
     if not questions:
         raise ValueError("there is no lookup to answer: the held-out files hold too few functions; hold out more code")
     found = np.zeros((len(questions), 3))
-    asked = [_Asked.of(question, encode) for question in questions]
+    asked = [_PreparedQuestion.of(question, encode) for question in questions]
     for batch in _batches(asked):
         for number, answered in zip(batch, _answer(model, [asked[n] for n in batch]), strict=True):
             found[number] = answered
@@ -78,7 +78,7 @@ def differences(before: Retrieval, after: Retrieval) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PreparedQuestion:
     """Token ids: what stands before, and the choices, the right one first; `compared` first tokens of each tell them apart."""
 
     text: list[int]
@@ -86,7 +86,7 @@ class _Asked:
     compared: int
 
     @classmethod
-    def of(cls, question: Question, encode: Encode) -> _Asked:
+    def of(cls, question: LookupQuestion, encode: Encode) -> _PreparedQuestion:
         choices = [encode(answer) for answer in (question.line.answer, *question.line.others)]
         compared = 1
         while len({tuple(choice[:compared]) for choice in choices}) < len(choices):
@@ -100,7 +100,7 @@ class _Asked:
         return [self.text + end for end in (self.choices[0], *rest)]
 
 
-def _batches(asked: Sequence[_Asked]) -> Iterator[list[int]]:
+def _batches(asked: Sequence[_PreparedQuestion]) -> Iterator[list[int]]:
     """Questions of like length, some at a time."""
     batch: list[int] = []
     rows = 0
@@ -114,7 +114,7 @@ def _batches(asked: Sequence[_Asked]) -> Iterator[list[int]]:
     yield batch
 
 
-def _answer(model: CausalLM, asked: Sequence[_Asked]) -> list[tuple[float, float, float]]:
+def _answer(model: CausalLM, asked: Sequence[_PreparedQuestion]) -> list[tuple[float, float, float]]:
     """Whether the right choice is likelier than all others, by how much than their mean, and nats of the whole right answer."""
     rows = [np.asarray(row) for one in asked for row in one.rows]
     batch = padded_batch(rows, [np.ones(len(row), np.float32) for row in rows])
@@ -127,7 +127,7 @@ def _answer(model: CausalLM, asked: Sequence[_Asked]) -> list[tuple[float, float
     return [_compare(one, [next(of_rows) for _ in one.rows]) for one in asked]
 
 
-def _compare(one: _Asked, logprobs: Sequence[torch.Tensor]) -> tuple[float, float, float]:
+def _compare(one: _PreparedQuestion, logprobs: Sequence[torch.Tensor]) -> tuple[float, float, float]:
     """`logprobs` (n, V) of each row, from the first token of its end on."""
 
     def score(row: int, ids: Sequence[int]) -> float:
@@ -138,18 +138,20 @@ def _compare(one: _Asked, logprobs: Sequence[torch.Tensor]) -> tuple[float, floa
     return float(scores[0] > max(scores[1:])), margin, -score(0, one.choices[0])
 
 
-def _averaged(figures: Mapping[str, np.ndarray], questions: Sequence[Question], at: Sequence[int]) -> dict[str, Any]:
+def _averaged(
+    figures: Mapping[str, np.ndarray], questions: Sequence[LookupQuestion], at: Sequence[int]
+) -> dict[str, Any]:
     """Mean and 95% interval of each figure over the questions in `at`."""
     groups = _groups(questions, at)
     means = {name: float(values[at].mean()) for name, values in figures.items()}
     return means | {f"{name}_ci95": _interval(values, groups) for name, values in figures.items()}
 
 
-def _at(questions: Sequence[Question], kind: str, length: int, depth: float | None) -> list[int]:
+def _at(questions: Sequence[LookupQuestion], kind: str, length: int, depth: float | None) -> list[int]:
     return [n for n, q in enumerate(questions) if (q.kind, q.length) == (kind, length) and depth in (None, q.depth)]
 
 
-def _groups(questions: Sequence[Question], at: Sequence[int]) -> list[list[int]]:
+def _groups(questions: Sequence[LookupQuestion], at: Sequence[int]) -> list[list[int]]:
     """Questions of one target together: they share their answer, so they are drawn together."""
     groups: dict[int, list[int]] = {}
     for number in at:

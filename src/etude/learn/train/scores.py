@@ -20,7 +20,7 @@ from etude.learn.train.rollout_batch import RolloutBatch, by_segment, sampler_lo
 
 
 @dataclass
-class Part:
+class RankScores:
     """One rank's rows: values (M,) over their sampled tokens. Goes to the other ranks as plain tensors and numbers."""
 
     current: Tensor
@@ -33,7 +33,7 @@ class Part:
 
 
 @dataclass
-class Scores:
+class BatchScores:
     """Of the whole batch, the same on every rank. Arrays are (T_i,) a segment, 0 where not sampled."""
 
     step: int  # the trainer's step these were computed at; an update refuses older ones
@@ -57,17 +57,17 @@ def together(
     step: int,
     rollouts: Sequence[Rollout],
     dealt: Dealt,
-    parts: Sequence[Part],
+    parts: Sequence[RankScores],
     batches: list[RolloutBatch],
     graphs: list[Tensor],
-) -> Scores:
+) -> BatchScores:
     """`parts` by rank; `batches` and `graphs` are this rank's own, for the update."""
     rows = [row for share in dealt.rows for row in share]
     current, entropy = torch.cat([part.current for part in parts]), torch.cat([part.entropy for part in parts])
     loads = [part.load for part in parts if part.load is not None]
     sampled = [sampler_logprobs(rollouts, rows)]
     plain = [part.unreplayed for part in parts if part.unreplayed is not None]
-    return Scores(
+    return BatchScores(
         step=step,
         current=by_segment(rollouts, rows, current),
         reference=_by_segment(rollouts, rows, [part.reference for part in parts]),

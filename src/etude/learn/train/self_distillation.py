@@ -20,7 +20,7 @@ from etude.learn.model.linear import linear
 from etude.learn.model.mask import DocumentMask
 from etude.learn.model.mtp import MtpLayer, ahead
 from etude.learn.model.router import Router, balanced_bias, expert_load
-from etude.learn.train.batch import Batch
+from etude.learn.train.batch import TrainBatch
 from etude.learn.train.losses import divergence
 
 
@@ -69,13 +69,13 @@ class DraftLearner:
         self.loads: list[Tensor] = []  # (1, E) of the last batch, one a depth
         self._loss = float("nan")
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TrainBatch) -> Tensor:
         """Scalar with its graph, on a trunk that stays as it is."""
         with torch.no_grad():
             out = self.model(batch.ids, batch.mask(), logits_at=torch.zeros_like(batch.real))
         return self.distil(out.hidden, batch)
 
-    def distil(self, hidden: Tensor, batch: Batch) -> Tensor:
+    def distil(self, hidden: Tensor, batch: TrainBatch) -> Tensor:
         """The same after a forward of the trunk that somebody else needed too: `hidden` (B, T, H) is what it left."""
         mask = batch.mask()
         positions, teacher = mask.positions.to(hidden.device), hidden.detach()

@@ -12,7 +12,7 @@ import xxhash
 from etude.core.trace.segment import Segment
 from etude.learn.corpus.mixture import Mixture
 from etude.learn.corpus.packing import Cursor, PackedRows, bucket_by_length
-from etude.learn.train.batch import Batch, padded_batch
+from etude.learn.train.batch import TrainBatch, padded_batch
 
 
 class PackedSource:
@@ -25,7 +25,7 @@ class PackedSource:
         self._batch_rows = batch_rows
         self.digest, self.former_digest = _digests([batch_rows, rows.length], rows.mixture)
 
-    def next(self) -> Batch:
+    def next(self) -> TrainBatch:
         rows = [self._rows.next() for _ in range(self._batch_rows)]
         return packed_batch([row.ids for row in rows], [row.documents for row in rows])
 
@@ -36,12 +36,12 @@ class PackedSource:
         self._rows.cursor = Cursor(**state)
 
 
-def packed_batch(ids: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> Batch:
+def packed_batch(ids: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> TrainBatch:
     """Rows of equal length; weight 1 wherever the token before belongs to the same document."""
     documents_BT = torch.from_numpy(np.stack(documents))
     weights = torch.zeros(documents_BT.shape)
     weights[:, 1:] = (documents_BT[:, 1:] == documents_BT[:, :-1]).float()
-    return Batch(
+    return TrainBatch(
         torch.from_numpy(np.stack(ids)), weights, torch.ones_like(documents_BT, dtype=torch.bool), documents_BT
     )
 
@@ -67,7 +67,7 @@ class PieceSource:
         self._epoch = self._batch = 0
         self._lay_out()
 
-    def next(self) -> Batch:
+    def next(self) -> TrainBatch:
         while self._batch == len(self._batches):
             self._epoch, self._batch = self._epoch + 1, 0
             self._lay_out()
@@ -129,7 +129,7 @@ class DialogueSource:
         self.total_batches: int | None = max(1, round(len(self._batches) * epochs))
         self._given = 0
 
-    def next(self) -> Batch | None:
+    def next(self) -> TrainBatch | None:
         if self._given >= (self.total_batches or 0):
             return None
         if self._batch == len(self._batches):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 
-class Watch(Protocol):
+class TrainingWatch(Protocol):
     """Its state is plain values, saved with the loop's, so that a resumed stage sees what one without the kill would have seen."""
 
     def begin(self) -> None:

@@ -22,7 +22,7 @@ MAX_PENDING = 2
 
 
 @dataclass(frozen=True)
-class Plan:
+class PublicationPlan:
     """What to publish for one version: a delta from `base` (None: there is none yet), and whether an anchor as well."""
 
     version: int
@@ -74,17 +74,17 @@ class Chain:
             self._held[receiver] = version if before is None else max(before, version)
             self._advance()
 
-    def plan(self, version: int) -> Plan:
+    def plan(self, version: int) -> PublicationPlan:
         """What to publish as `version`. Changes nothing, so that a failed write can be planned again."""
         if self.newest is not None and version <= self.newest:
             raise ValueError(f"version {version} comes after {self.newest}, which is published; versions only grow")
-        return Plan(version, self.base, self.base is None or self._since_anchor + 1 >= self._anchor_every)
+        return PublicationPlan(version, self.base, self.base is None or self._since_anchor + 1 >= self._anchor_every)
 
     def anchor_next(self) -> None:
         """The next publication brings an anchor, whenever the last one was."""
         self._since_anchor = self._anchor_every
 
-    def published(self, plan: Plan) -> None:
+    def published(self, plan: PublicationPlan) -> None:
         """The plan's files are in the store and its index names them."""
         self._since_anchor = 0 if plan.anchor else self._since_anchor + 1
         self.newest = plan.version

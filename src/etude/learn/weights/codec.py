@@ -19,7 +19,7 @@ from torch import Tensor
 from etude.learn.weights.digest import State, digest_of_table, dtype_name, state_digest, tensor_digest
 from etude.learn.weights.errors import CorruptShard, CorruptTensor, LayoutMismatch, WrongBase
 from etude.learn.weights.layout import Cut, Layout, blanks, elements
-from etude.learn.weights.manifest import Manifest, ShardRecord, TensorRecord
+from etude.learn.weights.manifest import ShardRecord, TensorRecord, WeightManifest
 from etude.learn.weights.shard import apply_shard, encode_shard
 from etude.learn.weights.workers import Workers
 
@@ -38,7 +38,7 @@ def encode(
     base_digest: str | None = None,
     shard_bytes: int = SHARD_BYTES,
     workers: int = 1,
-) -> Manifest:
+) -> WeightManifest:
     """The anchor of `state`, or its delta from `base`: hands each shard to `put` (from any worker) and gives the manifest.
 
     `base_digest` spares hashing the base if its digest is known. Raises LayoutMismatch if the two states have different
@@ -69,7 +69,7 @@ def encode(
             base_digest = state_digest(base)
     touched = {name for _, names in found for name in names}
     records = tuple(TensorRecord(*row, digests[row[0]], base is None or row[0] in touched) for row in _rows(state))
-    return Manifest(
+    return WeightManifest(
         version=version,
         base=base_version if base is not None else None,
         digest=digest_of_table((*record.row, record.digest) for record in records),
@@ -81,7 +81,7 @@ def encode(
 
 
 def decode(
-    manifest: Manifest,
+    manifest: WeightManifest,
     read: Callable[[int], bytes],
     base: State | None = None,
     *,
@@ -137,7 +137,7 @@ def _fill(new: Tensor, old: Tensor | None) -> None:
         np.copyto(elements(new), elements(old))
 
 
-def _check(manifest: Manifest, state: State, digests: dict[str, str], base: State | None, rewind: bool) -> None:
+def _check(manifest: WeightManifest, state: State, digests: dict[str, str], base: State | None, rewind: bool) -> None:
     """The result is bit-identical to what was encoded, or the reason why not is raised."""
     wanted, came_from = manifest.digest, manifest.base_digest
     if rewind:
@@ -165,7 +165,7 @@ def _same_layout(new: State, base: State) -> None:
         )
 
 
-def _fits(manifest: Manifest, base: State) -> None:
+def _fits(manifest: WeightManifest, base: State) -> None:
     odd = sorted({record.row for record in manifest.tensors} ^ set(_rows(base)))
     if odd:
         raise LayoutMismatch(f"{manifest.name}: {odd[0]} is on one side only ({len(odd)} such); start from an anchor")

@@ -12,14 +12,14 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 from etude.learn.weights.errors import CorruptShard, ForeignFormat, Unreachable
-from etude.learn.weights.manifest import FORMAT, Manifest, check_format
+from etude.learn.weights.manifest import FORMAT, WeightManifest, check_format
 from etude.learn.weights.path import Edge
 
 INDEX = "index.json"
 
 
 @dataclass(frozen=True)
-class Entry:
+class IndexEntry:
     """One anchor or delta of the index; `digest` is that of the state at `version`."""
 
     version: int
@@ -30,7 +30,7 @@ class Entry:
     manifest_sha256: str
 
     @classmethod
-    def of(cls, manifest: Manifest, manifest_sha256: str) -> Entry:
+    def of(cls, manifest: WeightManifest, manifest_sha256: str) -> IndexEntry:
         return cls(
             manifest.version, manifest.base, manifest.bytes, manifest.raw_bytes, manifest.digest, manifest_sha256
         )
@@ -50,10 +50,10 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Index:
+class StoreIndex:
     """All that is published, in the order it was."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[IndexEntry, ...] = ()
     writer: str = ""
     serial: int = 0
 
@@ -65,10 +65,10 @@ class Index:
         """Digest of the state at `version`, if an anchor or delta leads there."""
         return next((entry.digest for entry in self.entries if entry.version == version), None)
 
-    def entry(self, edge: Edge) -> Entry:
+    def entry(self, edge: Edge) -> IndexEntry:
         return next(entry for entry in self.entries if entry.edge == edge)
 
-    def without_after(self, version: int) -> Index:
+    def without_after(self, version: int) -> StoreIndex:
         """The index as it was when `version` was the newest. Raises Unreachable if it never was."""
         if self.digest(version) is None:
             held = sorted({entry.version for entry in self.entries})
@@ -79,12 +79,12 @@ class Index:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode()
 
     @classmethod
-    def from_json(cls, data: bytes, where: str) -> Index:
+    def from_json(cls, data: bytes, where: str) -> StoreIndex:
         """Raises ForeignFormat, or CorruptShard if the bytes are no index; `where` names it for the reader."""
         try:
             document = json.loads(data)
             check_format(document.pop("format"), where)
-            entries = tuple(Entry(**entry) for entry in document.pop("entries"))
+            entries = tuple(IndexEntry(**entry) for entry in document.pop("entries"))
             index = cls(entries, **document)
             # Reading a field of each kind: a document of the right keys may still hold the wrong things.
             if len({entry.edge for entry in entries}) != len(entries) or index.serial < 0:

@@ -61,7 +61,7 @@ class TensorRecord:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class WeightManifest:
     """An anchor (`base` is None) or a delta from version `base` to `version`."""
 
     version: int
@@ -97,7 +97,7 @@ class Manifest:
         return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str) -> Manifest:
+    def from_json(cls, text: str) -> WeightManifest:
         """Raises CorruptShard if the text is no manifest or contradicts itself."""
         try:
             data = json.loads(text)

@@ -20,7 +20,7 @@ import torch
 from etude.learn.weights.codec import decode, encode
 from etude.learn.weights.digest import State, bits, state_digest
 from etude.learn.weights.layout import elements
-from etude.learn.weights.manifest import Manifest
+from etude.learn.weights.manifest import WeightManifest
 from etude.learn.weights.publisher import Publisher
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.store import WeightStore
@@ -115,7 +115,7 @@ def _through_a_store(before: State, after: State, place: Path | str | None) -> d
     }
 
 
-def _encoded(state: State, **options: Any) -> tuple[Manifest, list[bytes]]:
+def _encoded(state: State, **options: Any) -> tuple[WeightManifest, list[bytes]]:
     blobs: dict[str, bytes] = {}
     manifest = encode(state, lambda record, blob: blobs.__setitem__(record.file, blob), version=1, **options)
     return manifest, [blobs[shard.file] for shard in manifest.shards]

@@ -27,7 +27,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Step:
+class PathStep:
     """Apply `edge`; `rewind` undoes it."""
 
     edge: Edge
@@ -40,15 +40,15 @@ class Step:
         return version
 
 
-def cheapest(edges: Iterable[Edge], start: int | None, goal: int) -> list[Step] | None:
+def cheapest(edges: Iterable[Edge], start: int | None, goal: int) -> list[PathStep] | None:
     """The walk of fewest bytes to `goal` from version `start` or from nothing; None if there is none (Dijkstra)."""
-    ways: dict[int | None, list[Step]] = {}
+    ways: dict[int | None, list[PathStep]] = {}
     for edge in edges:
-        ways.setdefault(edge.base, []).append(Step(edge))
+        ways.setdefault(edge.base, []).append(PathStep(edge))
         if edge.base is not None:
-            ways.setdefault(edge.version, []).append(Step(edge, rewind=True))
+            ways.setdefault(edge.version, []).append(PathStep(edge, rewind=True))
     number = itertools.count()  # breaks ties, so that walks are never compared
-    queue: list[tuple[int, int, int | None, list[Step]]] = [(0, next(number), n, []) for n in (start, None)]
+    queue: list[tuple[int, int, int | None, list[PathStep]]] = [(0, next(number), n, []) for n in (start, None)]
     done: set[int | None] = set()
     while queue:
         cost, _, node, walk = heapq.heappop(queue)

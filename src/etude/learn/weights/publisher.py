@@ -15,7 +15,7 @@ from etude.learn.weights.chain import Chain
 from etude.learn.weights.codec import encode
 from etude.learn.weights.digest import State, state_digest
 from etude.learn.weights.errors import ForkedChain, Unreachable, WeightsError
-from etude.learn.weights.index import Entry, Index
+from etude.learn.weights.index import IndexEntry, StoreIndex
 from etude.learn.weights.layout import owned
 from etude.learn.weights.path import needed
 from etude.learn.weights.receiver import Receiver
@@ -109,7 +109,7 @@ class Publisher:
             entries.append(self._write(state, version, None))
         held = {*self._chain.held, version}
         kept = {edge for edge in needed([entry.edge for entry in entries], self._keep_anchors, held)}
-        self._writer.commit(Index(tuple(entry for entry in entries if entry.edge in kept)))
+        self._writer.commit(StoreIndex(tuple(entry for entry in entries if entry.edge in kept)))
         self._chain.published(plan)
         self._states[version] = state
         self._forget()
@@ -132,7 +132,7 @@ class Publisher:
         self._again(state, version, known, start)
         anchor = self._write(state, version, None)
         others = tuple(entry for entry in self._writer.index.entries if entry.edge.name != anchor.name)
-        self._writer.commit(Index((*others, anchor)))
+        self._writer.commit(StoreIndex((*others, anchor)))
         return self._report(version, start)
 
     def truncate(self, version: int) -> None:
@@ -152,7 +152,7 @@ class Publisher:
         base = newest if newest in self._states else None
         self._chain = Chain(self._anchor_every, base=base, newest=newest, since_anchor=since)
 
-    def _write(self, state: State, version: int, base: int | None) -> Entry:
+    def _write(self, state: State, version: int, base: int | None) -> IndexEntry:
         manifest = encode(
             state,
             partial(self._writer.put_shard, f"{'anchor' if base is None else 'delta'}-{version}"),
@@ -191,6 +191,6 @@ class Publisher:
         self._states = {version: self._states[version] for version in self._chain.held}
 
 
-def _last_anchor(index: Index) -> int:
+def _last_anchor(index: StoreIndex) -> int:
     """Position of the newest anchor in the index, -1 without one."""
     return max((i for i, entry in enumerate(index.entries) if entry.base is None), default=-1)

@@ -23,8 +23,8 @@ from etude.learn.weights.errors import (
     WeightsError,
     WrongBase,
 )
-from etude.learn.weights.index import Index
-from etude.learn.weights.path import Edge, Step, cheapest
+from etude.learn.weights.index import StoreIndex
+from etude.learn.weights.path import Edge, PathStep, cheapest
 from etude.learn.weights.store import WeightStore
 
 # Shards fetched, checked and applied at once.
@@ -68,7 +68,7 @@ class Receiver:
                     raise
         return self._from(index, state, version, goal)
 
-    def _from(self, index: Index, state: State | None, version: int | None, goal: int | None) -> Received:
+    def _from(self, index: StoreIndex, state: State | None, version: int | None, goal: int | None) -> Received:
         target = index.newest if goal is None else goal
         if target is None or index.digest(target) is None:
             raise Unreachable(f"{self.store.url} holds no version {'at all' if target is None else target} yet")
@@ -78,7 +78,7 @@ class Receiver:
             state = None  # that number, other bits: a course that was given up
         return self._catch_up(index, target, state, None if state is None else version)
 
-    def _catch_up(self, index: Index, target: int, state: State | None, version: int | None) -> Received:
+    def _catch_up(self, index: StoreIndex, target: int, state: State | None, version: int | None) -> Received:
         edges = [entry.edge for entry in index.entries]
         refused: list[WeightsError] = []
         while True:
@@ -99,7 +99,7 @@ class Receiver:
                 edges.remove(edge)
 
     def _walk(
-        self, walk: list[Step], state: State | None, index: Index
+        self, walk: list[PathStep], state: State | None, index: StoreIndex
     ) -> dict[str, Tensor] | tuple[Edge, WeightsError]:
         for step in walk:
             try:

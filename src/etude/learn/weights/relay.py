@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from etude.learn.weights.bucket import Bucket
+from etude.learn.weights.bucket import S3Bucket
 from etude.learn.weights.errors import BadStore, CorruptShard, ForeignChain, MissingShard, Unreachable, WeightsError
-from etude.learn.weights.index import INDEX, Entry, Index
-from etude.learn.weights.manifest import Manifest
+from etude.learn.weights.index import INDEX, IndexEntry, StoreIndex
+from etude.learn.weights.manifest import WeightManifest
 from etude.learn.weights.relay_plan import Copies, copies, gives_way, kept
 from etude.learn.weights.store import WeightStore
 from etude.learn.weights.workers import Workers
@@ -57,7 +57,7 @@ class Stop(Protocol):
     def wait(self, timeout: float | None = None) -> bool: ...
 
 
-class Relay:
+class WeightRelay:
     """One source, one target. `say` hears of every event, as {"event": ..., ...}."""
 
     def __init__(
@@ -76,10 +76,10 @@ class Relay:
         self._clock, self._look_s = clock, look_s
         self._looked_s = -look_s
         self._streams = streams
-        self._index = Index()  # the source's, as it was last seen
+        self._index = StoreIndex()  # the source's, as it was last seen
         self._tag: str | None = None
-        self._broken: dict[Entry, WeightsError] = {}
-        self._whole: set[Entry] = set()  # copied, and not named by the target's index yet
+        self._broken: dict[IndexEntry, WeightsError] = {}
+        self._whole: set[IndexEntry] = set()  # copied, and not named by the target's index yet
         self._there: set[str] = set()  # objects of the target that were checked or written
         self._gave_way = False
         self._wedged_at: int | None = None
@@ -150,7 +150,7 @@ class Relay:
             self._say({"event": "broken", "name": entry.name, "reason": str(error)})
         return True
 
-    def _copy(self, entry: Entry, urgent: bool) -> None:
+    def _copy(self, entry: IndexEntry, urgent: bool) -> None:
         began_s, before = self._clock(), replace(self.crossed)
         manifest, data = self._manifest(entry)
         left = entry.bytes
@@ -177,7 +177,7 @@ class Relay:
             }
         )
 
-    def _stay(self, entry: Entry, left: int, urgent: bool) -> None:
+    def _stay(self, entry: IndexEntry, left: int, urgent: bool) -> None:
         """Raises _Dropped where a newer index has something more urgent, or passes the entry by."""
         if self._clock() - self._looked_s < self._look_s or not self._look():
             return
@@ -200,7 +200,7 @@ class Relay:
             return False
         data, tag = found
         self.crossed.bytes += len(data)
-        index = Index.from_json(data, f"{self.source.url}/{INDEX}")
+        index = StoreIndex.from_json(data, f"{self.source.url}/{INDEX}")
         self._tag = tag
         if not index.entries or (index.writer, index.serial) == (self._index.writer, self._index.serial):
             return False
@@ -209,7 +209,7 @@ class Relay:
         self._index = index
         return True
 
-    def _commit(self, copied: Entry | None) -> None:
+    def _commit(self, copied: IndexEntry | None) -> None:
         """The target's index names what it has of the source's."""
         entries = kept(self._index, self._writer.index, copied)
         if copied is not None and copied not in entries:
@@ -217,7 +217,7 @@ class Relay:
         self._writer.commit(replace(self._writer.index, entries=entries))
         self._whole -= set(entries)
 
-    def _manifest(self, entry: Entry) -> tuple[Manifest, bytes]:
+    def _manifest(self, entry: IndexEntry) -> tuple[WeightManifest, bytes]:
         try:
             data = self.target.bucket.get(entry.manifest_key)[0]
             return WeightStore.checked(entry, data), data
@@ -226,7 +226,7 @@ class Relay:
         self.crossed.bytes += len(data)
         return WeightStore.checked(entry, data), data
 
-    def _fetched(self, manifest: Manifest, number: int) -> bytes:
+    def _fetched(self, manifest: WeightManifest, number: int) -> bytes:
         """A shard of the source, checked. Raises CorruptShard where it is broken there."""
         shard = manifest.shards[number]
         key = f"{manifest.name}/{shard.file}"
@@ -248,7 +248,7 @@ class Relay:
         self.crossed.shards += 1
         return blob
 
-    def _holds(self, manifest: Manifest, number: int) -> bool:
+    def _holds(self, manifest: WeightManifest, number: int) -> bool:
         """Whether the target has this shard, whole."""
         try:
             manifest.check_shard(number, self.target.shard(manifest, number))
@@ -264,7 +264,7 @@ class Relay:
             self._say({"event": "damaged", "names": [entry.name for entry in index.entries if entry not in sound]})
             self._writer.commit(replace(index, entries=sound))
 
-    def _sound(self, entry: Entry) -> bool:
+    def _sound(self, entry: IndexEntry) -> bool:
         try:
             manifest = self.target.manifest(entry)
         except (MissingShard, CorruptShard):
@@ -278,7 +278,7 @@ class Relay:
             self._say({"event": "wedged", "newest": self._index.newest, "held": self.newest})
 
 
-def own(target: Bucket, source_url: str) -> None:
+def own(target: S3Bucket, source_url: str) -> None:
     """Makes the target this source's. Raises ForeignChain where it is another's, or was written by no relay."""
     told = json.dumps({"from": source_url}).encode()
     try:

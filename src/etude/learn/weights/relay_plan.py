@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from etude.learn.weights.index import Entry, Index
+from etude.learn.weights.index import IndexEntry, StoreIndex
 from etude.learn.weights.path import Edge, cheapest
 
 # Of an entry that is being copied: with no more than this share left it is finished, whatever has been published meanwhile.
@@ -23,11 +23,13 @@ NEARLY = 0.5
 class Copies:
     """Entries to copy, each list in the order of copying; `first` is None where no way leads to the newest version."""
 
-    first: tuple[Entry, ...] | None
-    later: tuple[Entry, ...]
+    first: tuple[IndexEntry, ...] | None
+    later: tuple[IndexEntry, ...]
 
 
-def copies(source: Index, target: Index, whole: Collection[Entry] = (), broken: Collection[Entry] = ()) -> Copies:
+def copies(
+    source: StoreIndex, target: StoreIndex, whole: Collection[IndexEntry] = (), broken: Collection[IndexEntry] = ()
+) -> Copies:
     """`whole`: copied and not in the target's index yet; `broken`: can't be read at the source."""
     if source.newest is None:
         return Copies((), ())
@@ -42,7 +44,7 @@ def copies(source: Index, target: Index, whole: Collection[Entry] = (), broken: 
     return Copies(_walk(usable, have, start, source.newest), later or ())
 
 
-def kept(source: Index, target: Index, copied: Entry | None = None) -> tuple[Entry, ...]:
+def kept(source: StoreIndex, target: StoreIndex, copied: IndexEntry | None = None) -> tuple[IndexEntry, ...]:
     """The target's entries when `copied` is there too: what the source still has of them, in its order."""
     have = {*target.entries, copied}
     return tuple(entry for entry in source.entries if entry in have)
@@ -54,7 +56,9 @@ def gives_way(left_bytes: int, whole_bytes: int, gave_way: bool) -> bool:
     return not gave_way and left_bytes > NEARLY * whole_bytes
 
 
-def _walk(entries: Iterable[Entry], have: Collection[Entry], start: int | None, goal: int) -> tuple[Entry, ...] | None:
+def _walk(
+    entries: Iterable[IndexEntry], have: Collection[IndexEntry], start: int | None, goal: int
+) -> tuple[IndexEntry, ...] | None:
     """What is to be copied of the cheapest walk; None where there is none."""
     if start == goal:
         return ()

@@ -14,47 +14,47 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from etude.learn.weights.bucket import Bucket, open_bucket
+from etude.learn.weights.bucket import S3Bucket, open_bucket
 from etude.learn.weights.errors import CorruptShard, MissingShard
-from etude.learn.weights.index import INDEX, Entry, Index
-from etude.learn.weights.manifest import Manifest
+from etude.learn.weights.index import INDEX, IndexEntry, StoreIndex
+from etude.learn.weights.manifest import WeightManifest
 
 
 class WeightStore:
     """What readers see. Many may read while one writes (`etude.learn.weights.writer`)."""
 
-    def __init__(self, place: Path | str | Bucket) -> None:
-        self.bucket: Bucket = open_bucket(place) if isinstance(place, Path | str) else place
+    def __init__(self, place: Path | str | S3Bucket) -> None:
+        self.bucket: S3Bucket = open_bucket(place) if isinstance(place, Path | str) else place
 
     @property
     def url(self) -> str:
         return self.bucket.url
 
-    def index(self) -> Index:
+    def index(self) -> StoreIndex:
         """What is published; empty if nothing is yet. Raises CorruptShard if the index is not one."""
         return self.tagged_index()[0]
 
-    def tagged_index(self) -> tuple[Index, str | None]:
+    def tagged_index(self) -> tuple[StoreIndex, str | None]:
         """The index and the tag under which a writer may replace it (None: there is none yet)."""
         try:
             data, tag = self.bucket.get(INDEX)
         except MissingShard:
-            return Index(), None
-        return Index.from_json(data, f"{self.url}/{INDEX}"), tag
+            return StoreIndex(), None
+        return StoreIndex.from_json(data, f"{self.url}/{INDEX}"), tag
 
-    def manifest(self, entry: Entry) -> Manifest:
+    def manifest(self, entry: IndexEntry) -> WeightManifest:
         return self.checked(entry, self.bucket.get(entry.manifest_key)[0])
 
     @staticmethod
-    def checked(entry: Entry, data: bytes) -> Manifest:
+    def checked(entry: IndexEntry, data: bytes) -> WeightManifest:
         """The manifest of an entry from its bytes. Raises CorruptShard where they are not what was published."""
         if hashlib.sha256(data).hexdigest() != entry.manifest_sha256:
             raise CorruptShard(f"{entry.manifest_key} is not the file that was published; fetch it again")
-        manifest = Manifest.from_json(data.decode())
-        if Entry.of(manifest, entry.manifest_sha256) != entry:
+        manifest = WeightManifest.from_json(data.decode())
+        if IndexEntry.of(manifest, entry.manifest_sha256) != entry:
             raise CorruptShard(f"{entry.manifest_key} tells of {manifest.name}, the index of {entry}; use an anchor")
         return manifest
 
-    def shard(self, manifest: Manifest, number: int) -> bytes:
+    def shard(self, manifest: WeightManifest, number: int) -> bytes:
         """The bytes of one shard, unchecked (the codec checks). Raises MissingShard."""
         return self.bucket.get(f"{manifest.name}/{manifest.shards[number].file}")[0]

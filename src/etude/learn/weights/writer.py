@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from etude.learn.weights.errors import Overtaken
-from etude.learn.weights.index import INDEX, Entry, Index
-from etude.learn.weights.manifest import Manifest, ShardRecord
+from etude.learn.weights.index import INDEX, IndexEntry, StoreIndex
+from etude.learn.weights.manifest import ShardRecord, WeightManifest
 from etude.learn.weights.store import WeightStore
 
 
@@ -34,14 +34,14 @@ class StoreWriter:
         """Puts a shard of the anchor or delta `name` down. From any thread."""
         self.store.bucket.put(f"{name}/{record.file}", blob)
 
-    def put_manifest(self, manifest: Manifest) -> Entry:
+    def put_manifest(self, manifest: WeightManifest) -> IndexEntry:
         """Puts the manifest down, after all its shards; it counts once `commit` names the entry."""
         data = manifest.to_json().encode()
-        entry = Entry.of(manifest, hashlib.sha256(data).hexdigest())
+        entry = IndexEntry.of(manifest, hashlib.sha256(data).hexdigest())
         self.store.bucket.put(entry.manifest_key, data)
         return entry
 
-    def commit(self, index: Index) -> None:
+    def commit(self, index: StoreIndex) -> None:
         """Makes `index` the truth, then removes what it no longer names. Raises Overtaken if another writer took over."""
         index = replace(index, writer=self._name, serial=self.index.serial + 1)
         try:

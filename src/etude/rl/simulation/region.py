@@ -6,7 +6,7 @@ import asyncio
 import random
 
 from etude.learn.weights.errors import Unreachable
-from etude.learn.weights.index import Index
+from etude.learn.weights.index import StoreIndex
 from etude.learn.weights.path import cheapest
 from etude.learn.weights.relay_plan import copies, kept
 from etude.rl.simulation.shape import Shape
@@ -21,7 +21,7 @@ class MadeUpRegion:
     def __init__(self, shape: Shape, source: MadeUpStore, dice: random.Random) -> None:
         self._source = source
         self._pace = BYTES_PER_S * shape.link_share * dice.choice((0.3, 1.0, 3.0))
-        self.index = Index()
+        self.index = StoreIndex()
         self.link = asyncio.Event()
         self.link.set()
 
@@ -32,12 +32,12 @@ class MadeUpRegion:
             todo = copies(source, self.index)
             entry = next(iter((*(todo.first or ()), *todo.later)), None)
             if entry is None:
-                self.index = Index(kept(source, self.index)) if source.entries else self.index
+                self.index = StoreIndex(kept(source, self.index)) if source.entries else self.index
                 await asyncio.sleep(POLL_S)
                 continue
             await asyncio.sleep(3 * ROUND_TRIP_S + entry.bytes / self._pace)
             if self.link.is_set():
-                self.index = Index(kept(self._source.index(), self.index, entry))
+                self.index = StoreIndex(kept(self._source.index(), self.index, entry))
 
     async def fetch(self, held: int) -> int:
         """To the newest version that is here, at the pace of a store nearby. Raises Unreachable where no way leads there yet."""

@@ -6,7 +6,7 @@ import asyncio
 import random
 
 from etude.learn.weights.chain import Chain
-from etude.learn.weights.index import Entry, Index
+from etude.learn.weights.index import IndexEntry, StoreIndex
 from etude.learn.weights.path import Edge, cheapest, needed
 
 ANCHOR_BYTES, DELTA_BYTES = 1000, 20
@@ -39,9 +39,11 @@ class MadeUpStore:
         self.chain.published(plan)
         return None if plan.base is None else DELTA_BYTES
 
-    def index(self) -> Index:
+    def index(self) -> StoreIndex:
         """As a relay sees it."""
-        return Index(tuple(Entry(edge.version, edge.base, edge.bytes, 0, str(edge.version), "") for edge in self.edges))
+        return StoreIndex(
+            tuple(IndexEntry(edge.version, edge.base, edge.bytes, 0, str(edge.version), "") for edge in self.edges)
+        )
 
     def reopened(self) -> None:
         """The sender died: the next one goes on after the newest version, and knows of no receiver."""

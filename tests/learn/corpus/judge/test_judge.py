@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.learn.corpus.judge import Kept, Limits, Refusal, judge, judge_name
-from etude.learn.corpus.judge.verdict import Refusal as Reason
+from etude.learn.corpus.judge import AcceptedFile, FileLimits, FileRefusal, judge, judge_name
+from etude.learn.corpus.judge.verdict import FileRefusal as Reason
 
 CODE = 'def area(width: int, height: int) -> int:\n    """How much paint it takes."""\n    return width * height\n'
 C = "/* Adds two numbers. */\n"
@@ -19,7 +19,7 @@ C += "int add(int left, int right)\n{\n    return left + right;\n}\n\nint twice(
 
 def _reason(path: str, data: bytes | str) -> object:
     found = judge(path, data.encode() if isinstance(data, str) else data)
-    return found if isinstance(found, Refusal) else "kept"
+    return found if isinstance(found, FileRefusal) else "kept"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def _reason(path: str, data: bytes | str) -> object:
         ("what.qqq", Reason.UNKNOWN_LANGUAGE),
     ],
 )
-def test_a_name_is_refused_before_the_file_is_read(path: str, reason: Refusal) -> None:
+def test_a_name_is_refused_before_the_file_is_read(path: str, reason: FileRefusal) -> None:
     assert judge_name(path, 5_000) is reason
 
 
@@ -75,13 +75,13 @@ def test_a_name_that_tells_nothing_bad_is_read(path: str) -> None:
 
 
 def test_sizes_are_told_by_the_name_alone() -> None:
-    assert judge_name("a.py", 10_000_000_000) is Refusal.TOO_LARGE
-    assert judge_name("a.py", 3) is Refusal.TOO_SMALL
-    assert judge_name("a.json", 40_000) is Refusal.DATA
-    assert judge_name("tests/fixtures/a.txt", 70_000) is Refusal.TEST_DATA
+    assert judge_name("a.py", 10_000_000_000) is FileRefusal.TOO_LARGE
+    assert judge_name("a.py", 3) is FileRefusal.TOO_SMALL
+    assert judge_name("a.json", 40_000) is FileRefusal.DATA
+    assert judge_name("tests/fixtures/a.txt", 70_000) is FileRefusal.TEST_DATA
     assert judge_name("docs/a.txt", 70_000) is None
     assert judge_name("tests/test_a.py", 70_000) is None
-    assert judge_name("a.py", 200, Limits(max_bytes=100)) is Refusal.TOO_LARGE
+    assert judge_name("a.py", 200, FileLimits(max_bytes=100)) is FileRefusal.TOO_LARGE
 
 
 @pytest.mark.parametrize(
@@ -104,33 +104,33 @@ def test_sizes_are_told_by_the_name_alone() -> None:
     ],
 )
 def test_written_code_is_kept_with_its_language(path: str, text: str, language: str) -> None:
-    assert judge(path, text.encode()) == Kept(text, language)
+    assert judge(path, text.encode()) == AcceptedFile(text, language)
 
 
 def test_line_ends_and_marks_do_not_reach_the_text() -> None:
-    assert judge("a.py", b"\xef\xbb\xbf" + CODE.replace("\n", "\r\n").encode()) == Kept(CODE, "python")
-    assert judge("a.c", C.replace("\n", "\r").encode()) == Kept(C, "c")
+    assert judge("a.py", b"\xef\xbb\xbf" + CODE.replace("\n", "\r\n").encode()) == AcceptedFile(CODE, "python")
+    assert judge("a.c", C.replace("\n", "\r").encode()) == AcceptedFile(C, "c")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
 def test_a_byte_order_mark_tells_the_encoding(encoding: str) -> None:
-    assert judge("a.py", (CODE + "# ümläut €\n").encode(encoding)) == Kept(CODE + "# ümläut €\n", "python")
+    assert judge("a.py", (CODE + "# ümläut €\n").encode(encoding)) == AcceptedFile(CODE + "# ümläut €\n", "python")
 
 
 def test_a_python_file_is_taken_at_its_word() -> None:
     text = "# -*- coding: latin-1 -*-\n" + CODE + "# für\n"
-    assert judge("a.py", text.encode("latin-1")) == Kept(text, "python")
-    assert judge("a.c", text.encode("latin-1")) is Refusal.ENCODING
-    assert judge("a.py", text.replace("latin-1", "no-such").encode("latin-1")) is Refusal.ENCODING
+    assert judge("a.py", text.encode("latin-1")) == AcceptedFile(text, "python")
+    assert judge("a.c", text.encode("latin-1")) is FileRefusal.ENCODING
+    assert judge("a.py", text.replace("latin-1", "no-such").encode("latin-1")) is FileRefusal.ENCODING
     late = "x = 1\n" + text
-    assert judge("a.py", late.encode("latin-1")) is Refusal.ENCODING
+    assert judge("a.py", late.encode("latin-1")) is FileRefusal.ENCODING
 
 
 @given(st.binary(min_size=64, max_size=300))
 @settings(max_examples=150, deadline=None)
 def test_no_bytes_are_kept_that_do_not_decode_exactly(data: bytes) -> None:
     found = judge("a.md", data)
-    if isinstance(found, Kept) and data[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+    if isinstance(found, AcceptedFile) and data[:2] not in (b"\xff\xfe", b"\xfe\xff"):
         assert found.text == data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -140,7 +140,7 @@ def test_no_bytes_are_kept_that_do_not_decode_exactly(data: bytes) -> None:
 )
 @settings(max_examples=80, deadline=None)
 def test_every_text_has_a_verdict(text: str, path: str) -> None:
-    assert isinstance(judge(path, text.encode()), Kept | Refusal)
+    assert isinstance(judge(path, text.encode()), AcceptedFile | FileRefusal)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_every_text_has_a_verdict(text: str, path: str) -> None:
     ],
 )
 def test_a_generators_signature_is_refused(path: str, head: str) -> None:
-    assert _reason(path, head + (CODE if path.endswith(".py") else C)) is Refusal.GENERATED
+    assert _reason(path, head + (CODE if path.endswith(".py") else C)) is FileRefusal.GENERATED
 
 
 @pytest.mark.parametrize(
@@ -182,26 +182,26 @@ def test_data_in_the_clothes_of_code_is_refused() -> None:
     blob = base64.b64encode(noise).decode()
     wrapped = "\n".join(blob[i : i + 76] for i in range(0, len(blob), 76))
     numbers = ",\n".join(", ".join(f"0x{byte:02x}" for byte in noise[i : i + 12]) for i in range(0, 3_000, 12))
-    assert _reason("a.py", f'DATA = """\n{wrapped}\n"""\n') is Refusal.ENCODED_DATA
-    assert _reason("a.c", f"const char table[] = {{\n{numbers}\n}};\n") is Refusal.ENCODED_DATA
-    assert _reason("a.md", f"# Picture\n\n{blob}\n") is Refusal.ENCODED_DATA
+    assert _reason("a.py", f'DATA = """\n{wrapped}\n"""\n') is FileRefusal.ENCODED_DATA
+    assert _reason("a.c", f"const char table[] = {{\n{numbers}\n}};\n") is FileRefusal.ENCODED_DATA
+    assert _reason("a.md", f"# Picture\n\n{blob}\n") is FileRefusal.ENCODED_DATA
     assert _reason("a.c", C * 200 + f"const char table[] = {{\n{numbers}\n}};\n") == "kept"
 
 
 def test_minified_code_is_refused_and_prose_with_long_lines_is_not() -> None:
     small = "function(e,t){return e.call(t,this.x(),n)};var a=b?c:d;" * 60
-    assert _reason("a.js", small) is Refusal.MINIFIED
-    assert _reason("a.js", "\n".join(small[i : i + 300] for i in range(0, len(small), 300))) is Refusal.MINIFIED
+    assert _reason("a.js", small) is FileRefusal.MINIFIED
+    assert _reason("a.js", "\n".join(small[i : i + 300] for i in range(0, len(small), 300))) is FileRefusal.MINIFIED
     assert _reason("a.md", ("A paragraph of a page without a break. " * 60 + "\n\n") * 3) == "kept"
 
 
 def test_few_words_are_refused() -> None:
-    assert _reason("a.md", "+-----+-----+\n|  *  |  *  |\n" * 60) is Refusal.FEW_WORDS
+    assert _reason("a.md", "+-----+-----+\n|  *  |  *  |\n" * 60) is FileRefusal.FEW_WORDS
 
 
 def test_binary_content_is_refused_under_any_name() -> None:
-    assert _reason("a.py", CODE.encode() + b"\0") is Refusal.BINARY
-    assert _reason("a.txt", b"\x1b[0m" * 40 + CODE.encode()) is Refusal.BINARY
+    assert _reason("a.py", CODE.encode() + b"\0") is FileRefusal.BINARY
+    assert _reason("a.txt", b"\x1b[0m" * 40 + CODE.encode()) is FileRefusal.BINARY
     assert _reason("a.py", CODE.encode() * 100 + b"# \x1b[0m\n") == "kept"
 
 
@@ -214,8 +214,8 @@ def test_binary_content_is_refused_under_any_name() -> None:
     ],
 )
 def test_python_must_parse(text: str) -> None:
-    assert _reason("a.py", text) in (Refusal.NOT_PYTHON, Refusal.FEW_WORDS, Refusal.MINIFIED)
-    assert not isinstance(judge("a.py", text.encode()), Kept)
+    assert _reason("a.py", text) in (FileRefusal.NOT_PYTHON, FileRefusal.FEW_WORDS, FileRefusal.MINIFIED)
+    assert not isinstance(judge("a.py", text.encode()), AcceptedFile)
 
 
 def test_a_declared_encoding_does_not_confuse_the_parser() -> None:

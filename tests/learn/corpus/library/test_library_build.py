@@ -12,7 +12,7 @@ import pytest
 from etude.core.events.log import EventLog
 from etude.core.sources.npm import NpmSource
 from etude.core.sources.project import SourceOffline
-from etude.learn.corpus.build import Builder, BuildError
+from etude.learn.corpus.build import BuildError, LibraryBuilder
 from etude.learn.corpus.choose import NoSuchText, choose
 from etude.learn.corpus.dedup.clusters import Clusters
 from etude.learn.corpus.library import Library, LibraryDamaged
@@ -48,7 +48,7 @@ def settings(*folders: Path, workers: int = 1, **table: object) -> CorpusSetting
 
 
 def build(wanted: CorpusSettings, out: Path) -> Clusters:
-    return Builder(wanted, out, out / "downloads", EventLog.null()).run()
+    return LibraryBuilder(wanted, out, out / "downloads", EventLog.null()).run()
 
 
 def texts(out: Path) -> dict[str, str]:
@@ -101,9 +101,9 @@ def test_a_build_killed_at_any_project_goes_on_to_the_same_library(
 ) -> None:
     wanted = settings(*(project(tmp_path / name, name, name + "x") for name in ("a", "b", "c")))
     straight = build(wanted, tmp_path / "straight")
-    append, count = Builder._take, 0
+    append, count = LibraryBuilder._take, 0
 
-    def dying(self: Builder, *arguments: object) -> None:
+    def dying(self: LibraryBuilder, *arguments: object) -> None:
         nonlocal count
         if count == after:
             index = arguments[3]
@@ -113,7 +113,7 @@ def test_a_build_killed_at_any_project_goes_on_to_the_same_library(
         count += 1
         append(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Builder, "_take", dying)
+    monkeypatch.setattr(LibraryBuilder, "_take", dying)
     if after < 3:
         with pytest.raises(Killed):
             build(wanted, tmp_path / "killed")
@@ -135,14 +135,14 @@ def test_a_worker_that_dies_ends_the_build_with_a_remedy_and_the_next_goes_on(
 ) -> None:
     folders = [project(tmp_path / f"p{n:02}", f"m{n}") for n in range(30)]
     wanted, two = settings(*folders), settings(*folders, workers=2)
-    taken = Builder._take
+    taken = LibraryBuilder._take
 
-    def deadly(self: Builder, *args: object) -> None:
+    def deadly(self: LibraryBuilder, *args: object) -> None:
         taken(self, *args)  # type: ignore[arg-type]
         for child in multiprocessing.active_children():
             child.kill()
 
-    monkeypatch.setattr(Builder, "_take", deadly)
+    monkeypatch.setattr(LibraryBuilder, "_take", deadly)
     with pytest.raises(WorkerLost, match="Run the same command again and it goes on"):
         build(two, tmp_path / "died")
     monkeypatch.undo()
@@ -166,7 +166,7 @@ def test_a_source_out_of_reach_is_skipped_with_a_notice_and_asked_again(
 
     monkeypatch.setattr(NpmSource, "configured_index", unreachable)
     for _ in range(2):
-        Builder(wanted, tmp_path / "out", tmp_path / "cache", EventLog(tmp_path / "events.jsonl")).run()
+        LibraryBuilder(wanted, tmp_path / "out", tmp_path / "cache", EventLog(tmp_path / "events.jsonl")).run()
     assert len(asked) == 2 and len(texts(tmp_path / "out")) == 2
     notes = [json.loads(line).get("text", "") for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert notes.count("source far is skipped: no route to the registry") == 2

@@ -12,7 +12,7 @@ from test_library_build import build, module, project, settings
 
 from etude.core.sources.archive import refused
 from etude.core.sources.sdist import SdistSource
-from etude.learn.corpus.export import FORMS, TOKENS, LibraryUnfinished, Shape, export, write
+from etude.learn.corpus.export import FORMS, TOKENS, ExportShape, LibraryUnfinished, export, write
 from etude.learn.corpus.settings import CorpusSettings
 from etude.learn.corpus.shape.fim import Special, unfim
 
@@ -26,9 +26,9 @@ def test_files_come_once_and_cut_ones_can_be_put_together_again(tmp_path: Path) 
     one, two = project(tmp_path / "one", "alpha", "beta"), project(tmp_path / "two", "gamma")
     (two / "copied.py").write_text(module("alpha"))
     build(settings(one, two), tmp_path / "out")
-    plain = {d["path"]: d["text"] for d in export(tmp_path / "out", "files", "train", Shape())}
+    plain = {d["path"]: d["text"] for d in export(tmp_path / "out", "files", "train", ExportShape())}
     assert set(plain) == {"LICENSE", "alpha.py", "beta.py", "gamma.py"}
-    cut = list(export(tmp_path / "out", "files", "train", Shape(fim_rate=1.0)))
+    cut = list(export(tmp_path / "out", "files", "train", ExportShape(fim_rate=1.0)))
     assert all("pieces" in d for d in cut)
     for document in cut:
         pieces = [p if isinstance(p, str) else Special(p["special"]) for p in document["pieces"]]
@@ -40,7 +40,7 @@ def test_a_project_is_one_text_with_what_is_imported_first(tmp_path: Path) -> No
     mine = project(tmp_path / "mine", "zeta")
     (mine / "alpha.py").write_text("from zeta import zeta\n\n" + module("alpha"))
     build(settings(mine), tmp_path / "out")
-    (document,) = export(tmp_path / "out", "projects", "train", Shape())
+    (document,) = export(tmp_path / "out", "projects", "train", ExportShape())
     assert (
         document["paths"].index("zeta.py") < document["paths"].index("alpha.py") and document["bucket_tokens"] == 8192
     )
@@ -63,10 +63,10 @@ def test_changes_between_releases_come_with_the_changelog(tmp_path: Path) -> Non
     git(repository, "tag", "v1.1.0")
     wanted = CorpusSettings.model_validate({"sources": {"ours": {"kind": "git", "path": repository, "releases": 3}}})
     build(wanted, tmp_path / "out")
-    found = [d["text"] for d in export(tmp_path / "out", "changes", "train", Shape())]
+    found = [d["text"] for d in export(tmp_path / "out", "changes", "train", ExportShape())]
     (text,) = [t for t in found if "alpha takes a scale" in t]
     assert "-def alpha(value):\n+def alpha(value, scale):" in text and "beta" not in text
-    blocks = [d["text"] for d in export(tmp_path / "out", "changes", "train", Shape(edits="blocks"))]
+    blocks = [d["text"] for d in export(tmp_path / "out", "changes", "train", ExportShape(edits="blocks"))]
     assert len(blocks) == len(found) and blocks != found and any("def alpha(value, scale):" in t for t in blocks)
 
 
@@ -75,14 +75,16 @@ def test_held_out_projects_are_on_one_side_alone(tmp_path: Path) -> None:
     wanted = settings(*folders)
     wanted.library.heldout_share = 0.5
     build(wanted, tmp_path / "out")
-    sides = {s: {d["project"] for d in export(tmp_path / "out", "files", s, Shape())} for s in ("train", "heldout")}
+    sides = {
+        s: {d["project"] for d in export(tmp_path / "out", "files", s, ExportShape())} for s in ("train", "heldout")
+    }
     assert sides["train"] and sides["heldout"] and not sides["train"] & sides["heldout"]
     assert len(sides["train"] | sides["heldout"]) == 12
 
 
 def test_what_is_written_is_whole(tmp_path: Path) -> None:
     build(settings(project(tmp_path / "mine", "alpha", "beta")), tmp_path / "out")
-    documents = list(export(tmp_path / "out", "files", "train", Shape()))
+    documents = list(export(tmp_path / "out", "files", "train", ExportShape()))
     count, size = write(iter(documents), tmp_path / "texts.jsonl.zst")
     data = zstandard.ZstdDecompressor().stream_reader((tmp_path / "texts.jsonl.zst").read_bytes()).read()
     assert [json.loads(line) for line in data.splitlines()] == documents and (count, size) == (
@@ -104,7 +106,7 @@ def test_a_project_that_was_left_out_or_empty_leaves_no_gap(tmp_path: Path) -> N
         build(wanted, tmp_path / "out")
     for form in FORMS:
         assert (
-            len(list(export(tmp_path / "out", form, "train", Shape())))
+            len(list(export(tmp_path / "out", form, "train", ExportShape())))
             == {"files": 3, "projects": 2, "changes": 0}[form]
         )
 
@@ -113,4 +115,4 @@ def test_a_library_without_its_end_is_not_exported(tmp_path: Path) -> None:
     build(settings(project(tmp_path / "mine", "alpha")), tmp_path / "out")
     (tmp_path / "out" / "copies.npy").unlink()
     with pytest.raises(LibraryUnfinished, match="run the same `etude corpus build` again"):
-        list(export(tmp_path / "out", "files", "train", Shape()))
+        list(export(tmp_path / "out", "files", "train", ExportShape()))

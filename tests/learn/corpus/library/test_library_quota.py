@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from etude.core.events.log import EventLog
 from etude.core.sources.project import Ref
 from etude.core.sources.stdlib import StdlibSource
-from etude.learn.corpus.build import Builder
+from etude.learn.corpus.build import LibraryBuilder
 from etude.learn.corpus.manifest import entries
 from etude.learn.corpus.overview import overview
 from etude.learn.corpus.quota import OVER, Quota
@@ -77,7 +77,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def build(out: Path, most: int | None) -> list[tuple[str, str]]:
     table = {"kind": "stdlib", "max_bytes": most}
     wanted = CorpusSettings.model_validate({"sources": {"std": table}, "library": {"workers": 1}})
-    Builder(wanted, out, out / "downloads", EventLog.null()).run()
+    LibraryBuilder(wanted, out, out / "downloads", EventLog.null()).run()
     return [(line["project"], line["reason"]) for line in entries(out / "manifest.jsonl")]
 
 

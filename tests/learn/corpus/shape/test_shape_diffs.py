@@ -11,9 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.core.licence.licence import Licence
-from etude.learn.corpus.record import Record
-from etude.learn.corpus.shape.blocks import Block, apply_blocks, ended
-from etude.learn.corpus.shape.diffs import LONGEST_NEW_FILE_LINES, FileChange, file_changes, is_noise, release_diffs
+from etude.learn.corpus.record import TextRecord
+from etude.learn.corpus.shape.blocks import TextBlock, apply_blocks, ended
+from etude.learn.corpus.shape.diffs import (
+    LONGEST_NEW_FILE_LINES,
+    ProjectFileChange,
+    file_changes,
+    is_noise,
+    release_diffs,
+)
 
 SPEC = importlib.util.spec_from_file_location("reader", Path(__file__).with_name("test_shape_line_diff.py"))
 assert SPEC is not None and SPEC.loader is not None
@@ -41,15 +47,15 @@ NEW = {
 }
 
 
-def records(files: dict[str, str], version: str, licence: str = "MIT") -> list[Record]:
+def records(files: dict[str, str], version: str, licence: str = "MIT") -> list[TextRecord]:
     known = Licence(licence, "file" if licence else "none")
     return [
-        Record(text, "file", "pypi", "tally", version, "2024-01-01", path, "python", known)
+        TextRecord(text, "file", "pypi", "tally", version, "2024-01-01", path, "python", known)
         for path, text in files.items()
     ]
 
 
-def release(old: dict[str, str], new: dict[str, str], **options) -> list[Record]:
+def release(old: dict[str, str], new: dict[str, str], **options) -> list[TextRecord]:
     return release_diffs(records(old, "1.0"), records(new, "1.1"), **options)
 
 
@@ -80,7 +86,7 @@ def test_an_exercise_has_the_files_the_request_and_blocks_that_make_the_change()
     blocks = re.findall(
         r"<<<<<<< SEARCH\n(.*?)=======\n(.*?)>>>>>>> REPLACE\n", answer.split("tally/more.py\n")[0], re.DOTALL
     )
-    assert apply_blocks(ended(CORE), [Block(*block) for block in blocks]) == NEW["tally/core.py"]
+    assert apply_blocks(ended(CORE), [TextBlock(*block) for block in blocks]) == NEW["tally/core.py"]
     assert answer.endswith("tally/more.py\n<<<<<<< SEARCH\n=======\ndef more(): ...\n>>>>>>> REPLACE\n\n")
 
 
@@ -127,7 +133,7 @@ def test_the_diffs_applied_to_the_old_tree_give_the_new_one(old: dict[str, str],
     ],
 )
 def test_noise_is_told_from_change(old: str | None, new: str, noise: bool) -> None:
-    assert is_noise(FileChange("f", "f", old, new)) is noise
+    assert is_noise(ProjectFileChange("f", "f", old, new)) is noise
 
 
 @pytest.mark.parametrize("form", ["unified", "blocks"])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.learn.corpus.shape.blocks import Block, apply_blocks, ended, search_replace_blocks
+from etude.learn.corpus.shape.blocks import TextBlock, apply_blocks, ended, search_replace_blocks
 from etude.learn.corpus.shape.line_diff import GAP_PAIRS, changes, split_lines
 from etude.learn.corpus.shape.unified import unified_diff
 
@@ -118,7 +118,7 @@ def test_large_texts_without_a_common_line_take_no_time() -> None:
 def test_a_block_takes_the_context_that_makes_it_unmistakable() -> None:
     old = "def a():\n    return 1\n\n\ndef b():\n    return 1\n"
     (block,) = search_replace_blocks(old, old[:-2] + "2\n") or []
-    assert block == Block("def b():\n    return 1\n", "def b():\n    return 2\n")
+    assert block == TextBlock("def b():\n    return 1\n", "def b():\n    return 2\n")
 
 
 @pytest.mark.parametrize("old", ["", "x\n=======\ny\n", "same\n" * 100])
@@ -128,6 +128,6 @@ def test_what_blocks_cannot_say_is_none(old: str) -> None:
 
 
 def test_a_block_whose_text_is_not_there_once_is_refused() -> None:
-    assert apply_blocks("a\na\n", [Block("a\n", "b\n")]) is None
-    assert apply_blocks("aa\n", [Block("a\n", "b\n")]) is None
-    assert apply_blocks("a\n", [Block("", "b\n")]) is None
+    assert apply_blocks("a\na\n", [TextBlock("a\n", "b\n")]) is None
+    assert apply_blocks("aa\n", [TextBlock("a\n", "b\n")]) is None
+    assert apply_blocks("a\n", [TextBlock("", "b\n")]) is None

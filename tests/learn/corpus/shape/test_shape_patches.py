@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etude.core.licence.licence import Licence
-from etude.learn.corpus.record import Record
+from etude.learn.corpus.record import TextRecord
 from etude.learn.corpus.shape.patches import described, patch_records, series
 
 DIFF = "--- a/tally.c\n+++ b/tally.c\n@@ -1 +1 @@\n-int x;\n+long x;\n"
@@ -74,7 +74,7 @@ def test_patches_become_records_in_order_and_the_rest_has_a_reason() -> None:
         "debian/patches/long.patch": DEP3 + "+x\n" * 1000,
         "debian/patches/unused.patch": DEP3,
     }
-    like = Record("x", "file", "debian", "tally", "1.2-1", "2024-01-01", "a.c", "c", Licence("MIT", "dep5"))
+    like = TextRecord("x", "file", "debian", "tally", "1.2-1", "2024-01-01", "a.c", "c", Licence("MIT", "dep5"))
     found, refused = patch_records(files, like, longest_chars=2000)
     assert [record.path for record in found] == ["debian/patches/b.patch", "debian/patches/a.patch"]
     assert found[1].text.startswith("Count beyond 2^31\n") and found[1].text.endswith(DIFF)

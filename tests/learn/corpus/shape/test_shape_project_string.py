@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.core.licence.licence import Licence
-from etude.learn.corpus.record import Kind, Record
+from etude.learn.corpus.record import Kind, TextRecord
 from etude.learn.corpus.shape.project_string import (
     ORDERS,
     README_HEAD_CHARS,
@@ -32,8 +32,8 @@ FILES = {
 }
 
 
-def record(path: str, text: str, kind: Kind = "file", project: str = "tally") -> Record:
-    return Record(text, kind, "local", project, "1.0", "2024-01-01", path, "", Licence("MIT", "file"))
+def record(path: str, text: str, kind: Kind = "file", project: str = "tally") -> TextRecord:
+    return TextRecord(text, kind, "local", project, "1.0", "2024-01-01", path, "", Licence("MIT", "file"))
 
 
 def strings(files: dict[str, str], order: Order = "dependencies", **options) -> list[ProjectString]:

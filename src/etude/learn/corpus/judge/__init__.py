@@ -2,6 +2,6 @@
 
 from etude.learn.corpus.judge.judging import judge
 from etude.learn.corpus.judge.names import judge_name
-from etude.learn.corpus.judge.verdict import Kept, Limits, Refusal
+from etude.learn.corpus.judge.verdict import AcceptedFile, FileLimits, FileRefusal
 
-__all__ = ["Kept", "Limits", "Refusal", "judge", "judge_name"]
+__all__ = ["AcceptedFile", "FileLimits", "FileRefusal", "judge", "judge_name"]

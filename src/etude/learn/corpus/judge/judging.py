@@ -10,34 +10,34 @@ from etude.learn.corpus.judge.decoding import decode
 from etude.learn.corpus.judge.generated import generated
 from etude.learn.corpus.judge.names import judge_name
 from etude.learn.corpus.judge.python import parses
-from etude.learn.corpus.judge.verdict import Kept, Limits, Refusal
+from etude.learn.corpus.judge.verdict import AcceptedFile, FileLimits, FileRefusal
 
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def judge(
-    path: str, data: bytes, limits: Limits = Limits(), is_python: Callable[[str], bool] = parses
-) -> Kept | Refusal:
+    path: str, data: bytes, limits: FileLimits = FileLimits(), is_python: Callable[[str], bool] = parses
+) -> AcceptedFile | FileRefusal:
     """The text of a file and its language, or why it is not taken. `path` is inside the project, with "/"; `is_python` says whether text
     that calls itself Python is."""
     if refusal := judge_name(path, len(data), limits):
         return refusal
     tongue = language.of_name(path.lower().rpartition("/")[2]) or language.of_shebang(data)
     if not tongue:
-        return Refusal.UNKNOWN_LANGUAGE
+        return FileRefusal.UNKNOWN_LANGUAGE
     if not data.startswith(UTF16_MARKS) and binary(data, limits):
-        return Refusal.BINARY
+        return FileRefusal.BINARY
     text = decode(data, python=tongue == "python")
     if text is None:
-        return Refusal.ENCODING
+        return FileRefusal.ENCODING
     utf8 = text.encode("utf-8", "surrogatepass") if data.startswith(UTF16_MARKS) else data
     if generated(utf8):
-        return Refusal.GENERATED
+        return FileRefusal.GENERATED
     if refusal := judge_shape(utf8, tongue, limits):
         return refusal
     if tongue == "python" and not is_python(text):
-        return Refusal.NOT_PYTHON
-    return Kept(text, tongue)
+        return FileRefusal.NOT_PYTHON
+    return AcceptedFile(text, tongue)
 
 
 # Text that no person wrote: minified code, data in the form of code. Shares of characters decide, not the language. Bytes go through
@@ -66,23 +66,23 @@ DIGITS = b"0123456789"
 LEAST_DIGITS = 0.1
 
 
-def binary(data: bytes, limits: Limits) -> bool:
+def binary(data: bytes, limits: FileLimits) -> bool:
     """Whether control characters, or one NUL, say that this is no text."""
     return b"\0" in data or _share(data, CONTROLS) > limits.max_control_share
 
 
-def judge_shape(data: bytes, tongue: str, limits: Limits) -> Refusal | None:
+def judge_shape(data: bytes, tongue: str, limits: FileLimits) -> FileRefusal | None:
     """Why text of this shape is not taken. `data` is the text in UTF-8."""
     if _encoded(data, limits):
-        return Refusal.ENCODED_DATA
+        return FileRefusal.ENCODED_DATA
     if tongue not in PROSE and len(data) >= LEAST_BYTES and _minified(data, limits):
-        return Refusal.MINIFIED
+        return FileRefusal.MINIFIED
     if _share(data, ALPHANUMERIC) < limits.min_alphanumeric_share:
-        return Refusal.FEW_WORDS
+        return FileRefusal.FEW_WORDS
     return None
 
 
-def _minified(data: bytes, limits: Limits) -> bool:
+def _minified(data: bytes, limits: FileLimits) -> bool:
     if _share(data, SPACE) < limits.min_space_share:
         return True
     lengths = list(map(len, data.split(b"\n")))
@@ -93,7 +93,7 @@ def _minified(data: bytes, limits: Limits) -> bool:
     return len(data) > limits.max_mean_line_chars * len(lengths)
 
 
-def _encoded(data: bytes, limits: Limits) -> bool:
+def _encoded(data: bytes, limits: FileLimits) -> bool:
     """Whether most of the characters stand in long runs of base64, hexadecimal or numbers."""
     most = limits.max_encoded_share * len(data)
     letters = data.translate(_BASE64)

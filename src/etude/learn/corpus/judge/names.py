@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from etude.learn.corpus.judge import language
-from etude.learn.corpus.judge.verdict import Limits, Refusal
+from etude.learn.corpus.judge.verdict import FileLimits, FileRefusal
 
 # Other people's code inside this project: it is learnt from where it is at home.
 VENDORED = frozenset((
@@ -52,40 +52,40 @@ DATA_LANGUAGES = frozenset(("json", "csv", "tsv", "xml", "yaml", "json5", "jsonl
 TEST_DATA_LANGUAGES = DATA_LANGUAGES | {"text", "html", "diff", "sql", "ini", "toml", "markdown", "rst"}
 
 
-def judge_name(path: str, size: int, limits: Limits = Limits()) -> Refusal | None:
+def judge_name(path: str, size: int, limits: FileLimits = FileLimits()) -> FileRefusal | None:
     """Why a file of this name and size need not be read, or None. `path` is inside the project, with "/"."""
     *folders, name = path.lower().split("/")
     for folder in folders:
         if folder in VENDORED:
-            return Refusal.VENDORED
+            return FileRefusal.VENDORED
         if folder in METADATA or folder.endswith(METADATA_ENDS):
-            return Refusal.METADATA
+            return FileRefusal.METADATA
     if name in LOCKFILES or name.endswith(".lock"):
-        return Refusal.LOCKFILE
+        return FileRefusal.LOCKFILE
     if name.endswith(TRANSLATIONS):
-        return Refusal.TRANSLATION
+        return FileRefusal.TRANSLATION
     if BUILT_NAME.search(name):
-        return Refusal.BUILT
+        return FileRefusal.BUILT
     if name in METADATA_FILES or name.endswith(METADATA_ENDS):
-        return Refusal.METADATA
+        return FileRefusal.METADATA
     if size > limits.max_bytes:
-        return Refusal.TOO_LARGE
+        return FileRefusal.TOO_LARGE
     if size < limits.min_bytes:
-        return Refusal.TOO_SMALL
+        return FileRefusal.TOO_SMALL
     return _judge_kind(folders, name, size, limits)
 
 
-def _judge_kind(folders: list[str], name: str, size: int, limits: Limits) -> Refusal | None:
+def _judge_kind(folders: list[str], name: str, size: int, limits: FileLimits) -> FileRefusal | None:
     """What the language that the name tells says."""
     tongue = language.of_name(name)
     if tongue is None or name.rpartition(".")[2] in BINARY:
-        return Refusal.NOT_TEXT_BY_NAME
+        return FileRefusal.NOT_TEXT_BY_NAME
     if not tongue and "." in name.lstrip("."):  # without an extension a `#!` line may still tell
-        return Refusal.UNKNOWN_LANGUAGE
+        return FileRefusal.UNKNOWN_LANGUAGE
     if tongue in BUILT_LANGUAGES and not BUILT_FOLDERS.isdisjoint(folders):
-        return Refusal.BUILT
+        return FileRefusal.BUILT
     if tongue in TEST_DATA_LANGUAGES and size > limits.max_test_data_bytes and not TEST_FOLDERS.isdisjoint(folders):
-        return Refusal.TEST_DATA
+        return FileRefusal.TEST_DATA
     if tongue in DATA_LANGUAGES and size > limits.max_data_bytes:
-        return Refusal.DATA
+        return FileRefusal.DATA
     return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Refusal(StrEnum):
+class FileRefusal(StrEnum):
     """Why a file is not taken. The values are what the manifest and the report count."""
 
     TOO_LARGE = "too large"
@@ -30,7 +30,7 @@ class Refusal(StrEnum):
 
 
 @dataclass(frozen=True)
-class Kept:
+class AcceptedFile:
     """`text` has "\\n" line ends and no byte order mark; `language` is a lower-case name."""
 
     text: str
@@ -38,7 +38,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Limits:
+class FileLimits:
     """Where the line is drawn. A number without a remark is of the order that the published pipelines use (The Stack v2, OpenCoder:
     longest line 1,000, mean line 100, alphanumeric share 0.25), looser where their line cut hand-written files of ours."""
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from etude.learn.corpus.shape.line_diff import Change, changes, split_lines
+from etude.learn.corpus.shape.line_diff import LineChange, changes, split_lines
 from etude.learn.corpus.shape.unified import grouped
 
 SEARCH, DIVIDER, REPLACE = "<<<<<<< SEARCH\n", "=======\n", ">>>>>>> REPLACE\n"
 CONTEXT_LINES = (1, 3, 8, 20)  # tried in turn
 
 
-class Block(NamedTuple):
+class TextBlock(NamedTuple):
     search: str
     replace: str
 
@@ -29,7 +29,7 @@ class Block(NamedTuple):
         return f"{SEARCH}{self.search}{DIVIDER}{self.replace}{REPLACE}"
 
 
-def search_replace_blocks(old: str, new: str) -> list[Block] | None:
+def search_replace_blocks(old: str, new: str) -> list[TextBlock] | None:
     """Blocks that make `new` of `old`, both ended by a line end first if they aren't; [] if nothing changed. None where it can't be said:
     lines like the marks themselves, or no context up to 20 lines that is unmistakable."""
     old, new = ended(old), ended(new)
@@ -47,7 +47,7 @@ def search_replace_blocks(old: str, new: str) -> list[Block] | None:
     return None
 
 
-def apply_blocks(text: str, blocks: Sequence[Block]) -> str | None:
+def apply_blocks(text: str, blocks: Sequence[TextBlock]) -> str | None:
     """The text with the blocks applied in turn; None if what one searches is not there exactly once."""
     for block in blocks:
         at = _only_place(text, block.search)
@@ -74,9 +74,9 @@ def _only_place(text: str, search: str) -> int | None:
     return places[0] if len(places) == 1 else None
 
 
-def _block(group: Sequence[Change], old: Sequence[str], new: Sequence[str], context: int) -> Block:
+def _block(group: Sequence[LineChange], old: Sequence[str], new: Sequence[str], context: int) -> TextBlock:
     start = max(0, group[0].start - context)
     end = min(len(old), group[-1].end + context)
     new_start = group[0].new_start - (group[0].start - start)
     new_end = group[-1].new_end + (end - group[-1].end)
-    return Block("".join(old[start:end]), "".join(new[new_start:new_end]))
+    return TextBlock("".join(old[start:end]), "".join(new[new_start:new_end]))

@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from etude.core.licence.licence import EVIDENCE, Licence
-from etude.learn.corpus.record import Record
-from etude.learn.corpus.shape.blocks import Block, ended, search_replace_blocks
+from etude.learn.corpus.record import TextRecord
+from etude.learn.corpus.shape.blocks import TextBlock, ended, search_replace_blocks
 from etude.learn.corpus.shape.changelog import NAMES, changelog_section
 from etude.learn.corpus.shape.line_diff import changes, split_lines
 from etude.learn.corpus.shape.sections import Section
@@ -48,7 +48,7 @@ VERSION = re.compile(
 )
 
 
-class FileChange(NamedTuple):
+class ProjectFileChange(NamedTuple):
     path: str
     old_path: str  # another one if the file moved
     old: str | None  # None: the file is new
@@ -56,8 +56,12 @@ class FileChange(NamedTuple):
 
 
 def release_diffs(
-    before: Sequence[Record], after: Sequence[Record], *, form: Form = "unified", longest_chars: int = LONGEST_CHARS
-) -> list[Record]:
+    before: Sequence[TextRecord],
+    after: Sequence[TextRecord],
+    *,
+    form: Form = "unified",
+    longest_chars: int = LONGEST_CHARS,
+) -> list[TextRecord]:
     """`diff` records of one project's change from one version to the next, each of at most `longest_chars`; a file whose change alone is longer is
     left out. Empty if nothing of note changed. Raises ValueError for records of several projects or versions."""
     if not before or not after:
@@ -81,7 +85,7 @@ def release_diffs(
 
 def file_changes(
     old: Mapping[str, str], new: Mapping[str, str], *, told: bool = False
-) -> tuple[list[FileChange], list[str]]:
+) -> tuple[list[ProjectFileChange], list[str]]:
     """What changed between two trees (path -> text) by path, and the paths of removed files, both without noise. `told`: the changelog's
     own change is left out, as its section is told."""
     gone = {path: text for path, text in old.items() if path not in new and not NOT_THEIRS.search(path)}
@@ -92,18 +96,18 @@ def file_changes(
         if old.get(path) == text or NOT_THEIRS.search(path) or (told and NAMES.match(path)):
             continue
         if path in old:
-            change = FileChange(path, path, old[path], text)
+            change = ProjectFileChange(path, path, old[path], text)
         elif text in moved:
-            change = FileChange(path, moved[text], text, text)
+            change = ProjectFileChange(path, moved[text], text, text)
             gone.pop(moved.pop(text))
         else:
-            change = FileChange(path, path, None, text)
+            change = ProjectFileChange(path, path, None, text)
         if not is_noise(change):
             found.append(change)
     return found, sorted(gone)
 
 
-def is_noise(change: FileChange) -> bool:
+def is_noise(change: ProjectFileChange) -> bool:
     """A bumped version, a file written anew, or a large new file."""
     if change.old is None:
         return change.new.count("\n") > LONGEST_NEW_FILE_LINES
@@ -121,22 +125,22 @@ def _without_versions(lines: Sequence[str]) -> list[str]:
     return [VERSION.sub("0", line) for line in lines]
 
 
-def _body(change: FileChange, form: Form) -> str:
+def _body(change: ProjectFileChange, form: Form) -> str:
     """The change of one file; "" where the form can't say it."""
     if form == "unified":
         return unified_diff(change.path, change.old, change.new, old_path=change.old_path)
     if change.old is None:
-        blocks: list[Block] | None = [Block("", ended(change.new))]
+        blocks: list[TextBlock] | None = [TextBlock("", ended(change.new))]
     else:
         blocks = search_replace_blocks(change.old, change.new) if change.old_path == change.path else None
     return f"{change.path}\n{''.join(map(str, blocks))}\n" if blocks else ""
 
 
 def _groups(
-    told: Sequence[tuple[FileChange, str]], room: int, with_files: bool
-) -> Iterator[list[tuple[FileChange, str]]]:
+    told: Sequence[tuple[ProjectFileChange, str]], room: int, with_files: bool
+) -> Iterator[list[tuple[ProjectFileChange, str]]]:
     """As many files to a document as it holds."""
-    group: list[tuple[FileChange, str]] = []
+    group: list[tuple[ProjectFileChange, str]] = []
     used = 0
     for change, body in told:
         size = len(body)
@@ -153,18 +157,18 @@ def _groups(
         yield group
 
 
-def _exercise(head: str, group: Sequence[tuple[FileChange, str]]) -> str:
+def _exercise(head: str, group: Sequence[tuple[ProjectFileChange, str]]) -> str:
     files = "".join(str(Section(change.path, ended(change.old))) for change, _ in group if change.old is not None)
     return (
         f"{files}{Section('request', head.rstrip())}{Section('changes', ''.join(body for _, body in group).rstrip())}"
     )
 
 
-def _texts(records: Mapping[str, Record]) -> dict[str, str]:
+def _texts(records: Mapping[str, TextRecord]) -> dict[str, str]:
     return {path: record.text for path, record in records.items()}
 
 
-def _version(records: Sequence[Record], project: str) -> str:
+def _version(records: Sequence[TextRecord], project: str) -> str:
     names = {(record.project, record.version) for record in records}
     if len(names) > 1 or records[0].project != project:
         raise ValueError(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 GAP_PAIRS = 10_000
 
 
-class Change(NamedTuple):
+class LineChange(NamedTuple):
     """Lines `start:end` of the old text become lines `new_start:new_end` of the new one."""
 
     start: int
@@ -32,13 +32,13 @@ def split_lines(text: str) -> list[str]:
     return [*found, lines[-1]] if lines[-1] else found
 
 
-def changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
+def changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
     """In order, with at least one equal line between two of them."""
     return list(_gaps(old, new))
 
 
-def _gaps(old: Sequence[str], new: Sequence[str]) -> Iterator[Change]:
-    todo = [Change(0, len(old), 0, len(new))]  # a stack, the first gap on top
+def _gaps(old: Sequence[str], new: Sequence[str]) -> Iterator[LineChange]:
+    todo = [LineChange(0, len(old), 0, len(new))]  # a stack, the first gap on top
     while todo:
         gap = _trimmed(old, new, todo.pop())
         if gap.start == gap.end and gap.new_start == gap.new_end:
@@ -49,7 +49,7 @@ def _gaps(old: Sequence[str], new: Sequence[str]) -> Iterator[Change]:
         anchors = _anchors(old, new, gap)
         if anchors:
             borders = [(gap.start - 1, gap.new_start - 1), *anchors, (gap.end, gap.new_end)]
-            inner = [Change(a + 1, c, b + 1, d) for (a, b), (c, d) in zip(borders, borders[1:], strict=False)]
+            inner = [LineChange(a + 1, c, b + 1, d) for (a, b), (c, d) in zip(borders, borders[1:], strict=False)]
             todo += reversed(inner)
         elif (gap.end - gap.start) * (gap.new_end - gap.new_start) <= GAP_PAIRS:
             yield from _by_difflib(old, new, gap)
@@ -57,16 +57,16 @@ def _gaps(old: Sequence[str], new: Sequence[str]) -> Iterator[Change]:
             yield gap
 
 
-def _trimmed(old: Sequence[str], new: Sequence[str], gap: Change) -> Change:
+def _trimmed(old: Sequence[str], new: Sequence[str], gap: LineChange) -> LineChange:
     start, end, new_start, new_end = gap
     while start < end and new_start < new_end and old[start] == new[new_start]:
         start, new_start = start + 1, new_start + 1
     while start < end and new_start < new_end and old[end - 1] == new[new_end - 1]:
         end, new_end = end - 1, new_end - 1
-    return Change(start, end, new_start, new_end)
+    return LineChange(start, end, new_start, new_end)
 
 
-def _anchors(old: Sequence[str], new: Sequence[str], gap: Change) -> list[tuple[int, int]]:
+def _anchors(old: Sequence[str], new: Sequence[str], gap: LineChange) -> list[tuple[int, int]]:
     """Places of lines that stand once in both sides of the gap, as many as keep their order."""
     once = _once(old, gap.start, gap.end)
     new_once = _once(new, gap.new_start, gap.new_end)
@@ -96,8 +96,8 @@ def _once(lines: Sequence[str], start: int, end: int) -> dict[str, int]:
     return {line: place for line, place in places.items() if place >= 0}
 
 
-def _by_difflib(old: Sequence[str], new: Sequence[str], gap: Change) -> Iterator[Change]:
+def _by_difflib(old: Sequence[str], new: Sequence[str], gap: LineChange) -> Iterator[LineChange]:
     matcher = SequenceMatcher(None, old[gap.start : gap.end], new[gap.new_start : gap.new_end], autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag != "equal":
-            yield Change(gap.start + a, gap.start + b, gap.new_start + c, gap.new_start + d)
+            yield LineChange(gap.start + a, gap.start + b, gap.new_start + c, gap.new_start + d)

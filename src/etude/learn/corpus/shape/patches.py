@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from etude.learn.corpus.record import Record
+from etude.learn.corpus.record import TextRecord
 
 FOLDER = "debian/patches/"
 # About 8,000 tokens: longer ones are imports of whole upstream branches.
@@ -24,11 +24,11 @@ SUBJECT_MARK = re.compile(r"^(?:\[[^\]]*\][ \t]*)+")
 
 
 def patch_records(
-    files: Mapping[str, str], like: Record, *, longest_chars: int = LONGEST_CHARS
-) -> tuple[list[Record], list[tuple[str, str]]]:
+    files: Mapping[str, str], like: TextRecord, *, longest_chars: int = LONGEST_CHARS
+) -> tuple[list[TextRecord], list[tuple[str, str]]]:
     """The series' patches in its order, and (path, reason) of those left out. `files` is path -> text of the package (only
     `debian/patches/` is looked at), `like` any record of it: source, project, version, date and licence are taken over."""
-    found: list[Record] = []
+    found: list[TextRecord] = []
     refused: list[tuple[str, str]] = []
     for name in series(files.get(FOLDER + "series", "")):
         path = FOLDER + name

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from etude.learn.corpus.record import Record
+from etude.learn.corpus.record import TextRecord
 from etude.learn.corpus.shape.imports import dependencies
 from etude.learn.corpus.shape.sections import Section, cut
 
@@ -54,7 +54,7 @@ class ProjectString:
 
 
 def project_strings(
-    records: Sequence[Record],
+    records: Sequence[TextRecord],
     *,
     order: Order,
     chars_per_token: float,
@@ -92,7 +92,7 @@ def project_strings(
     return found
 
 
-def _the_project(records: Sequence[Record]) -> tuple[str, str]:
+def _the_project(records: Sequence[TextRecord]) -> tuple[str, str]:
     names = {(record.project, record.version) for record in records}
     if len(names) > 1:
         raise ValueError(

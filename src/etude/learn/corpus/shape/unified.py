@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from etude.learn.corpus.shape.line_diff import Change, changes, split_lines
+from etude.learn.corpus.shape.line_diff import LineChange, changes, split_lines
 
 CONTEXT_LINES = 3
 NO_END = "\\ No newline at end of file\n"
@@ -27,9 +27,9 @@ def unified_diff(path: str, old: str | None, new: str, *, old_path: str = "") ->
     return head + hunks
 
 
-def grouped(found: Sequence[Change], context: int) -> list[list[Change]]:
+def grouped(found: Sequence[LineChange], context: int) -> list[list[LineChange]]:
     """Changes whose contexts touch stand in one hunk."""
-    groups: list[list[Change]] = []
+    groups: list[list[LineChange]] = []
     for change in found:
         if groups and change.start - groups[-1][-1].end <= 2 * context:
             groups[-1].append(change)
@@ -38,7 +38,7 @@ def grouped(found: Sequence[Change], context: int) -> list[list[Change]]:
     return groups
 
 
-def _hunk(group: Sequence[Change], old: Sequence[str], new: Sequence[str]) -> str:
+def _hunk(group: Sequence[LineChange], old: Sequence[str], new: Sequence[str]) -> str:
     start = max(0, group[0].start - CONTEXT_LINES)
     end = min(len(old), group[-1].end + CONTEXT_LINES)
     new_start = group[0].new_start - (group[0].start - start)

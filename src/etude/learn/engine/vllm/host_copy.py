@@ -28,7 +28,7 @@ FILE, HELD, LOCK = "model.safetensors", "held.json", "lock"
 
 
 @dataclass(frozen=True)
-class Held:
+class HostState:
     """What the copy holds: `digests` by key of the file."""
 
     version: int
@@ -64,7 +64,7 @@ class HostCopy:
             return received
 
     @contextmanager
-    def reading(self) -> Iterator[Held]:
+    def reading(self) -> Iterator[HostState]:
         """What it holds, unchanged for as long as the block runs. Raises LookupError if it holds nothing."""
         with self._locked(fcntl.LOCK_SH):
             held = self._held()
@@ -96,12 +96,12 @@ class HostCopy:
         side.write_text(json.dumps({"version": received.version, "digests": digests}))
         side.rename(self.folder / HELD)
 
-    def _held(self) -> Held | None:
+    def _held(self) -> HostState | None:
         path = self.folder / HELD
         if not path.exists():
             return None
         found = json.loads(path.read_text())
-        return Held(found["version"], found["digests"], self.folder / FILE)
+        return HostState(found["version"], found["digests"], self.folder / FILE)
 
     @contextmanager
     def _locked(self, how: int) -> Iterator[None]:

@@ -21,8 +21,8 @@ from etude.learn.engine.running import check
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.child import VllmChild, command
 from etude.learn.engine.vllm.host_copy import HostCopy
-from etude.learn.engine.vllm.tally import Tally
-from etude.learn.engine.vllm.turns import Message, Turn, completion, question
+from etude.learn.engine.vllm.tally import RequestTally
+from etude.learn.engine.vllm.turns import Message, RunningTurn, completion, question
 from etude.learn.model.checkpoint import load_config
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.store import WeightStore
@@ -52,10 +52,10 @@ class VllmService:
         self._copy = HostCopy(folder / "copy", checkpoint)
         self._receiver = Receiver(store)
         self._salts = Salts(settings.swap_cache, settings.share_prefix)
-        self._tally = Tally(clock)
+        self._tally = RequestTally(clock)
         self._lock = threading.Lock()  # of the turns
         self._weights = threading.Lock()  # one swap at a time
-        self._turns: dict[int, Turn] = {}
+        self._turns: dict[int, RunningTurn] = {}
         self._asked = 0
         self._served, self._loaded = -1, dict[str, str]()  # version, and digests by key, of what vLLM has loaded
         self._mailbox = Mailbox(lambda: self._child.gone is not None)
@@ -121,7 +121,7 @@ class VllmService:
             self._asked += 1
             own = self._settings.seed * SEED_STRIDE + self._asked
             salt = self._salts.of(request.session_id, self._served)
-            turn = Turn(client, number, len(request.prompt_ids), self._served, self._clock())
+            turn = RunningTurn(client, number, len(request.prompt_ids), self._served, self._clock())
             self._turns[self._asked] = turn
             self._tally.began(turn.prompt_tokens)
             seed = own if request.seed is None else request.seed

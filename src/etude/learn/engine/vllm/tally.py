@@ -8,7 +8,7 @@ from etude.agent.policy.protocol import PolicyError
 from etude.core.trace.completion import Completion
 
 
-class Tally:
+class RequestTally:
     """Of one engine. Not thread-safe."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

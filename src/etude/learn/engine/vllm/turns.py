@@ -19,7 +19,7 @@ SEEDS = 2**63  # vLLM takes signed ones of 64 bits
 
 
 @dataclass(frozen=True)
-class Turn:
+class RunningTurn:
     """A request that vLLM is at. `version`: what was served when it was sent."""
 
     client: str
@@ -59,7 +59,7 @@ def versions_of(spans: Sequence[tuple[int, int]], count: int, oldest: int) -> li
     return versions
 
 
-def completion(turn: Turn, answer: Message, now_s: float) -> Completion | PolicyError:
+def completion(turn: RunningTurn, answer: Message, now_s: float) -> Completion | PolicyError:
     """What was sampled; an error of ours where vLLM ended the turn for a reason that none of our own is."""
     if answer["finish"] not in FINISHES:
         return PolicyError(f"vLLM ended a turn with {answer['finish']!r}")

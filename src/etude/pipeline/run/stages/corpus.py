@@ -20,8 +20,8 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from etude.agent.chat.special import SPECIAL_TOKENS
-from etude.learn.corpus.build import Builder
-from etude.learn.corpus.export import FORMS, SPLITS, Shape, Split, export
+from etude.learn.corpus.build import LibraryBuilder
+from etude.learn.corpus.export import FORMS, SPLITS, ExportShape, Split, export
 from etude.learn.corpus.fim_tokens import fim_tokens
 from etude.learn.corpus.lookup import lookup_documents
 from etude.learn.corpus.overview import overview
@@ -82,14 +82,16 @@ def _library(context: Context) -> Path | None:
     corpus.library.fingerprints += [
         publish(context.folder / SUITES)[0] for publish in (exercises.publish, real.publish)
     ]
-    Builder(corpus, folder, context.run / "downloads", context.log).run()
+    LibraryBuilder(corpus, folder, context.run / "downloads", context.log).run()
     return folder
 
 
 def _texts(library: Path, context: Context) -> Iterable[str]:
     """What merges are learnt from and lengths are measured on."""
     corpus = context.recipe.corpus
-    return sample((d["text"] for d in export(library, "files", TRAIN, Shape())), corpus.tokenizer_bytes, corpus.seed)
+    return sample(
+        (d["text"] for d in export(library, "files", TRAIN, ExportShape())), corpus.tokenizer_bytes, corpus.seed
+    )
 
 
 def _tokenizer(context: Context, learnt: list[str], own: list[str]) -> Tokenizer:
@@ -124,7 +126,11 @@ def _all(
         for form in FORMS:
             for split in SPLITS:
                 # Held-out files are judged whole, by every checkpoint alike.
-                cut = shape if split == TRAIN else Shape(buckets=shape.buckets, counts=shape.counts, seed=shape.seed)
+                cut = (
+                    shape
+                    if split == TRAIN
+                    else ExportShape(buckets=shape.buckets, counts=shape.counts, seed=shape.seed)
+                )
                 yield f"{source}.{form}", form, split, export(library, form, split, cut, source)
         for split in SPLITS if context.recipe.corpus.lookup_tokens else ():
             yield f"{source}.lookups", "lookups", split, _lookups(context, library, source, split, encoder)
@@ -133,19 +139,21 @@ def _all(
 def _lookups(context: Context, library: Path, source: str, split: Split, encoder: Encoder) -> Iterator[Document]:
     """Documents whose lines repeat what stands far above in them, made of the source's functions."""
     files = (
-        (d["path"], d["text"]) for d in export(library, "files", split, Shape(), source) if d["language"] == "python"
+        (d["path"], d["text"])
+        for d in export(library, "files", split, ExportShape(), source)
+        if d["language"] == "python"
     )
     length, seed = context.recipe.corpus.lookup_tokens, context.recipe.corpus.seed
     for text in lookup_documents(files, lru_cache(COUNTS_KEPT)(encoder.count), length, seed):
         yield {"text": text, "source": source}
 
 
-def _shape(context: Context, encoder: Encoder, learnt: list[str]) -> Shape:
+def _shape(context: Context, encoder: Encoder, learnt: list[str]) -> ExportShape:
     corpus = context.recipe.corpus
     text = "".join(learnt)[:CALIBRATION_CHARS]
-    per_token = len(text) / encoder.count(text) if text else Shape.chars_per_token
-    marks = fim_tokens(encoder.tokenizer) if corpus.fim_rate else Shape.fim_tokens
-    return Shape(
+    per_token = len(text) / encoder.count(text) if text else ExportShape.chars_per_token
+    marks = fim_tokens(encoder.tokenizer) if corpus.fim_rate else ExportShape.fim_tokens
+    return ExportShape(
         fim_rate=corpus.fim_rate,
         fim_tokens=marks,
         fim_longest_chars=int(corpus.fim_longest_tokens * per_token),

@@ -15,14 +15,14 @@ from etude.learn.model.card import Training
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import check_companions, save_checkpoint
 from etude.learn.model.count import count_parameters
-from etude.learn.train.evaluate import Held
+from etude.learn.train.evaluate import HeldOutTexts
 from etude.learn.train.loop import TrainingResult
 from etude.learn.train.midway import Midway
-from etude.learn.train.mix import Mix, NoDocuments, mix_of
+from etude.learn.train.mix import CorpusMix, NoDocuments, mix_of
 from etude.learn.train.pretrain import run_pretrain
 from etude.learn.train.regression import Regression
 from etude.learn.train.settings import PhaseSettings
-from etude.learn.train.watch import Watch
+from etude.learn.train.watch import TrainingWatch
 from etude.pipeline.run.stage import Context, StageError
 from etude.pipeline.run.stages.corpus import HELDOUT, TRAIN
 
@@ -79,7 +79,7 @@ def mixture_of(context: Context, of: str) -> Mixture:
     return Mixture({name: sources[name] for name in mix.shares}, mix.shares, settings.seed)
 
 
-def mix_in(context: Context, stage: str, sources: Collection[str]) -> Mix:
+def mix_in(context: Context, stage: str, sources: Collection[str]) -> CorpusMix:
     """The shares that a phase gives to what the corpus has. Raises StageError."""
     upto = [phase(context, name) for name in PHASES[: PHASES.index(stage) + 1]]
     try:
@@ -134,9 +134,9 @@ def heldout_figures(context: Context, model: CausalLM, tokenizer_from: Path) -> 
     return {"heldout_bits_per_byte": together, "heldout": each}
 
 
-def _watches(context: Context, model: CausalLM, tokenizer_from: Path) -> list[Watch]:
+def _watches(context: Context, model: CausalLM, tokenizer_from: Path) -> list[TrainingWatch]:
     settings = phase(context, context.stage)
-    watches: list[Watch] = []
+    watches: list[TrainingWatch] = []
     if settings.regression is not None and (measure := _measure(context, model, tokenizer_from)) is not None:
         folder = context.folder / "regression"
         watches.append(Regression(settings.regression, model, measure, folder, context.stage, context.log))
@@ -171,10 +171,10 @@ def _measure(context: Context, model: CausalLM, tokenizer_from: Path) -> Callabl
     return lambda: geometric_mean(found.bits_per_byte(model, window) for found in held.values())
 
 
-def _held_files(context: Context, tokenizer_from: Path, most: int) -> dict[str, Held]:
+def _held_files(context: Context, tokenizer_from: Path, most: int) -> dict[str, HeldOutTexts]:
     """The beginnings of at most so many held-out documents, as many of each source, at least one."""
     decode = load_tokenizer(tokenizer_from).decode
     window = context.recipe.pretrain.short.row_tokens
     shards = {n: s for n, s in shards_in(context.of("corpus") / HELDOUT, window).items() if n.endswith(".files")}
-    held = {n: Held.of(found, decode, max(1, most // len(shards)), window) for n, found in shards.items()}
+    held = {n: HeldOutTexts.of(found, decode, max(1, most // len(shards)), window) for n, found in shards.items()}
     return {name: found for name, found in held.items() if found.documents}
