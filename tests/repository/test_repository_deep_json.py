@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import etude
-from etude.agent.harness.lint.finding import Unreadable, _json
+from etude.agent.harness.lint.finding import LinterError, _json
 from etude.agent.importers.draft import ForeignError
 from etude.agent.importers.read import read_foreign
 from etude.agent.metrics.of_session import _rows
@@ -71,7 +71,7 @@ READERS: dict[str, tuple[Callable[[str], Any], Any]] = {
     "a document of a report": (loads, ValueError),
     "a manifest of weights": (WeightManifest.from_json, CorruptShard),
     "a snapshot": (lambda text: Snapshot.parse(text.encode()), ValueError),
-    "what a linter prints": (_json, Unreadable),
+    "what a linter prints": (_json, LinterError),
     "a list of to-dos of a model": (_rows, None),
     "prompts of a model": (_parsed, {}),
     "a verdict of a model": (_verdict, None),

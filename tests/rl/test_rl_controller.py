@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.agent.harness.agent import Outcome
+from etude.agent.harness.agent import AgentOutcome
 from etude.core.trace.entry import EntryTokens, Header
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Recorder
@@ -240,7 +240,7 @@ def an_ended(slot: Slot, versions: list[int], rng: random.Random) -> Ended:
         parent = None if at in cuts else last
         last = recorder.append("completion", {}, parent=parent, tokens=EntryTokens([at], 0, [-0.5], [version]))
     session = recorder.session
-    outcome = Outcome("done", "", session.segments(), {"turns": 1.0}, session)
+    outcome = AgentOutcome("done", "", session.segments(), {"turns": 1.0}, session)
     files = {"score": rng.choice([b"0.25", b"1.0"]), "kept": slot.task_id.encode()}
     name = f"{slot.task_id}.{slot.member} {rng.random()}"
     return Ended(name, outcome, files, "", 1, "", 0.0, {"create": 0.0, "agent": 1.0, "export": 0.0})

@@ -13,7 +13,7 @@ from run_in_threads import TINY, a_run, check_whole, live
 
 from etude.agent.chat.byte_tokenizer import byte_tokenizer
 from etude.agent.chat.nano import NanoRenderer
-from etude.agent.harness.replay import Difference, replay
+from etude.agent.harness.replay import ReplayDifference, replay
 from etude.core.trace.entry import Entry
 from etude.core.trace.gap_file import read_gaps
 from etude.core.trace.reader import read_session
@@ -46,7 +46,7 @@ def test_sessions_of_rollouts_replay_byte_for_byte(checkpoint, tmp_path):
     live(run)
     renderer = NanoRenderer.load(checkpoint)
 
-    async def again(session: Session) -> Difference | None:
+    async def again(session: Session) -> ReplayDifference | None:
         pool = await open_pool(run.sandbox)
         try:
             files = {path: text.encode() for path, text in run.source.task(session.header.task_id).files.items()}

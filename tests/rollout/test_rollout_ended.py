@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.agent.harness.agent import Outcome
+from etude.agent.harness.agent import AgentOutcome
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, Header
@@ -47,7 +47,7 @@ def an_ended(files: dict[str, bytes], seed: int = 0, turns: int = 3, objection: 
             routes=EntryRoutes(0, rows) if turn in (0, turns - 1) else None,
         )
     session = recorder.session
-    outcome = Outcome("done", "mended", session.segments(), {"turns": float(turns)}, session, {"all": 1.5})
+    outcome = AgentOutcome("done", "mended", session.segments(), {"turns": float(turns)}, session, {"all": 1.5})
     return Ended(f"{TASK.id}#3.1", outcome, files, objection, 2, "host-1", 1234.5, SECONDS)
 
 

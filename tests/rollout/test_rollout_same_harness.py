@@ -16,7 +16,7 @@ from etude.agent.code_index.index import Index
 from etude.agent.harness.agent import build_agent
 from etude.agent.harness.code_index import FolderIndex
 from etude.agent.harness.replay import compare
-from etude.agent.harness.services import Services
+from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.scripted import ScriptedPolicy
@@ -153,7 +153,7 @@ async def test_search_by_meaning_finds_the_same_in_a_folder_and_in_an_attempt(
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     facts = TaskFacts(task.id, task.instruction, task.test_command)
-    services = Services(code_index=FolderIndex(Index(folder, tmp_path / "store")))
+    services = AgentServices(code_index=FolderIndex(Index(folder, tmp_path / "store")))
     persons = await build_agent(
         settings, ScriptedPolicy(SEARCHING), LocalFolder(folder), facts, renderer=renderer, services=services
     ).run()

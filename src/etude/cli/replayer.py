@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from etude.agent.harness.replay import Difference
+    from etude.agent.harness.replay import ReplayDifference
     from etude.core.trace.session import Session
     from etude.pipeline.recipe.recipe import Recipe
     from etude.tasks.task import Task
@@ -36,7 +36,7 @@ class Replayer:
         if self._pool is not None:
             await self._pool.close()
 
-    async def replay(self, session: Session, file: Path) -> Difference | None:
+    async def replay(self, session: Session, file: Path) -> ReplayDifference | None:
         """Run the session again from its task's files. Raises ReplayError if the task or the tokenizer can't be had."""
         from etude.agent.harness.replay import replay
         from etude.sandbox.pool import open_pool
@@ -64,7 +64,7 @@ class Replayer:
 
     def _renderer(self, session: Session, file: Path, run: Path | None, recipe: Recipe) -> Any:
         """The one that the session's harness hash names; none for a session without tokens."""
-        from etude.agent.harness.replay import made_with
+        from etude.agent.harness.replay import matches_harness
         from etude.pipeline.recipe.read import find_checkpoint
 
         if all(entry.tokens is None for entry in session.entries):
@@ -75,7 +75,7 @@ class Replayer:
         named = find_checkpoint(recipe.run.sft_checkpoint) if recipe.run.sft_checkpoint else None
         folders += [named] if named is not None else []
         candidates = [self._load(folder) for folder in folders if (folder / "tokenizer.json").is_file()]
-        found = next((renderer for renderer in candidates if made_with(session, renderer)), None)
+        found = next((renderer for renderer in candidates if matches_harness(session, renderer)), None)
         if found is None:
             raise ReplayError(
                 f"{file}: {len(candidates)} tokenizers of its run tried, and none with this version of Etude makes the harness "

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from etude.agent.harness.parts import fitted
+from etude.agent.harness.dependencies import renderer_for
 from etude.agent.policy.protocol import StageError
 from etude.core.trace.segment import Rollout
 from etude.rl.earned import earn
@@ -62,7 +62,7 @@ class Attempts:
             found = await self._attempted(slot, task, setup)
             await earn(found, task, setup, self.reward)
             if run.settings.feedback.weight and setup.renderer is not None:
-                renderer = fitted(setup.renderer, setup.harness)
+                renderer = renderer_for(setup.renderer, setup.harness)
                 found.rollout.info["hints"] = kept_hints(found.outcome.session, renderer)
         except (InfraFault, StageError):
             self.ended.forget(slot.group, slot.member)

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from etude.agent.chat.renderer import Renderer
-from etude.agent.harness.agent import Outcome, build_agent
+from etude.agent.harness.agent import AgentOutcome, build_agent
 from etude.agent.harness.approval import Approver
 from etude.agent.harness.header import session_header
-from etude.agent.harness.instructions import NAME, Instructions, fit, rendered
+from etude.agent.harness.instructions import NAME, InstructionFile, fit, rendered
 from etude.agent.harness.presets.preset import preset_of
-from etude.agent.harness.services import Services
+from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.protocol import Policy, PolicyError, StageError
@@ -50,7 +50,7 @@ SEED_STRIDE = 1_000_003
 
 Script = Callable[[Task, int], Policy]
 # Another agent than the harness': works in the sandbox, asks the policy under this session's id; seed as in `build_agent`.
-OtherAgent = Callable[[Task, Policy, Disposable, str, int | None], Awaitable[Outcome]]
+OtherAgent = Callable[[Task, Policy, Disposable, str, int | None], Awaitable[AgentOutcome]]
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ class Setup:
     agent: OtherAgent | None = None
 
     @asynccontextmanager
-    async def services(self, task: Task, sandbox: Disposable) -> AsyncIterator[Services]:
+    async def services(self, task: Task, sandbox: Disposable) -> AsyncIterator[AgentServices]:
         """What one try may use beside its sandbox."""
         if self.search is None:
-            yield Services()
+            yield AgentServices()
             return
         async with self.search.services(task, sandbox) as services:
             yield services
@@ -96,7 +96,7 @@ class Attempt:
 
     rollout: Rollout
     verdict: Verdict
-    outcome: Outcome
+    outcome: AgentOutcome
     files: dict[str, bytes]
     seconds: dict[str, float]
     tries: int = 1
@@ -221,7 +221,7 @@ def _spec(task: Task, name: str, settings: AttemptSettings) -> SandboxSpec:
 
 async def _run_agent(
     task: Task, setup: Setup, policy: Policy, sandbox: Disposable, name: str, number: int, seed: int | None
-) -> Outcome:
+) -> AgentOutcome:
     session_id = f"{name}.{number}"
     if setup.settings.tool_latency_s:
         sandbox = SlowSandbox(sandbox, setup.settings.tool_latency_s)
@@ -266,7 +266,7 @@ async def _export(sandbox: Disposable, task: Task, settings: AttemptSettings) ->
 
 def task_facts(task: Task) -> TaskFacts:
     """What the agent is told: the request, its repository's AGENTS.md, and what the task says of the surroundings."""
-    instructions = rendered(fit([Instructions(NAME, task.files[NAME])]).files) if NAME in task.files else ""
+    instructions = rendered(fit([InstructionFile(NAME, task.files[NAME])]).files) if NAME in task.files else ""
     surroundings = str(task.metadata.get("surroundings", ""))
     return TaskFacts(task.id, task.instruction, task.test_command, instructions, surroundings)
 

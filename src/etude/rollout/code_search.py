@@ -14,7 +14,7 @@ from etude.agent.code_index.client import IndexClient
 from etude.agent.code_index.errors import IndexRefused, ServiceLost
 from etude.agent.code_index.process import BaseService
 from etude.agent.harness.code_index import OverlaidIndex
-from etude.agent.harness.services import Services
+from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import Operations
@@ -28,7 +28,7 @@ class CodeSearch:
         self._service = service
 
     @asynccontextmanager
-    async def services(self, task: Task, sandbox: Operations) -> AsyncIterator[Services]:
+    async def services(self, task: Task, sandbox: Operations) -> AsyncIterator[AgentServices]:
         """For one attempt: its overlay goes with it. Raises InfraError where there is no service, or it takes not the task's files."""
         base = Base({path: text.encode() for path, text in task.files.items()})
         try:
@@ -38,7 +38,7 @@ class CodeSearch:
         except (ServiceLost, IndexRefused) as lost:
             raise InfraError(f"no code index for {task.id}: {lost}") from lost
         try:
-            yield Services(code_index=OverlaidIndex(line, sandbox, base))
+            yield AgentServices(code_index=OverlaidIndex(line, sandbox, base))
         finally:
             await line.close()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from etude.agent.harness.agent import Outcome
+from etude.agent.harness.agent import AgentOutcome
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Ended:
     phase: create, agent (of it policy, tools), export."""
 
     name: str
-    outcome: Outcome
+    outcome: AgentOutcome
     files: dict[str, bytes]
     objection: str
     number: int

@@ -16,7 +16,7 @@ from typing import Any
 
 import zstandard
 
-from etude.agent.harness.agent import Outcome
+from etude.agent.harness.agent import AgentOutcome
 from etude.core.trace.block import pack_routes, pack_tokens, unpack_routes, unpack_tokens
 from etude.core.trace.bounded_zstd import BadFrame, decompress
 from etude.core.trace.entry import Entry, Header
@@ -81,7 +81,7 @@ def unpack_ended(packed: bytes, task: Task, tags: Mapping[str, int]) -> Ended:
         at += size
     session = _session(head, rest[:token_bytes], rest[token_bytes : token_bytes + route_bytes])
     reason, message, counters, seconds = head["outcome"]
-    outcome = Outcome(reason, message, session.segments(), counters, session, seconds)
+    outcome = AgentOutcome(reason, message, session.segments(), counters, session, seconds)
     return Ended(outcome=outcome, files=files, **{name: head[name] for name in _OF_ATTEMPT})
 
 

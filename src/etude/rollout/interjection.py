@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from etude.agent.harness.inbox import Inbox
-from etude.agent.harness.watcher import NullObserver
+from etude.agent.harness.observer import NullObserver
 from etude.agent.metrics.facts import EDITS
 from etude.core.trace.entry import Entry
 from etude.tasks.task import Task

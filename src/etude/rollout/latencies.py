@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from etude.agent.harness.approval import Approver, Effect, Ruling
+from etude.agent.harness.approval import ApprovalDecision, Approver, Effect
 from etude.agent.policy.protocol import StageError
 from etude.core.trace.message import ToolCall
 
@@ -68,7 +68,7 @@ class SlowCalls(Approver):
         self._rollout = rollout
         self._number = 0
 
-    async def rule(self, call: ToolCall, effect: Effect) -> Ruling:
+    async def rule(self, call: ToolCall, effect: Effect) -> ApprovalDecision:
         number, self._number = self._number, self._number + 1
         await asyncio.sleep(self._latencies.of(self._rollout, number, call.name))
         return await super().rule(call, effect)

@@ -17,7 +17,7 @@ from etude.agent.app import indexing
 from etude.agent.app.extensions import ExtensionOptions, Extensions, server_trust
 from etude.agent.app.indexing import IndexProgress
 from etude.agent.git_links.home import session_files
-from etude.agent.harness.mcp.server import Server
+from etude.agent.harness.mcp.server import McpServer
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.trace.reader import read_session
 
@@ -27,10 +27,10 @@ LARGE = HarnessSettings.full(preset="search_replace")
 EVERYTHING = ExtensionOptions(index=True, mcp=True, search="http://127.0.0.1:9/search")
 
 
-def describe(folder: Path) -> Server:
+def describe(folder: Path) -> McpServer:
     row = {"command": sys.executable, "args": [str(SHELF)]}
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"shelf": row}}))
-    return Server("shelf", command=sys.executable, args=(str(SHELF),))
+    return McpServer("shelf", command=sys.executable, args=(str(SHELF),))
 
 
 async def opened(
@@ -63,7 +63,7 @@ async def test_a_server_of_the_project_is_asked_for_once_and_left_out_where_nobo
     describe(shop)
     asked: list[str] = []
 
-    async def ask(server: Server) -> bool:
+    async def ask(server: McpServer) -> bool:
         asked.append(server.name)
         return len(asked) > 1
 

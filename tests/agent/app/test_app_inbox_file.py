@@ -15,7 +15,7 @@ from etude.agent.app.background import control as care
 from etude.agent.app.errors import UsageError
 from etude.agent.app.inbox_file import POLL_S, InboxReader, acknowledged_bytes, clear_inbox, write_message
 from etude.agent.app.user_files import delete_history, history_file
-from etude.agent.harness.inbox import Inbox, Summarize
+from etude.agent.harness.inbox import Inbox, SummaryRequest
 
 
 async def test_words_are_acknowledged_once_the_agent_has_them(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ async def test_words_are_acknowledged_once_the_agent_has_them(tmp_path: Path) ->
     assert acknowledged_bytes(tmp_path) == 0
     await InboxReader(tmp_path, inbox).listen(lambda: True)  # ends once all was taken and nobody says more
     assert acknowledged_bytes(tmp_path) == said[-1] and inbox.steered() == ["one"]
-    assert inbox.summary_asked() == Summarize("the names") and await inbox.next_request() == "two"
+    assert inbox.summary_asked() == SummaryRequest("the names") and await inbox.next_request() == "two"
 
 
 async def test_words_after_the_end_are_not_acknowledged(tmp_path: Path) -> None:

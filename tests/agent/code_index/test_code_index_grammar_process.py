@@ -17,7 +17,7 @@ from etude.agent.code_index import grammar_process
 from etude.agent.code_index.analysis import analyse
 from etude.agent.code_index.definitions import TooHard, read_syntax
 from etude.agent.code_index.grammar_process import GrammarCrashed, first_error, syntax_of
-from etude.agent.harness.edits.syntax import damage
+from etude.agent.harness.edits.syntax import syntax_damage
 from etude.tasks.generate.generators.bugs.code import Code
 
 # tree-sitter-bash 0.25.1 reads behind the end of a table for the character after `$`.
@@ -62,7 +62,7 @@ def test_a_text_that_crashes_the_grammar_costs_its_own_result(crashing: str) -> 
         with pytest.raises(GrammarCrashed):
             syntax_of("javascript", crashing.encode())
         assert first_error("javascript", b"x = 1\n") == 0
-    assert damage("a.js", crashing, crashing + "(") == "" == damage("a.js", "x = 1\n", crashing)
+    assert syntax_damage("a.js", crashing, crashing + "(") == "" == syntax_damage("a.js", "x = 1\n", crashing)
     assert [made.chunk.symbol for made in analyse("a.js", crashing, b"").chunks] == [""]
     assert Code("a.js", crashing.encode()).root.has_error and not Code("a.js", b"x = 1\n").sound(crashing.encode())
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.agent.harness.approval import Answer, ApprovalPolicy, Approver, Asked, Effect, rule_for
+from etude.agent.harness.approval import Answer, ApprovalAnswer, ApprovalPolicy, Approver, Effect, rule_for
 from etude.core.trace.message import ToolCall
 
 
@@ -17,9 +17,9 @@ def shell(command: str) -> ToolCall:
 class Person:
     def __init__(self, answer: Answer, reason: str = "") -> None:
         self.heard: list[ToolCall] = []
-        self._asked = Asked(answer, reason)
+        self._asked = ApprovalAnswer(answer, reason)
 
-    async def __call__(self, call: ToolCall, effect: Effect) -> Asked:
+    async def __call__(self, call: ToolCall, effect: Effect) -> ApprovalAnswer:
         self.heard.append(call)
         return self._asked
 

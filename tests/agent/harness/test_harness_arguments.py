@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.agent.harness.presets.arguments import BadArguments, check, closest
+from etude.agent.harness.presets.arguments import ArgumentError, check, closest
 from etude.agent.harness.tools.parameter import Parameter, object_schema, optional
 
 SHAPE = (
@@ -37,7 +37,7 @@ names = st.sampled_from(["path", "limit", "all", "mode", "paths", "edits", "file
 def test_whatever_is_sent_is_typed_or_refused(arguments: Any, strict: bool) -> None:
     try:
         found = check(SHAPE, arguments, strict=strict)
-    except BadArguments as bad:
+    except ArgumentError as bad:
         assert str(bad) and len(str(bad)) < 400
         return
     assert check(SHAPE, found.values, strict=True).values == found.values
@@ -64,7 +64,7 @@ def test_whatever_is_sent_is_typed_or_refused(arguments: Any, strict: bool) -> N
     ],
 )
 def test_an_objection_names_argument_value_and_remedy(arguments: Any, words: str) -> None:
-    with pytest.raises(BadArguments, match=words):
+    with pytest.raises(ArgumentError, match=words):
         check(SHAPE, arguments, strict=True)
 
 
@@ -75,7 +75,7 @@ def test_lenient_takes_what_says_the_same_and_counts_it() -> None:
     assert found.bent == 7
     assert check(SHAPE, {"path": "a", "paths": "b.py"}, strict=False).values["paths"] == ["b.py"]
     for wrong in ({"path": "a", "limit": "five"}, {"path": None}, {"path": "a", "file": "b"}):
-        with pytest.raises(BadArguments):
+        with pytest.raises(ArgumentError):
             check(SHAPE, wrong, strict=False)
 
 

@@ -20,7 +20,7 @@ from etude.agent.code_index.index import Index
 from etude.agent.code_index.overlay import Overlay
 from etude.agent.harness.agent import Agent
 from etude.agent.harness.code_index import FolderIndex, OverlaidIndex
-from etude.agent.harness.services import Services
+from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.workspace.local_folder import LocalFolder
 from etude.core.trace.message import Message
@@ -96,7 +96,9 @@ async def test_a_rollout_finds_what_it_wrote_and_the_base_stays_as_it_was(
         OverlaidIndex(line, LocalFolder(place), base),
         OverlaidIndex(Line(index.overlay()), LocalFolder(folder), base),
     )
-    outcome = await agent(script(scene), SETTINGS, sandbox=LocalFolder(place), services=Services(code_index=mine)).run()
+    outcome = await agent(
+        script(scene), SETTINGS, sandbox=LocalFolder(place), services=AgentServices(code_index=mine)
+    ).run()
     before, _, after = answers(outcome)
     assert "member.py" not in before and after.startswith("member.py:1-2 member_discount")
     assert line.told == [["member.py"]], "only what changed is told, once"
@@ -144,7 +146,7 @@ def _compare_indexes(tmp_path_factory: pytest.TempPathFactory, steps: list[str])
 
 
 async def test_a_persons_folder_is_searched_as_it_is_now(agent: Make, index: Index, folder: Path, scene: Any) -> None:
-    services = Services(code_index=FolderIndex(index))
+    services = AgentServices(code_index=FolderIndex(index))
     outcome = await agent(script(scene), SETTINGS, sandbox=LocalFolder(folder), services=services).run()
     assert answers(outcome)[2].startswith("member.py:1-2 member_discount")
 
@@ -157,7 +159,7 @@ async def test_what_cannot_be_asked_is_told_and_a_lost_service_is_ours(
     outcome = await agent(
         [far, Message("assistant", "ok")],
         SETTINGS,
-        services=Services(code_index=OverlaidIndex(Line(index.overlay()), LocalFolder(folder), base)),
+        services=AgentServices(code_index=OverlaidIndex(Line(index.overlay()), LocalFolder(folder), base)),
     ).run()
     assert "no indexed file lies under" in answers(outcome)[0]
 
@@ -171,5 +173,5 @@ async def test_what_cannot_be_asked_is_told_and_a_lost_service_is_ours(
     ask = scene.turn(("codebase_search", {"query": "total"}))
     with pytest.raises(InfraError, match="no service"):
         await agent(
-            [ask], SETTINGS, services=Services(code_index=OverlaidIndex(Gone(), LocalFolder(folder), base))
+            [ask], SETTINGS, services=AgentServices(code_index=OverlaidIndex(Gone(), LocalFolder(folder), base))
         ).run()

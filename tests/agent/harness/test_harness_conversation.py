@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from etude.agent.harness.agent import Agent
-from etude.agent.harness.approval import Answer, Approver, Asked, Effect
+from etude.agent.harness.approval import Answer, ApprovalAnswer, Approver, Effect
 from etude.agent.harness.header import session_header
 from etude.agent.harness.inbox import Inbox
 from etude.agent.harness.replay import replay
@@ -159,8 +159,8 @@ async def test_an_infra_fault_of_one_call_ends_those_beside_it(agent: Make, scen
 async def test_what_a_person_rules_is_recorded_obeyed_and_replayed(
     agent: Make, scene: Any, make_sandbox: Any, answer: Answer, decision: str
 ) -> None:
-    async def ask(call: ToolCall, effect: Effect) -> Asked:
-        return Asked(answer, "because")
+    async def ask(call: ToolCall, effect: Effect) -> ApprovalAnswer:
+        return ApprovalAnswer(answer, "because")
 
     edit = scene.turn(("edit", {"path": "new.txt", "old": "", "new": "1"}))
     sandbox = make_sandbox()

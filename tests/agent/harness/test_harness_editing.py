@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.agent.harness.edits.editing import NoPlace, Replace, edit, windows
+from etude.agent.harness.edits.editing import EditError, Replace, edit, windows
 from etude.agent.workspace.text_file import BOM, NotText, TextFile
 
 pieces = st.sampled_from(["a", "b", " ", "  ", "\t", "x = 1", "é", "“q”", "—", "\r", "out"])
@@ -37,7 +37,7 @@ def test_an_edit_changes_no_byte_outside_of_the_lines_it_replaces(data: bytes, o
     file = TextFile.decode(data)
     try:
         done = edit(file, [one])
-    except NoPlace:
+    except EditError:
         return
     before, after = data.split(b"\n"), done.file.encode().split(b"\n")
     head = len(os.path.commonprefix([before, after]))
@@ -59,7 +59,7 @@ def test_an_exact_edit_is_plain_replacement(rows: list[str], one: Replace) -> No
         return
     try:
         done = edit(TextFile.decode(text.encode()), [one])
-    except NoPlace as miss:
+    except EditError as miss:
         assert miss.problem == "several"  # places that overlap are several
         return
     assert done.file.text == text.replace(old, new) and done.hows == ("exact",)
@@ -77,7 +77,7 @@ def test_the_reported_lines_hold_what_was_written(rows: list[str], data: st.Data
 def test_several_edits_see_each_others_result_and_fail_together() -> None:
     file = TextFile.decode(b"a\nb\n")
     assert edit(file, [Replace("a", "b2"), Replace("b2\nb", "c")]).file.encode() == b"c\n"
-    with pytest.raises(NoPlace) as miss:
+    with pytest.raises(EditError) as miss:
         edit(file, [Replace("a", "x"), Replace("a", "y")])
     assert (miss.value.number, miss.value.problem) == (2, "none") and file.encode() == b"a\nb\n"
 
@@ -112,14 +112,14 @@ def test_marks_line_ends_and_indentation_are_kept(data: bytes, old: str, new: st
     ],
 )
 def test_what_names_no_one_place_says_where_it_stands(old: str, problem: str, lines: list[int]) -> None:
-    with pytest.raises(NoPlace) as miss:
+    with pytest.raises(EditError) as miss:
         edit(TextFile.decode(b"def f():\n    out = 0\n x \n    return out\n x\n"), [Replace(old, "new")])
     assert (miss.value.problem, miss.value.lines) == (problem, lines)
 
 
 def test_a_miss_shows_the_closest_region_also_far_down_a_long_file() -> None:
     rows = [f"value_{i} = {i}" for i in range(20_000)]
-    with pytest.raises(NoPlace) as miss:
+    with pytest.raises(EditError) as miss:
         edit(TextFile.decode("\n".join(rows).encode()), [Replace("value_17000 = 17\nvalue_17001 = 18", "x")])
     assert "17001 value_17000 = 17000" in miss.value.hint
 
@@ -187,6 +187,6 @@ def test_many_places_in_a_file_of_mixed_line_ends_keep_each_its_own() -> None:
 
 
 def test_places_that_overlap_without_end_are_several_at_once() -> None:
-    with pytest.raises(NoPlace) as refused:
+    with pytest.raises(EditError) as refused:
         edit(TextFile.decode(b"a" * 1_000_000), [Replace("a" * 8000, "b")])
     assert refused.value.problem == "several"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from etude.agent.harness.inbox import Inbox, InboxClosed, Stopped
+from etude.agent.harness.inbox import Inbox, InboxClosed, TurnInterrupted
 
 
 async def test_a_closed_inbox_has_no_next_request() -> None:
@@ -61,7 +61,7 @@ async def test_stop_breaks_off_what_runs_and_leaves_nothing_running() -> None:
     await asyncio.sleep(0)
     inbox.close()  # the last request may still be stopped
     inbox.say("stop")
-    with pytest.raises(Stopped):
+    with pytest.raises(TurnInterrupted):
         await running
     assert ended.is_set()
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.agent.harness.edits.editing import NoPlace, Replace, edit
-from etude.agent.harness.edits.indentation import CantTranslate, relocate
-from etude.agent.harness.edits.patch import BadPatch, apply, parse
-from etude.agent.harness.edits.syntax import damage
+from etude.agent.harness.edits.editing import EditError, Replace, edit
+from etude.agent.harness.edits.indentation import IndentationUnclear, relocate
+from etude.agent.harness.edits.patch import PatchError, apply, parse
+from etude.agent.harness.edits.syntax import syntax_damage
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.tools.tool import ToolContext, ToolError
@@ -84,9 +84,9 @@ def test_lines_of_the_quote_that_stay_are_the_files_own() -> None:
     ],
 )
 def test_what_has_no_clear_place_is_refused(file: str, quoted: str, new: str) -> None:
-    with pytest.raises(CantTranslate):
+    with pytest.raises(IndentationUnclear):
         relocate(file.split("\n"), quoted.split("\n"), new.split("\n"), file.split("\n"))
-    with pytest.raises(NoPlace) as miss:
+    with pytest.raises(EditError) as miss:
         edit(TextFile.decode(file.encode()), [Replace(quoted, new)])
     assert miss.value.problem == "blanks"
 
@@ -100,7 +100,7 @@ def test_a_patch_that_matches_loosely_adds_lines_in_the_files_indentation() -> N
     patch = f"{head}{hunk}+            return y\n+        return 3\n*** End Patch"
     after = apply("a.py", TextFile.decode(text.encode()), parse(patch)[0].hunks).file.text
     assert after == "class A:\n\tdef f(self):\n\t\tif x:\n\t\t\ty = 2\n\t\t\treturn y\n\t\treturn 3\n"
-    with pytest.raises(BadPatch, match="hunk 1: it matches only if blanks are ignored"):
+    with pytest.raises(PatchError, match="hunk 1: it matches only if blanks are ignored"):
         apply("a", TextFile.decode(b"    x\n"), parse(f"{head}-        x\n+  y\n*** End Patch")[0].hunks)
 
 
@@ -123,7 +123,7 @@ def test_a_patch_that_matches_loosely_adds_lines_in_the_files_indentation() -> N
     ],
 )
 def test_damage_names_the_line(path: str, before: str, after: str, words: str) -> None:
-    assert words in damage(path, before, after) != ""
+    assert words in syntax_damage(path, before, after) != ""
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_damage_names_the_line(path: str, before: str, after: str, words: str) -
 )
 @pytest.mark.filterwarnings("error")
 def test_what_did_not_parse_before_is_not_damaged(path: str, before: str, after: str) -> None:
-    assert damage(path, before, after) == ""
+    assert syntax_damage(path, before, after) == ""
 
 
 @given(
@@ -151,7 +151,7 @@ def test_what_did_not_parse_before_is_not_damaged(path: str, before: str, after:
     st.text(max_size=200),
 )
 def test_no_text_raises_in_the_check(path: str, before: str, after: str) -> None:
-    damage(path, before, after)
+    syntax_damage(path, before, after)
 
 
 METHOD = "class A:\n    def f(self, x):\n        if x:\n            return 1\n"

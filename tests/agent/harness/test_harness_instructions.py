@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.agent.harness.instructions import MAX_BYTES, Instructions, find_instructions, fit, rendered
+from etude.agent.harness.instructions import MAX_BYTES, InstructionFile, find_instructions, fit, rendered
 
 
 def repository_of(folder: Path, files: dict[str, str]) -> Path:
@@ -48,7 +48,7 @@ def test_long_instructions_are_cut_at_a_line_and_both_sides_learn_of_it(tmp_path
 
 
 def test_the_nearest_file_is_the_last_to_be_cut() -> None:
-    root, middle, near = (Instructions(f"{path}AGENTS.md", path + "rule\n" * 5000) for path in ("", "a/", "a/b/"))
+    root, middle, near = (InstructionFile(f"{path}AGENTS.md", path + "rule\n" * 5000) for path in ("", "a/", "a/b/"))
     found = fit([root, middle, near])
     assert found.files[2].text == near.text.strip()
     assert "[cut" in found.files[1].text and found.files[1].text.startswith("a/rule")
@@ -59,7 +59,7 @@ def test_the_nearest_file_is_the_last_to_be_cut() -> None:
 
 
 def test_a_single_long_line_keeps_its_beginning() -> None:
-    (one,) = fit([Instructions("AGENTS.md", "é" * MAX_BYTES)]).files
+    (one,) = fit([InstructionFile("AGENTS.md", "é" * MAX_BYTES)]).files
     assert one.text.startswith("é" * (MAX_BYTES // 2)) and one.text.endswith("KiB]")
 
 
@@ -84,4 +84,4 @@ def test_a_pipe_in_place_of_the_file_is_reported_and_not_waited_for(tmp_path: Pa
 def test_a_byte_order_mark_does_not_reach_the_prompt(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "AGENTS.md").write_bytes("règle".encode(encoding))
     assert [one.text for one in find_instructions(tmp_path).files] == ["règle"]
-    assert fit([Instructions("AGENTS.md", "\ufeffrule")]).files[0].text == "rule"
+    assert fit([InstructionFile("AGENTS.md", "\ufeffrule")]).files[0].text == "rule"

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.agent.harness.lint.finding import (
-    Finding,
-    Unreadable,
+    LinterError,
+    LintFinding,
     delta,
     read_eslint,
     read_go_vet,
@@ -22,7 +22,7 @@ from etude.agent.harness.lint.finding import (
     read_ruff,
     read_tsc,
 )
-from etude.agent.harness.lint.lints import Lints
+from etude.agent.harness.lint.lints import LintRunner
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.tools.tool import ToolContext
@@ -30,7 +30,9 @@ from etude.agent.workspace.local_folder import LocalFolder
 from etude.agent.workspace.workspace import Workspace
 
 codes = st.sampled_from(["E1", "E2"])
-finding = st.builds(Finding, st.sampled_from("ab"), st.integers(1, 9), st.just(1), st.just("ruff"), codes, st.just("m"))
+finding = st.builds(
+    LintFinding, st.sampled_from("ab"), st.integers(1, 9), st.just(1), st.just("ruff"), codes, st.just("m")
+)
 findings = st.lists(finding, max_size=6)
 
 # A stand-in that complains about every line with the word bad, as eslint would report it.
@@ -59,7 +61,7 @@ def node_project(root: Path, program: str = ESLINT) -> None:
 
 
 @given(before=findings, after=findings)
-def test_the_difference_is_what_came_and_what_went(before: list[Finding], after: list[Finding]) -> None:
+def test_the_difference_is_what_came_and_what_went(before: list[LintFinding], after: list[LintFinding]) -> None:
     new, gone = delta(before, after)
     assert len(before) + len(new) - len(gone) == len(after)
     assert delta(before, [*reversed(before)]) == ([], [])
@@ -113,7 +115,7 @@ async def test_a_linter_that_fails_is_said_to(
     node_project(tmp_path, program or "")
     if program is None:
         shutil.rmtree(tmp_path / "node_modules")
-    report = await Lints(Workspace(LocalFolder(tmp_path, env={"PATH": "/usr/bin:/bin"})), 0.5).check(["a.js"])
+    report = await LintRunner(Workspace(LocalFolder(tmp_path, env={"PATH": "/usr/bin:/bin"})), 0.5).check(["a.js"])
     assert report.problems == [words] and not report.ran and not report.seen
 
 
@@ -121,7 +123,7 @@ async def test_a_linter_that_fails_is_said_to(
 async def test_ruff_is_run_where_pyproject_asks_for_it(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.ruff.lint]\nselect = ['F']\n")
     (tmp_path / "a.py").write_text("import os\n")
-    lints = Lints(Workspace(LocalFolder(tmp_path)), 30)
+    lints = LintRunner(Workspace(LocalFolder(tmp_path)), 30)
     report = await lints.check([])
     assert [str(one) for one in report.findings] == ["a.py:1:8 ruff F401: `os` imported but unused"]
     (tmp_path / "a.py").write_text("x = 1\n")
@@ -133,7 +135,7 @@ def test_each_linters_own_words_are_read() -> None:
     ruff = json.dumps(
         [{"filename": "/w/a.py", "location": {"row": 2, "column": 3}, "code": "F401", "message": "unused"}]
     )
-    assert read_ruff(ruff, "/w") == [Finding("a.py", 2, 3, "ruff", "F401", "unused")]
+    assert read_ruff(ruff, "/w") == [LintFinding("a.py", 2, 3, "ruff", "F401", "unused")]
     row = {
         "file": "/w/s/a.py",
         "range": {"start": {"line": 0, "character": 4}},
@@ -141,19 +143,19 @@ def test_each_linters_own_words_are_read() -> None:
         "rule": "reportX",
     }
     assert read_pyright(json.dumps({"generalDiagnostics": [row]}), "/w") == [
-        Finding("s/a.py", 1, 5, "pyright", "reportX", "bad")
+        LintFinding("s/a.py", 1, 5, "pyright", "reportX", "bad")
     ]
     eslint = [
         {"filePath": "/w/a.js", "messages": [{"line": 1, "column": 2, "ruleId": None, "message": "Parsing error"}]}
     ]
-    assert read_eslint(json.dumps(eslint), "/w") == [Finding("a.js", 1, 2, "eslint", "", "Parsing error")]
+    assert read_eslint(json.dumps(eslint), "/w") == [LintFinding("a.js", 1, 2, "eslint", "", "Parsing error")]
     assert read_tsc("src/a.ts(3,7): error TS2322: Type 'x'.\n  more\n", "/w") == [
-        Finding("src/a.ts", 3, 7, "tsc", "TS2322", "Type 'x'.")
+        LintFinding("src/a.ts", 3, 7, "tsc", "TS2322", "Type 'x'.")
     ]
     assert read_go_vet("# pkg\nvet: ./a.go:4:2: undefined: x\n", "/w") == [
-        Finding("a.go", 4, 2, "go vet", "", "undefined: x")
+        LintFinding("a.go", 4, 2, "go vet", "", "undefined: x")
     ]
-    with pytest.raises(Unreadable, match="panic"):
+    with pytest.raises(LinterError, match="panic"):
         read_ruff("panic", "/w")
 
 
@@ -178,5 +180,5 @@ async def test_a_linter_of_the_repository_that_prints_anything_is_a_problem(tmp_
     program.chmod(0o755)
     (tmp_path / ".eslintrc.json").write_text("{}")
     (tmp_path / "a.js").write_text("x")
-    report = await Lints(Workspace(LocalFolder(tmp_path)), 10).check(["a.js"])
+    report = await LintRunner(Workspace(LocalFolder(tmp_path)), 10).check(["a.js"])
     assert len(report.problems) == 1 and report.problems[0].startswith("eslint: ")

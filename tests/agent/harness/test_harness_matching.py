@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.agent.harness.edits import matching
-from etude.agent.harness.edits.indentation import CantTranslate
+from etude.agent.harness.edits.indentation import IndentationUnclear
 from etude.agent.harness.edits.matching import NoUniqueMatch, replace
 
 FILE = "def f(x):\n    if x > 1:\n        return  2\n    return 3\n\ndef g():\n\treturn 3\n"
@@ -26,7 +26,7 @@ def test_either_exactly_one_place_changes_or_nothing_does(text: str, old: str, n
     except NoUniqueMatch as miss:
         assert miss.matches != 1
         return
-    except CantTranslate:
+    except IndentationUnclear:
         return  # it matches but for blanks, and those of the new text have no place in the file
     if not result.loose:
         before, after = text.split(old, 1)

@@ -19,17 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.agent.harness.agent import build_agent
-from etude.agent.harness.approval import Approver, Asked, Effect
+from etude.agent.harness.approval import ApprovalAnswer, Approver, Effect
 from etude.agent.harness.header import session_header
 from etude.agent.harness.mcp import log as log_module
 from etude.agent.harness.mcp.config import project_servers, servers_of
-from etude.agent.harness.mcp.connection import Connection, McpError
+from etude.agent.harness.mcp.connection import McpConnection, McpError
 from etude.agent.harness.mcp.log import ServerLog, log_file
-from etude.agent.harness.mcp.server import McpConfigError, Server
-from etude.agent.harness.mcp.servers import Servers
-from etude.agent.harness.mcp.tool import MAX_NAME_CHARS, presented_name
-from etude.agent.harness.mcp.trust import Trust
-from etude.agent.harness.services import Services
+from etude.agent.harness.mcp.server import McpConfigError, McpServer
+from etude.agent.harness.mcp.servers import MAX_NAME_CHARS, McpServers, presented_name
+from etude.agent.harness.mcp.trust import ServerTrust
+from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.scripted import ScriptedPolicy
@@ -46,16 +45,18 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ETUDE_SESSIONS", str(tmp_path / "state" / "sessions"))
 
 
-def stdio(*args: str, **more: Any) -> Server:
-    return Server("shelf", command=sys.executable, args=(str(SCRIPT), *args), trusted=True, **more)
+def stdio(*args: str, **more: Any) -> McpServer:
+    return McpServer("shelf", command=sys.executable, args=(str(SCRIPT), *args), trusted=True, **more)
 
 
 @pytest.fixture
 async def started(tmp_path: Path) -> AsyncIterator[Any]:
-    opened: list[Servers] = []
+    opened: list[McpServers] = []
 
-    async def start(*servers: Server, **options: Any) -> Servers:
-        found = await Servers.start(servers, tmp_path, trust=Trust(tmp_path / "state" / "trust.json"), **options)
+    async def start(*servers: McpServer, **options: Any) -> McpServers:
+        found = await McpServers.start(
+            servers, tmp_path, trust=ServerTrust(tmp_path / "state" / "trust.json"), **options
+        )
         opened.append(found)
         return found
 
@@ -80,11 +81,11 @@ def http_url() -> Iterator[str]:
     process.wait()
 
 
-async def answers(tmp_path: Path, servers: Servers, *calls: tuple[str, dict[str, Any]], **options: Any) -> list[str]:
+async def answers(tmp_path: Path, servers: McpServers, *calls: tuple[str, dict[str, Any]], **options: Any) -> list[str]:
     """What the policy sees of calls, each in a turn of its own."""
     turns = [Message("assistant", calls=(ToolCall(f"c{i}", *call),)) for i, call in enumerate(calls)]
     policy = ScriptedPolicy([*turns, Message("assistant", "over")])
-    services = Services(mcp=servers.tools)
+    services = AgentServices(mcp=servers.tools)
     agent = build_agent(SETTINGS, policy, LocalFolder(tmp_path), TaskFacts("t", "go"), services=services, **options)
     session = (await agent.run()).session
     return [("failed: " if entry.data["failed"] else "") + entry.data["text"] for entry in session.of("tool_result")]
@@ -100,7 +101,7 @@ async def test_tools_of_a_server_over_stdio_are_the_agents_own(started: Any, tmp
 
 
 async def test_tools_of_a_server_over_http_are_the_agents_own(started: Any, tmp_path: Path, http_url: str) -> None:
-    servers = await started(Server("web", url=http_url, trusted=True))
+    servers = await started(McpServer("web", url=http_url, trusted=True))
     assert servers.problems == []
     told = await answers(tmp_path, servers, ("mcp__web__add", {"a": 2, "b": 3}), ("mcp__web__fail", {}))
     assert told[0] == "5"
@@ -144,9 +145,9 @@ async def test_a_tool_of_a_server_is_asked_for_as_a_command_is(started: Any, tmp
     servers = await started(stdio())
     asked: list[Effect] = []
 
-    async def ask(call: ToolCall, effect: Effect) -> Asked:
+    async def ask(call: ToolCall, effect: Effect) -> ApprovalAnswer:
         asked.append(effect)
-        return Asked("session")
+        return ApprovalAnswer("session")
 
     add = ("mcp__shelf__add", {"a": 1, "b": 1})
     assert await answers(tmp_path, servers, add, add, approver=Approver("commands", ask)) == ["2", "2"]
@@ -156,8 +157,8 @@ async def test_a_tool_of_a_server_is_asked_for_as_a_command_is(started: Any, tmp
 async def test_the_harness_hash_changes_with_the_list_of_tools(started: Any) -> None:
     both = [await started(stdio()), await started(stdio("--without", "long"))]
     policy, facts = ScriptedPolicy([]), TaskFacts("t", "go")
-    hashes = [session_header(SETTINGS, policy, facts, services=Services(mcp=s.tools)).harness for s in both]
-    again = session_header(SETTINGS, policy, facts, services=Services(mcp=both[0].tools)).harness
+    hashes = [session_header(SETTINGS, policy, facts, services=AgentServices(mcp=s.tools)).harness for s in both]
+    again = session_header(SETTINGS, policy, facts, services=AgentServices(mcp=both[0].tools)).harness
     assert len({*hashes, session_header(SETTINGS, policy, facts).harness}) == 3
     assert again == hashes[0]
 
@@ -167,14 +168,14 @@ async def test_a_trained_vocabulary_takes_no_tools_of_servers(started: Any, tmp_
     with pytest.raises(ValueError, match="preset nano takes no tools"):
         build_agent(
             HarnessSettings(), ScriptedPolicy([]), LocalFolder(tmp_path), TaskFacts("t", "go"),
-            services=Services(mcp=servers.tools),
+            services=AgentServices(mcp=servers.tools),
         )  # fmt: skip
 
 
 async def test_a_server_that_does_not_start_is_told_with_its_own_words(started: Any) -> None:
-    broken = Server("broken", command=sys.executable, args=("-c", "raise SystemExit('no licence')"), trusted=True)
-    missing = Server("missing", command="no-such-program", trusted=True)
-    silent = Server(
+    broken = McpServer("broken", command=sys.executable, args=("-c", "raise SystemExit('no licence')"), trusted=True)
+    missing = McpServer("missing", command="no-such-program", trusted=True)
+    silent = McpServer(
         "silent", command=sys.executable, args=("-c", "input(); input()"), trusted=True, startup_timeout_s=1.0
     )
     servers = await started(broken, missing, silent, stdio())
@@ -210,15 +211,15 @@ async def test_a_projects_server_starts_only_when_approved_and_the_approval_is_r
     row = {"command": sys.executable, "args": [str(SCRIPT)]}
     asked: list[str] = []
 
-    def write(**more: Any) -> list[Server]:
+    def write(**more: Any) -> list[McpServer]:
         (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"shelf": {**row, **more}}}))
         return project_servers(tmp_path)
 
-    async def approve(server: Server) -> bool:
+    async def approve(server: McpServer) -> bool:
         asked.append(server.shown)
         return True
 
-    async def refuse(server: Server) -> bool:
+    async def refuse(server: McpServer) -> bool:
         return False
 
     assert (await started(*write())).tools == ()  # nobody to ask
@@ -273,7 +274,7 @@ def test_nothing_that_a_project_file_holds_raises_anything_else(tmp_path: Path, 
 def test_settings_tables_are_trusted_and_strict() -> None:
     row = {"command": "shelf", "args": ["-q"], "timeout_s": 5}
     assert servers_of({"shelf": row}, "s.toml", trusted=True) == [
-        Server("shelf", command="shelf", args=("-q",), timeout_s=5, trusted=True, source="s.toml")
+        McpServer("shelf", command="shelf", args=("-q",), timeout_s=5, trusted=True, source="s.toml")
     ]
     with pytest.raises(McpConfigError, match="unknown field 'comand'"):
         servers_of({"a": {"comand": "x"}}, "s.toml", trusted=True)
@@ -289,7 +290,7 @@ def test_names_fit_endpoints_and_differ_where_tools_do(server: str, tool: str, s
 
 
 async def test_closing_ends_the_servers_processes(tmp_path: Path) -> None:
-    servers = await Servers.start([stdio()], tmp_path, trust=Trust(tmp_path / "trust.json"))
+    servers = await McpServers.start([stdio()], tmp_path, trust=ServerTrust(tmp_path / "trust.json"))
     children = Path("/proc/self/task/").joinpath(str(threading.get_native_id()), "children")
     before = children.read_text().split()
     await servers.close()
@@ -298,7 +299,7 @@ async def test_closing_ends_the_servers_processes(tmp_path: Path) -> None:
 
 
 def test_secrets_are_hidden_by_name_and_folders_are_not() -> None:
-    server = Server(
+    server = McpServer(
         "shelf",
         command="shelf",
         args=("--root", "${HOME}", "--token=${SHELF_TOKEN}"),
@@ -316,7 +317,7 @@ def test_secrets_are_hidden_by_name_and_folders_are_not() -> None:
 
 @given(st.sampled_from(["command", "args", "env", "cwd", "url", "headers", "name"]), st.text(min_size=1, max_size=9))
 def test_an_approval_holds_for_nothing_that_decides_what_is_started(part: str, text: str) -> None:
-    server = Server("shelf", command="shelf", args=("-q",), env={"A": "b"})
+    server = McpServer("shelf", command="shelf", args=("-q",), env={"A": "b"})
     value: Any = {"args": (text,), "env": {"C": text}, "headers": {"C": text}}.get(part, f"{text}/other")
     other = dataclasses.replace(server, **{part: value})
     place = Path("/project")
@@ -379,8 +380,10 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 async def test_the_death_of_a_server_ends_a_call_before_its_time_limit(tmp_path: Path, end: str) -> None:
-    server = Server("bare", command=sys.executable, args=("-c", BARE.replace("END", end)), timeout_s=30, trusted=True)
-    connection = Connection(server, tmp_path)
+    server = McpServer(
+        "bare", command=sys.executable, args=("-c", BARE.replace("END", end)), timeout_s=30, trusted=True
+    )
+    connection = McpConnection(server, tmp_path)
     await connection.open()
     with pytest.raises(McpError, match="died during this call and was started again"):
         await connection.call("end", {})

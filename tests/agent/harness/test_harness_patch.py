@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.agent.harness.edits.patch import BadPatch, apply, parse
+from etude.agent.harness.edits.patch import PatchError, apply, parse
 from etude.agent.workspace.text_file import TextFile
 
 rows = st.lists(st.sampled_from(["a", "b", "", "  c", "def f():", "    return 1", "é"]), max_size=12)
@@ -71,7 +71,7 @@ def test_several_sections_of_one_file_are_one_and_may_come_in_any_order() -> Non
     assert (first.path, second.path) == ("f", "g")
     done = apply("f", TextFile.decode(b"a\nb\nc\n"), first.hunks)
     assert done.file.text == "A\nb\nC\n" and done.spans == ((1, 1), (3, 3))
-    with pytest.raises(BadPatch, match="hunk 2: it changes lines that an earlier hunk changes"):
+    with pytest.raises(PatchError, match="hunk 2: it changes lines that an earlier hunk changes"):
         apply("f", TextFile.decode(b"a\nb\n"), parse(f"{UPDATE}@@\n a\n-b\n+c")[0].hunks)
 
 
@@ -91,13 +91,13 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     ):
         try:
             changes = parse(candidate)
-        except BadPatch as bad:
+        except PatchError as bad:
             assert str(bad)
             continue
         for change in changes:
             try:
                 apply(change.path, TextFile.decode(b"a\n\n  b\nc"), change.hunks)
-            except BadPatch as bad:
+            except PatchError as bad:
                 assert str(bad)
 
 
@@ -112,7 +112,7 @@ def test_headers_lead_to_the_right_one_of_equal_places() -> None:
     assert changed("@@ class B:\n@@     def f(self):\n-        x = 1\n+        x = 2").endswith(
         "class B:\n    def f(self):\n        x = 2\n"
     )
-    with pytest.raises(BadPatch, match=r"match 2 places \(lines 3, 7\); add context or an @@ line"):
+    with pytest.raises(PatchError, match=r"match 2 places \(lines 3, 7\); add context or an @@ line"):
         changed("-        x = 1\n+        x = 2")
 
 
@@ -138,14 +138,14 @@ def test_hunks_follow_each_other_and_context_stays_as_the_file_has_it() -> None:
     ],
 )
 def test_what_is_wrong_with_a_patch_is_said_with_its_line(text: str, words: str) -> None:
-    with pytest.raises(BadPatch, match=words):
+    with pytest.raises(PatchError, match=words):
         parse(text)
 
 
 def test_a_hunk_that_fits_nowhere_shows_the_closest_region() -> None:
-    with pytest.raises(BadPatch, match=r"f, hunk 1: its old lines were not found; closest:\n2 beta = 2"):
+    with pytest.raises(PatchError, match=r"f, hunk 1: its old lines were not found; closest:\n2 beta = 2"):
         changed("-beta = 3\n+x", "alpha = 1\nbeta = 2\n")
-    with pytest.raises(BadPatch, match="no line 'def g' at or below line 1"):
+    with pytest.raises(PatchError, match="no line 'def g' at or below line 1"):
         changed("@@ def g\n-x\n+y")
 
 
@@ -153,7 +153,7 @@ def test_a_number_that_is_no_lines_place_is_a_header() -> None:
     patch = f"*** Begin Patch\n*** Update File: f\n@@ -{'9' * 5000},1 +1,1 @@\n-x\n+y\n*** End Patch"
     [change] = parse(patch)
     assert change.hunks[0].line == -1
-    with pytest.raises(BadPatch, match="no line"):
+    with pytest.raises(PatchError, match="no line"):
         apply("f", TextFile.decode(b"x\n"), change.hunks)
 
 
@@ -165,5 +165,5 @@ def test_what_is_around_an_envelope_is_taken_off(opening: str) -> None:
 
 
 def test_a_wrapper_without_end_is_refused_at_once() -> None:
-    with pytest.raises(BadPatch, match="a patch begins with"):
+    with pytest.raises(PatchError, match="a patch begins with"):
         parse("```" + "\n" * 1_000_000 + "x")

@@ -12,7 +12,7 @@ from etude.agent.chat.byte_tokenizer import byte_tokenizer
 from etude.agent.chat.nano import NanoRenderer
 from etude.agent.harness.agent import Agent
 from etude.agent.harness.header import session_header
-from etude.agent.harness.replay import Difference, compare, replay
+from etude.agent.harness.replay import ReplayDifference, compare, replay
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.completion import Completion, Usage
@@ -103,7 +103,7 @@ async def test_a_shorter_replay_is_a_difference(record: Any, scene: Any) -> None
     session = await record(ScriptedPolicy(script(scene, summary=False)), scene.ROOMY, None)
     shorter = Session(session.header, session.entries[:-1])
     n = len(session.entries)
-    assert compare(session, shorter) == Difference(n - 1, "number of entries", n, n - 1)
+    assert compare(session, shorter) == ReplayDifference(n - 1, "number of entries", n, n - 1)
     assert compare(session, session) is None
 
 

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.agent.harness.agent import Agent
-from etude.agent.harness.digest import digest
 from etude.agent.harness.inbox import Inbox
 from etude.agent.harness.replay import replay
-from etude.agent.harness.room import LEAST_CHARS, shortened, size
 from etude.agent.harness.settings import HarnessSettings
+from etude.agent.harness.shortening import MIN_CHARS, digest, shortened, size
 from etude.agent.metrics.tokens import CHARS_PER_TOKEN
 from etude.agent.policy.protocol import ContextOverflow, PolicyError, Request
 from etude.core.trace.completion import Completion, Usage
@@ -48,7 +47,7 @@ def test_a_conversation_is_shortened_to_fit_or_as_far_as_it_goes(messages: list[
     if size(messages) <= most:
         assert texts == {}, "what fits stays as it is"
     elif size(after) > most:
-        assert all(len(message.text) <= LEAST_CHARS for message in after if message.role != "system")
+        assert all(len(message.text) <= MIN_CHARS for message in after if message.role != "system")
     assert after[0] == messages[0], "the system prompt stays"
     assert all(len(text) < len(messages[place].text) for place, text in texts.items())
 

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 
 from etude.agent.harness.agent import build_agent
 from etude.agent.harness.presets import preset as presets
-from etude.agent.harness.presets.catalogue import IMPLEMENTATIONS
-from etude.agent.harness.presets.preset import harness_hash, preset, preset_of
-from etude.agent.harness.presets.skin import BadSkin, Skinned, describe
-from etude.agent.harness.services import CodeHit, Services, WebHit
+from etude.agent.harness.presets.presented_tool import PresentationError, PresentedTool, describe
+from etude.agent.harness.presets.preset import IMPLEMENTATIONS, harness_hash, preset, preset_of
+from etude.agent.harness.services import AgentServices, CodeHit, WebHit
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
-from etude.agent.harness.tools.names import Names
+from etude.agent.harness.tools.names import ToolNames
 from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
-from etude.agent.harness.truncation import Shown
+from etude.agent.harness.truncation import FinalText
 from etude.agent.metrics.facts import MALFORMED
 from etude.agent.policy.scripted import ScriptedPolicy
 from etude.agent.workspace.local_folder import LocalFolder
@@ -50,7 +49,7 @@ class Web:
 
 
 ALL = HarnessSettings.full(preset="search_replace", codebase_search=True, web=True)
-SERVICES = Services(Index(), Web(), Web())
+SERVICES = AgentServices(Index(), Web(), Web())
 
 
 def context(machine: Any, changes: HarnessSettings = ALL) -> ToolContext:
@@ -72,17 +71,17 @@ def test_every_description_is_whole_and_names_only_what_is_offered(name: str) ->
 
 
 def test_descriptions_leave_out_lines_about_what_is_not_there() -> None:
-    alone = describe(IMPLEMENTATIONS["shell"], Names({"shell": "bash"}, {"shell": {"command": "command"}}))
+    alone = describe(IMPLEMENTATIONS["shell"], ToolNames({"shell": "bash"}, {"shell": {"command": "command"}}))
     assert "`command`" in alone and "background" not in alone and "heredocs" not in alone
 
 
 def test_a_preset_that_does_not_fit_is_refused() -> None:
     read = IMPLEMENTATIONS["read"]
-    with pytest.raises(BadSkin, match="x: read has no parameter pth"):
-        _ = Skinned("x", read, {"pth": "path"}, {}).shape
-    with pytest.raises(BadSkin, match="x: read needs path; present it or fix it"):
-        _ = Skinned("x", read, {"limit": "limit"}, {}).shape
-    assert Skinned("x", read, {"limit": "n"}, {"path": "a"}).parameters == ["n"]
+    with pytest.raises(PresentationError, match="x: read has no parameter pth"):
+        _ = PresentedTool("x", read, {"pth": "path"}, {}).shape
+    with pytest.raises(PresentationError, match="x: read needs path; present it or fix it"):
+        _ = PresentedTool("x", read, {"limit": "limit"}, {}).shape
+    assert PresentedTool("x", read, {"limit": "n"}, {"path": "a"}).parameters == ["n"]
 
 
 def test_tools_are_left_out_by_settings() -> None:
@@ -196,7 +195,7 @@ async def test_no_answer_is_cut_twice_and_each_says_how_to_get_the_rest(tmp_path
         ("run_terminal_cmd", {"command": "seq 1 900; exit 7"}),
     ):
         answer = await tools[name].run(arguments, there)
-        assert isinstance(answer.text, Shown), name
+        assert isinstance(answer.text, FinalText), name
         markers = [row for row in answer.text.split("\n") if "lines dropped" in row]
         assert len(markers) == 1 and ";" in markers[0], (name, answer.text)
         assert len(answer.text.split("\n")) <= max_lines + 2, name
@@ -476,7 +475,7 @@ def test_ten_thousand_calls_on_a_real_folder_are_answered(tmp_path_factory: Any,
 
 
 def test_presets_are_files_that_the_package_ships() -> None:
-    assert set(SKINS) == set(presets._SKINS)
+    assert set(SKINS) == set(presets._TOML_PRESETS)
 
 
 async def test_names_that_are_no_utf8_are_shown_and_never_suggested(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from etude.agent.harness.dependencies import renderer_for
 from etude.agent.harness.header import session_header
 from etude.agent.harness.inbox import Inbox
-from etude.agent.harness.parts import fitted
 from etude.agent.harness.replay import replay
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.protocol import Request
@@ -90,7 +90,7 @@ async def test_prompts_are_what_the_format_says_and_only_dropped_thinking_forks(
     assert outcome.counters["forks"] == (0 if everything else 1 if family in FINAL else 2)
     assert len(outcome.segments) == 1 + int(outcome.counters["forks"])
 
-    as_used, held = fitted(renderer, settings), ()
+    as_used, held = renderer_for(renderer, settings), ()
     for request in seen:
         if family in TOLD or not everything:
             assert list(request.prompt_ids) == as_used.render(request.messages, request.tools), "token for token"

@@ -9,7 +9,7 @@ import pytest
 from etude.agent.chat.special import TOOL_PARAMETERS
 from etude.agent.harness.presets.preset import harness_hash, preset
 from etude.agent.harness.settings import HarnessSettings
-from etude.agent.harness.tools.nano.grep import Grep
+from etude.agent.harness.tools.nano.grep import NanoGrep
 from etude.agent.harness.tools.nano.test import stable
 from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult, describe
 from etude.agent.workspace.workspace import MAX_FILE_BYTES, Workspace, WorkspaceError
@@ -31,7 +31,7 @@ def call(sandbox: Any) -> Callable[..., Any]:
 
 
 async def grep(call: Any, pattern: str) -> str:
-    return (await Grep(regex=False).run({"pattern": pattern}, call.context)).text
+    return (await NanoGrep(regex=False).run({"pattern": pattern}, call.context)).text
 
 
 async def test_grep_lists_path_line_and_stripped_text(call: Any) -> None:

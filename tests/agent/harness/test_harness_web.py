@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.agent.harness.services import WebError, WebHit
-from etude.agent.harness.web.fetch import MAX_PAGE_BYTES, PageFetch, is_public
-from etude.agent.harness.web.page import text_of
+from etude.agent.harness.web.fetch import MAX_PAGE_BYTES, PageFetch, is_public, text_of
 from etude.agent.harness.web.searx import SearxSearch
 from etude.sandbox.egress.address import AddressError
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
-from etude.agent.harness.tools.glob import Glob
-from etude.agent.harness.tools.grep import Grep
+from etude.agent.harness.tools.glob import GlobTool
+from etude.agent.harness.tools.grep import GrepTool
 from etude.agent.harness.tools.tool import ToolContext, ToolError
 from etude.agent.workspace import scripts
 from etude.agent.workspace.local_folder import LocalFolder
@@ -415,19 +415,19 @@ async def test_a_named_file_that_is_binary_says_so_and_a_newline_in_a_pattern_is
     context = ToolContext(Workspace(LocalFolder(tmp_path)), settings, (), names=preset_of(settings).names)
     for mode in ("content", "files", "count"):
         with pytest.raises(ToolError, match="bin is binary"):
-            await Grep().run({"pattern": "total", "path": "bin", "mode": mode}, context)
+            await GrepTool().run({"pattern": "total", "path": "bin", "mode": mode}, context)
     for pattern in ("a\nb", r"a\nb", r"\\\na"):
         with pytest.raises(ToolError, match="single lines"):
-            await Grep().run({"pattern": pattern}, context)
+            await GrepTool().run({"pattern": pattern}, context)
     for pattern in (r"\\na", r"x[^\n]*1", r"x[^]\n]*1"):
-        assert (await Grep().run({"pattern": pattern}, context)).text == "no match"
+        assert (await GrepTool().run({"pattern": pattern}, context)).text == "no match"
     for pattern in (r"[^a]\n", r"\[^\n]", r"[\n]"):
         with pytest.raises(ToolError, match="single lines"):
-            await Grep().run({"pattern": pattern}, context)
+            await GrepTool().run({"pattern": pattern}, context)
     (tmp_path / "src").mkdir()
-    assert "src is a folder, use src/**" in (await Glob().run({"pattern": "src"}, context)).text
+    assert "src is a folder, use src/**" in (await GlobTool().run({"pattern": "src"}, context)).text
     for pattern in (r"src\foo.py", "~/x", "$HOME/x", "C:/x", "[src", "../x"):
-        assert (await Glob().run({"pattern": pattern}, context)).text == "no file matches"
+        assert (await GlobTool().run({"pattern": pattern}, context)).text == "no file matches"
 
 
 @pytest.mark.parametrize(

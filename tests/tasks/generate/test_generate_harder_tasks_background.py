@@ -137,4 +137,4 @@ async def test_an_infrastructure_error_decides_nothing_and_a_broken_generator_co
     (tmp_path / "other").mkdir()
     broken = Run(tmp_path / "other", Combined(lambda number: KeyError("x")))
     assert await broken.groups(0, 2 * WINDOW) == list(broken.ids[: 2 * WINDOW])
-    assert "broke: KeyError" in broken.notes[0]
+    assert "failed: KeyError" in broken.notes[0]

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from pydantic import ValidationError
 
-from etude.agent.harness.agent import Outcome
+from etude.agent.harness.agent import AgentOutcome
 from etude.agent.harness.edits.matching import replace
 from etude.agent.harness.settings import HarnessSettings
 from etude.tasks.generate import plan
@@ -25,7 +25,7 @@ SETTINGS = HarnessSettings()
 SUMMARIZING = HarnessSettings(summary_trigger_tokens=110, max_turns=14)
 
 
-def _calls(outcome: Outcome) -> list[tuple[str, str]]:
+def _calls(outcome: AgentOutcome) -> list[tuple[str, str]]:
     """(tool, result) in order; `done` has no result."""
     entries = outcome.session.of("completion", "tool_result")
     names = [c["name"] for e in entries if e.type == "completion" for c in e.data["message"].get("calls", [])]

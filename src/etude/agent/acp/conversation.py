@@ -27,12 +27,12 @@ from etude.agent.app.interactive_session import InteractiveSession
 from etude.agent.app.model import AgentModel, ModelChoice
 from etude.agent.app.runtime import SessionRuntime
 from etude.agent.app.workspace_access import SandboxMode
-from etude.agent.harness.approval import ApprovalPolicy, Approver, Asked, Effect
-from etude.agent.harness.flow import EndReason
-from etude.agent.harness.mcp.server import Server
+from etude.agent.harness.approval import ApprovalAnswer, ApprovalPolicy, Approver, Effect
+from etude.agent.harness.control_flow import EndReason
+from etude.agent.harness.mcp.server import McpServer
+from etude.agent.harness.observer import Part
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
-from etude.agent.harness.watcher import Part
 from etude.agent.policy.protocol import Wait
 from etude.core.redact.keys import masked
 from etude.core.trace.entry import Effort, Entry
@@ -69,7 +69,7 @@ class Conversation:
     `held`: what ends with it."""
 
     def __init__(
-        self, setup: Setup, client: Client, session_id: str, runtime: SessionRuntime, held: AsyncExitStack, given: Sequence[Server], *,
+        self, setup: Setup, client: Client, session_id: str, runtime: SessionRuntime, held: AsyncExitStack, given: Sequence[McpServer], *,
         session: Path | None = None,
     ) -> None:  # fmt: skip
         self.folder = runtime.place.folder
@@ -196,10 +196,10 @@ class Conversation:
         else:
             self._answer.set_exception(RequestError(-32603, masked(str(error)), {"kind": type(error).__name__}))
 
-    async def _approve(self, server: Server) -> bool:
+    async def _approve(self, server: McpServer) -> bool:
         return await approve_server(self._client, self.id, server)
 
-    async def _ask(self, call: ToolCall, effect: Effect) -> Asked:
+    async def _ask(self, call: ToolCall, effect: Effect) -> ApprovalAnswer:
         await self.told()  # the editor must know the call that it asks for
         return await ask(self._client, self.id, self._updates, call, effect)
 

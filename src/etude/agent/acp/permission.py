@@ -7,8 +7,8 @@ from acp.interfaces import Client
 from acp.schema import AllowedOutcome, PermissionOption, SessionMode, SessionModeState, ToolCallUpdate
 
 from etude.agent.acp.updates import Updates
-from etude.agent.harness.approval import ApprovalPolicy, Asked, Effect, rule_for
-from etude.agent.harness.mcp.server import Server
+from etude.agent.harness.approval import ApprovalAnswer, ApprovalPolicy, Effect, rule_for
+from etude.agent.harness.mcp.server import McpServer
 from etude.core.trace.message import ToolCall
 
 _MODES: dict[ApprovalPolicy, tuple[str, str]] = {
@@ -32,7 +32,7 @@ def modes(current: ApprovalPolicy) -> SessionModeState:
     return SessionModeState(current_mode_id=current, available_modes=known)
 
 
-async def ask(client: Client, session_id: str, updates: Updates, call: ToolCall, effect: Effect) -> Asked:
+async def ask(client: Client, session_id: str, updates: Updates, call: ToolCall, effect: Effect) -> ApprovalAnswer:
     """A dialog that is closed is a no, and so is an editor that can't ask."""
     options = [PermissionOption(option_id="once", name="Allow", kind="allow_once")]
     if (rule := rule_for(call, effect)) is not None:
@@ -44,15 +44,15 @@ async def ask(client: Client, session_id: str, updates: Updates, call: ToolCall,
     try:
         outcome = (await client.request_permission(session_id=session_id, tool_call=update, options=options)).outcome
     except RequestError as error:
-        return Asked("deny", f"the editor could not ask: {error}")
+        return ApprovalAnswer("deny", f"the editor could not ask: {error}")
     if not isinstance(outcome, AllowedOutcome):
-        return Asked("deny", "the question was closed without an answer")
+        return ApprovalAnswer("deny", "the question was closed without an answer")
     if outcome.option_id == "session" and rule is not None:
-        return Asked("session")
-    return Asked("once") if outcome.option_id == "once" else Asked("deny")
+        return ApprovalAnswer("session")
+    return ApprovalAnswer("once") if outcome.option_id == "once" else ApprovalAnswer("deny")
 
 
-async def approve_server(client: Client, session_id: str, server: Server) -> bool:
+async def approve_server(client: Client, session_id: str, server: McpServer) -> bool:
     """Whether a project's MCP server may start; remembered by the harness."""
     title = f"Start the MCP server {server.name} of {server.source}: {server.shown}"
     update = ToolCallUpdate(tool_call_id=f"mcp-{server.name}", title=title, kind="execute", status="pending")

@@ -50,7 +50,7 @@ from etude.agent.app.model import AgentModel
 from etude.agent.app.runtime import SessionRuntime, collecting_signals
 from etude.agent.app.workspace_access import WorkspaceAccess, open_workspace
 from etude.agent.git_links.home import session_files, sessions_home, sessions_of
-from etude.agent.harness.mcp.server import McpConfigError, Server
+from etude.agent.harness.mcp.server import McpConfigError, McpServer
 from etude.core.trace.entry import Effort
 from etude.core.trace.migrations import SessionError
 from etude.core.trace.reader import read_session
@@ -190,7 +190,7 @@ class AcpServer:
         return made
 
     async def _conversation(
-        self, session_id: str, folder: Path, beside: list[str], servers: list[Server], held: AsyncExitStack, session: Path | None
+        self, session_id: str, folder: Path, beside: list[str], servers: list[McpServer], held: AsyncExitStack, session: Path | None
     ) -> Conversation:  # fmt: skip
         assert self._client is not None  # set when the connection was made
         setup = self._setup
@@ -236,14 +236,16 @@ async def serve(setup: Setup) -> None:
         await server.close()
 
 
-def _server(given: Any) -> Server:
+def _server(given: Any) -> McpServer:
     """An MCP server that the editor's own settings name: the person trusts it already."""
     if isinstance(given, McpServerStdio):
         env = {one.name: one.value for one in given.env}
-        return Server(given.name, command=given.command, args=tuple(given.args), env=env, trusted=True, source="editor")
+        return McpServer(
+            given.name, command=given.command, args=tuple(given.args), env=env, trusted=True, source="editor"
+        )
     if isinstance(given, HttpMcpServer):
         headers = {one.name: one.value for one in given.headers}
-        return Server(given.name, url=given.url, headers=headers, trusted=True, source="editor")
+        return McpServer(given.name, url=given.url, headers=headers, trusted=True, source="editor")
     raise McpConfigError(f"the editor's MCP server {given.name!r} is over {given.type}; stdio and http are known")
 
 

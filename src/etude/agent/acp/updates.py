@@ -11,9 +11,9 @@ from typing import Any, get_args
 from acp import helpers
 from acp.schema import FileEditToolCallContent, PlanEntryStatus, ToolCallLocation, ToolKind
 
+from etude.agent.harness.observer import Part
+from etude.agent.harness.presets.presented_tool import PresentedTool
 from etude.agent.harness.presets.preset import Preset
-from etude.agent.harness.presets.skin import Skinned
-from etude.agent.harness.watcher import Part
 from etude.core.trace.entry import Entry
 from etude.core.trace.message import ToolCall
 
@@ -123,7 +123,7 @@ class Updates:
     def _argument(self, call: ToolCall, name: str) -> str:
         """A text argument by its canonical name; "" without one."""
         tool = self._preset.tools.get(call.name)
-        shown = tool.presented.get(name, "") if isinstance(tool, Skinned) else name
+        shown = tool.presented.get(name, "") if isinstance(tool, PresentedTool) else name
         value = call.arguments.get(shown)
         return value if isinstance(value, str) else ""
 

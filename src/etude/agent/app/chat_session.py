@@ -24,10 +24,10 @@ from etude.agent.harness.approval import Approver
 from etude.agent.harness.header import session_header
 from etude.agent.harness.inbox import Inbox
 from etude.agent.harness.instructions import find_instructions, rendered
+from etude.agent.harness.observer import AgentObserver
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
-from etude.agent.harness.watcher import AgentObserver
 from etude.core.trace.entry import Header
 from etude.core.trace.session import Session
 from etude.core.trace.writer import SessionBusy, SessionWriter

@@ -24,7 +24,7 @@ from etude.agent.app.user_files import CONFIG_VARIABLE, config_file
 from etude.agent.app.workspace_access import SandboxMode
 from etude.agent.harness.approval import ApprovalPolicy
 from etude.agent.harness.mcp.config import servers_of
-from etude.agent.harness.mcp.server import McpConfigError, Server
+from etude.agent.harness.mcp.server import McpConfigError, McpServer
 from etude.agent.workspace.bounded_file import UTF16_MARKS
 from etude.core import bounded_toml
 from etude.core.trace.entry import Effort
@@ -82,7 +82,7 @@ class Config(_Table):
         default={}, description="your own MCP servers (`docs/protocols.md`), trusted"
     )
 
-    def servers(self, source: str) -> list[Server]:
+    def servers(self, source: str) -> list[McpServer]:
         """The user's MCP servers, which are trusted. Raises UsageError."""
         try:
             return servers_of(self.mcp, source, trusted=True)

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from typing import Any
 
 from etude.agent.app.journal import JournalEdit, UndoJournal
+from etude.agent.harness.observer import Part
 from etude.agent.harness.presets.preset import Preset
-from etude.agent.harness.watcher import Part
 from etude.agent.metrics.facts import command
 from etude.agent.policy.protocol import Wait
 from etude.core.trace.change import split

@@ -16,11 +16,11 @@ from etude.agent.app.errors import UsageError
 from etude.agent.app.indexing import IndexUnavailable, folder_index
 from etude.agent.app.user_files import trust_file
 from etude.agent.harness.mcp.config import project_servers
-from etude.agent.harness.mcp.server import McpConfigError, Server
-from etude.agent.harness.mcp.servers import Servers
-from etude.agent.harness.mcp.trust import Approve, Trust
+from etude.agent.harness.mcp.server import McpConfigError, McpServer
+from etude.agent.harness.mcp.servers import McpServers
+from etude.agent.harness.mcp.trust import Approve, ServerTrust
 from etude.agent.harness.presets.preset import preset
-from etude.agent.harness.services import Services
+from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.sandbox.egress.address import AddressError
 
@@ -46,7 +46,7 @@ class ExtensionOptions:
         """The options as a background agent's record keeps them. They hold no secret, because servers stay in their file."""
         return asdict(self)
 
-    def user_servers(self) -> list[Server]:
+    def user_servers(self) -> list[McpServer]:
         """The user's MCP servers. Raises UsageError for an invalid file."""
         return load_config(Path(self.config))[0].servers(self.config) if self.config else []
 
@@ -55,15 +55,15 @@ class Extensions:
     """The extensions of one session. `services` is passed to `build_agent`. `problems` lists what is unavailable, already reported."""
 
     def __init__(self, tell: NoticeSink) -> None:
-        self.services = Services()
+        self.services = AgentServices()
         self.problems: list[str] = []
         self._on_notice = tell
-        self._servers: Servers | None = None
+        self._servers: McpServers | None = None
 
     @classmethod
     async def open(
         cls, options: ExtensionOptions, folder: Path, settings: HarnessSettings, tell: NoticeSink, *,
-        approve: Approve | None = None, given: Sequence[Server] = (),
+        approve: Approve | None = None, given: Sequence[McpServer] = (),
     ) -> Extensions:  # fmt: skip
         """Open what `options` request. Never raises for an unavailable extension.
 
@@ -120,7 +120,7 @@ class Extensions:
             raise UsageError(f"the address of the web search: {error}") from error
         self.services = replace(self.services, web_search=extensions, web_fetch=PageFetch())
 
-    async def _start_mcp(self, own: Sequence[Server], folder: Path, approve: Approve | None) -> None:
+    async def _start_mcp(self, own: Sequence[McpServer], folder: Path, approve: Approve | None) -> None:
         try:
             project = project_servers(folder)
         except McpConfigError as error:
@@ -128,7 +128,7 @@ class Extensions:
             project = []
         if not own and not project:
             return
-        self._servers = await Servers.start([*own, *project], folder, trust=server_trust(), approve=approve)
+        self._servers = await McpServers.start([*own, *project], folder, trust=server_trust(), approve=approve)
         for problem in self._servers.problems:
             self.report(problem)
         self.services = replace(self.services, mcp=self._servers.tools)
@@ -139,9 +139,9 @@ class Extensions:
         self._on_notice(line)
 
 
-def server_trust() -> Trust:
+def server_trust() -> ServerTrust:
     """The project MCP servers that the user approved."""
-    return Trust(trust_file())
+    return ServerTrust(trust_file())
 
 
 def _capabilities(name: str) -> set[str]:

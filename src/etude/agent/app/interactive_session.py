@@ -28,8 +28,8 @@ from etude.agent.app.runtime import SessionRuntime
 from etude.agent.app.undo import UndoResult, undo_edits
 from etude.agent.harness.approval import Approver
 from etude.agent.harness.inbox import Inbox
+from etude.agent.harness.observer import Part
 from etude.agent.harness.settings import HarnessSettings
-from etude.agent.harness.watcher import Part
 from etude.agent.policy.protocol import Wait
 from etude.core.trace.entry import Effort, Entry
 

@@ -25,8 +25,8 @@ from etude.agent.app.prompt_line import PromptLine, QueuedText
 from etude.agent.app.runtime import SessionRuntime, open_runtime
 from etude.agent.app.saved_sessions import last_answer
 from etude.agent.app.user_files import history_file
-from etude.agent.harness.approval import Approver, Asked, Effect
-from etude.agent.harness.mcp.server import Server
+from etude.agent.harness.approval import ApprovalAnswer, Approver, Effect
+from etude.agent.harness.mcp.server import McpServer
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.protocol import PolicyError
@@ -207,20 +207,20 @@ class ApprovalPrompt:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._print = say
-        self._pending: asyncio.Future[Asked] | None = None
+        self._pending: asyncio.Future[ApprovalAnswer] | None = None
 
     @property
     def is_open(self) -> bool:
         return self._pending is not None and not self._pending.done()
 
-    async def ask(self, call: ToolCall, effect: Effect) -> Asked:
+    async def ask(self, call: ToolCall, effect: Effect) -> ApprovalAnswer:
         """Ask whether a call may run, and wait for the answer. A stop withdraws the question."""
         values = "\n".join(f"    {name}: {plain(_short(value))}" for name, value in call.arguments.items())
         return await self._wait_for_answer(
             f"? {call.name} ({effect})\n{values}\n  allow it? y · a(lways, for this session) · n REASON"
         )
 
-    async def approve(self, server: Server) -> bool:
+    async def approve(self, server: McpServer) -> bool:
         """Ask whether a server that the project describes may start. A yes is remembered for this project."""
         shown = plain(f"{server.name}, as {server.source} has it, with your rights:\n    {_short(server.shown)}")
         response = await self._wait_for_answer(
@@ -228,7 +228,7 @@ class ApprovalPrompt:
         )
         return response.answer != "deny"
 
-    async def _wait_for_answer(self, question: str) -> Asked:
+    async def _wait_for_answer(self, question: str) -> ApprovalAnswer:
         self._pending = asyncio.get_running_loop().create_future()
         self._print(question)
         try:
@@ -241,11 +241,11 @@ class ApprovalPrompt:
         assert self._pending is not None and not self._pending.done()
         first, _, rest = words.strip().partition(" ")
         if first.lower() in ("y", "yes"):
-            response = Asked("once")
+            response = ApprovalAnswer("once")
         elif first.lower() in ("a", "always"):
-            response = Asked("session")
+            response = ApprovalAnswer("session")
         elif first.lower() in ("n", "no"):
-            response = Asked("deny", rest.strip() or "the person said no")
+            response = ApprovalAnswer("deny", rest.strip() or "the person said no")
         else:
             self._print("y, a(lways) or n REASON")
             return

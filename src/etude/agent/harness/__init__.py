@@ -1,2 +1,4 @@
-"""The agent: loop, tools, prompts, self-summarization, sessions (promise 1: `build_agent` is the only way to one).
-Knows workspace, sandbox, policy, chat, trace, hygiene; never engine or tasks."""
+"""The agent: loop, tools, prompts, self-summarization, sessions. `build_agent` is the only constructor (promise 1).
+
+It imports workspace, sandbox, policy, chat, trace and metrics, but never the engine or tasks.
+"""

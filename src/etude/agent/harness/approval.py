@@ -1,9 +1,9 @@
-"""Who may let a call run. Separate from the sandbox: the sandbox decides what a command *can* do, this what it *may* do unasked.
+"""Approval of tool calls. The sandbox decides what a command *can* do, the approval policy what it *may* do without a question.
 
-    never      nothing is asked (rollouts, bench, a sandbox that holds nothing of value)
-    commands   reading and editing run, commands and the network are asked for
-    writes     reading runs, the rest is asked for
-    all        every call is asked for
+    never      no questions (rollouts, bench, a sandbox that holds nothing of value)
+    commands   reading and editing run; commands and the network need approval
+    writes     reading runs; everything else needs approval
+    all        every call needs approval
 
 An answer may be remembered for the session as a rule: a tool, or a tool with the first words of its command. Rules that allow never
 reach a command in which a shell could hide a second one (`;`, `&&`, `|`, backticks, `$(`, redirections, new lines).
@@ -30,28 +30,28 @@ _ASKED: dict[ApprovalPolicy, frozenset[Effect]] = {
     "all": frozenset({"read", "write", "execute", "network"}),
 }
 _COMPOUND = re.compile(r"[;&|`<>\n]|\$\(")
-_REMEMBERED_WORDS = 2  # `git status`, `npm test`: the program and what it shall do
+_REMEMBERED_WORDS = 2  # `git status`, `npm test`: the program and its subcommand
 
 
 @dataclass(frozen=True)
-class Ruling:
-    """Whether a call may run; `reason` is what the person said, told to the model. `asked` tells that somebody was."""
+class ApprovalDecision:
+    """Whether a call may run. `reason` is the user's reason, which the model reads. `asked`: the user was asked."""
 
     allowed: bool
     reason: str = ""
     asked: bool = False
-    remembered: bool = False  # and calls like it will run unasked
+    remembered: bool = False  # similar calls will run without a question
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a person answered."""
+class ApprovalAnswer:
+    """The user's answer to an approval question."""
 
     answer: Answer
     reason: str = ""
 
 
-# What a tool does to the world, by implementation; one that is not named here runs something.
+# The effect of a tool, by implementation. A tool that is not listed executes something.
 _EFFECTS: dict[str, Effect] = {
     **dict.fromkeys(("read", "list", "glob", "grep", "codebase_search", "todo", "todo_write", "done", "job_output"), "read"),
     **dict.fromkeys(("write", "edit", "multi_edit", "apply_patch", "delete"), "write"),
@@ -60,36 +60,36 @@ _EFFECTS: dict[str, Effect] = {
 
 
 def effect_of(does: str) -> Effect:
-    """The effect of a tool that does this."""
+    """The effect of a tool with this implementation."""
     return _EFFECTS.get(does, "execute")
 
 
-Ask = Callable[[ToolCall, Effect], Awaitable[Asked]]
+AskUser = Callable[[ToolCall, Effect], Awaitable[ApprovalAnswer]]
 
 
 @dataclass
 class Approver:
-    """One session's. `ask` is how a person is asked; without it whatever would be asked is refused, and says so."""
+    """The approvals of one session. `ask` asks the user. Without it, calls that need approval are refused."""
 
     policy: ApprovalPolicy = "never"
-    ask: Ask | None = None
+    ask: AskUser | None = None
     rules: set[tuple[str, ...]] = field(default_factory=set)
 
-    async def rule(self, call: ToolCall, effect: Effect) -> Ruling:
-        """May this call run? Asks at most once."""
+    async def rule(self, call: ToolCall, effect: Effect) -> ApprovalDecision:
+        """Decide whether a call may run, with one question if the policy requires it."""
         if effect not in _ASKED[self.policy] or rule_for(call, effect) in self.rules:
-            return Ruling(True)
+            return ApprovalDecision(True)
         if self.ask is None:
-            return Ruling(False, f"approval policy {self.policy!r} asks for it and nobody is there to ask")
+            return ApprovalDecision(False, f"approval policy {self.policy!r} asks for it and nobody is there to ask")
         asked = await self.ask(call, effect)
         rule = rule_for(call, effect) if asked.answer == "session" else None
         if rule is not None:
             self.rules.add(rule)
-        return Ruling(asked.answer != "deny", asked.reason, asked=True, remembered=rule is not None)
+        return ApprovalDecision(asked.answer != "deny", asked.reason, asked=True, remembered=rule is not None)
 
 
 def rule_for(call: ToolCall, effect: Effect) -> tuple[str, ...] | None:
-    """The rule that an answer for the session would make; None where it must be asked for each time."""
+    """The rule that an answer for the whole session would add; None if the call needs a question each time."""
     if effect != "execute" or call.name.startswith(
         "mcp__"
     ):  # a server's tool runs no shell of ours, whatever its arguments

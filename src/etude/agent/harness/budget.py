@@ -1,4 +1,4 @@
-"""What a session may spend, by its effort. Medium is what the settings say; the factors are ours: the report says only that effort exists."""
+"""A session's budget of turns and tokens, by its effort. Medium is the budget of the settings. The factors are choices of this project."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Budget:
 
 
 def effort_words(preset: Preset, settings: HarnessSettings) -> str:
-    """What the system prompt of a described preset says of the effort; nothing at medium, and nothing to a trained vocabulary."""
+    """The effort's paragraph in the system prompt. Empty at medium effort and for a trained vocabulary."""
     if settings.effort == "medium" or not preset.skinned:
         return ""
     return (Path(__file__).parent / "prompts" / f"effort-{settings.effort}.md").read_text(encoding="utf-8").strip()

@@ -1,8 +1,8 @@
-"""The code index as a session's tool sees it: the files as they are now, its own and nobody else's. The same ranking in product and training.
+"""The code index for a session's search tool: it searches the current files of this session only, with one ranking for app and training.
 
-A person's folder is its own truth: it is looked through for changes before each search, by whomever they were made. A rollout
-has an overlay over the index of its task's files; its sandbox is looked through in the same way, so that the same calls find the same
-(`tests/rollout/test_rollout_same_harness.py`). A journal of tools' edits would be cheaper and would miss what commands do.
+A user's folder is scanned for changes before each search. A rollout uses an overlay over the index of its task's files, and its sandbox
+is scanned in the same way, so that equal calls give equal results (`tests/rollout/test_rollout_same_harness.py`). A journal of the tools'
+edits would be cheaper, but it would miss changes by commands.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ from etude.agent.workspace import scripts
 from etude.sandbox.errors import InfraError, UserError
 from etude.sandbox.protocol import Operations
 
-# A listing of 100,000 files; beyond it no rollout is.
+# The size of a listing of 100,000 files, more than any rollout has.
 MAX_LISTING_BYTES = 16 << 20
 LOOK_TIMEOUT_S = 30.0
 
 
 class SessionIndex(Protocol):
-    """A session's line to an index service (`IndexClient`)."""
+    """A session's connection to an index service (`IndexClient`)."""
 
     async def put(self, files: Mapping[str, str | bytes | None]) -> dict[str, str]: ...
     async def search(self, query: str, *, limit: int = 10, under: str | None = None) -> list[Hit]: ...
 
 
 class FolderIndex:
-    """Over the folder that a person works in. The first search waits until the folder is indexed; `progress` is told, on another
-    thread, how far it is."""
+    """The index of the user's folder. The first search waits until the folder is indexed. `progress` is called on another thread."""
 
     def __init__(self, index: Index, progress: Progress | None = None) -> None:
         self._index = index
@@ -49,7 +48,7 @@ class FolderIndex:
         self._updating = asyncio.Lock()
 
     async def search(self, query: str, *, limit: int, under: str | None) -> Sequence[CodeHit]:
-        return await _asked(self._search(query, limit, under))
+        return await _searched(self._search(query, limit, under))
 
     async def _search(self, query: str, limit: int, under: str | None) -> list[Hit]:
         async with self._updating:
@@ -63,17 +62,17 @@ class FolderIndex:
 
 
 class OverlaidIndex:
-    """Over an index of a base that many sessions share; `machine` holds the base's files as the session changes them."""
+    """A session's overlay over the index of a base that many sessions share. `machine` holds the session's version of the files."""
 
     def __init__(self, session: SessionIndex, machine: Operations, base: Base) -> None:
         self._session, self._machine = session, machine
         self._looking = asyncio.Lock()
         sieve = Sieve({p: d.decode(errors="replace") for p, d in base.files.items() if _ignores(p)})
-        # What the index holds of the session's files, by digest.
+        # Digests of the session's files that the index holds.
         self._held = {p: digest_of(d).hex() for p, d in base.files.items() if sieve.keeps(p, len(d))}
 
     async def search(self, query: str, *, limit: int, under: str | None) -> Sequence[CodeHit]:
-        return await _asked(self._search(query, limit, under))
+        return await _searched(self._search(query, limit, under))
 
     async def _search(self, query: str, limit: int, under: str | None) -> list[Hit]:
         async with self._looking:
@@ -81,7 +80,7 @@ class OverlaidIndex:
         return await self._session.search(query, limit=limit, under=under)
 
     async def _follow(self) -> None:
-        """Puts what differs from what the index holds. What is put is known only when it was taken."""
+        """Send the files that differ from the index. They count as held only after the service has accepted them."""
         tree = await self._listing()
         sieve = Sieve(tree["ignores"])
         now: dict[str, str] = {p: digest for p, (size, digest) in tree["files"].items() if sieve.keeps(p, size)}
@@ -107,7 +106,7 @@ class OverlaidIndex:
         return json.loads(done.out)
 
     async def _read(self, path: str) -> bytes | None:
-        """None for a file that went meanwhile."""
+        """Read a file; None if it was deleted meanwhile."""
         try:
             return await self._machine.read(path, max_bytes=LARGEST_BYTES + 1)
         except (UserError, OSError):
@@ -118,8 +117,8 @@ def _ignores(path: str) -> bool:
     return path == EXCLUDE or path.rpartition("/")[2] == IGNORE
 
 
-async def _asked(search: Coroutine[Any, Any, list[Hit]]) -> list[CodeHit]:
-    """Hits in the harness' words. What can't be asked is the model's doing, a service that is gone is ours (promise 8)."""
+async def _searched(search: Coroutine[Any, Any, list[Hit]]) -> list[CodeHit]:
+    """Convert hits. An invalid search is a model error, a lost service an infrastructure error (promise 8)."""
     try:
         hits = await search
     except IndexRefused as refused:

@@ -1,4 +1,4 @@
-"""The first line of a session: who held it, with which harness, on what."""
+"""The first line of a session file: its policy, its harness and its task."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from etude.agent.chat.renderer import Renderer
-from etude.agent.harness.parts import fitted
+from etude.agent.harness.dependencies import renderer_for
 from etude.agent.harness.presets.preset import harness_facts, hash_of
-from etude.agent.harness.services import Services
+from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.protocol import Policy, window_of
@@ -24,10 +24,10 @@ def session_header(
     renderer: Renderer | None = None,
     session_id: str | None = None,
     recipe: dict[str, Any] | None = None,
-    services: Services | None = None,
+    services: AgentServices | None = None,
 ) -> Header:
-    """The first line of a session file: all that is needed to attribute and replay it. `services`: those of the agent."""
-    chat = fitted(renderer, settings).fingerprint if renderer else ""
+    """The header with everything needed to attribute and replay the session. `services` are those of the agent."""
+    chat = renderer_for(renderer, settings).fingerprint if renderer else ""
     window = window_of(policy) if renderer is None else None
     known = harness_facts(settings, chat, services.mcp if services else ())
     return Header(

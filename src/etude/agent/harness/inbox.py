@@ -1,13 +1,13 @@
-"""What a person says while the agent works. Three ways in:
+"""The user's messages to a working agent. A message is delivered in one of three ways:
 
-    steer   heard before the policy's next turn, in the middle of the work
-    queue   the next request, heard when the agent has answered this one
-    stop    the turn that runs is broken off, and the request is over
+    steer   read before the policy's next turn, in the middle of the work
+    queue   the next request, read when the agent has answered the current one
+    stop    interrupts the current turn and ends the request
 
-and a wish, `summarize`: the agent sums up what it holds before its next turn, or at once if it waits.
+A request to summarize (`summarize`) is done before the next turn, or at once if the agent is idle.
 
-The harness takes words out only at turn boundaries, so a session records exactly what the policy heard and when. An inbox that is
-closed from the start (`Inbox.closed()`) is that of a rollout: nobody is there.
+The harness takes messages out only at turn boundaries, so a session records exactly what the policy read and when. A rollout has no user
+and uses an inbox that is closed from the start (`Inbox.closed()`).
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ T = TypeVar("T")
 
 
 class InboxClosed(Exception):
-    """Words for an agent that listens no more."""
+    """A message to an agent that has ended."""
 
 
-class Stopped(Exception):
-    """A person broke off what was running. Control flow: it never leaves the agent."""
+class TurnInterrupted(Exception):
+    """The user interrupted the turn. Control flow: it never leaves the agent."""
 
 
 @dataclass(frozen=True)
-class Summarize:
-    """The person wants what is held summed up now; `words`: what matters to them."""
+class SummaryRequest:
+    """The user's request to summarize the conversation now. `words` says what the summary should keep."""
 
     words: str = ""
 
 
 class Inbox:
-    """One session's. Used from one event loop; `say` may be called by any of its tasks."""
+    """The inbox of one session. It is used from one event loop; any of its tasks may call `say`."""
 
     def __init__(self) -> None:
         self._steered: deque[str] = deque()
         self._queued: deque[str] = deque()
-        self._summary: Summarize | None = None
+        self._summary: SummaryRequest | None = None
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
-        self._closed = self._deaf = False
+        self._closed = self._accepts_nothing = False
 
     @classmethod
     def closed(cls) -> Inbox:
-        """Nobody will ever say anything, not even stop."""
+        """An inbox that accepts no message, not even a stop."""
         inbox = cls()
         inbox.close()
-        inbox._deaf = True
+        inbox._accepts_nothing = True
         return inbox
 
     @property
     def waiting(self) -> bool:
-        """Words were said that nobody has taken out."""
+        """Whether messages have not been taken out yet."""
         return bool(self._steered or self._queued)
 
     @property
@@ -68,7 +68,7 @@ class Inbox:
 
     def say(self, manner: Delivery, text: str = "") -> None:
         """Raises InboxClosed after `close`, and ValueError for an empty message."""
-        if self._closed and (self._deaf or manner != "stop"):
+        if self._closed and (self._accepts_nothing or manner != "stop"):
             raise InboxClosed("the session is over; resume it with `etude agent --resume ID`")
         if manner == "stop":
             self._stop.set()
@@ -79,41 +79,43 @@ class Inbox:
         self._changed.set()
 
     def summarize(self, words: str = "") -> None:
-        """Sum up as soon as may be. Raises InboxClosed after `close`."""
+        """Request a summary as soon as possible. Raises InboxClosed after `close`."""
         if self._closed:
             raise InboxClosed("the session is over; resume it with `etude agent --resume ID`")
-        self._summary = Summarize(words.strip())
+        self._summary = SummaryRequest(words.strip())
         self._changed.set()
 
-    def summary_asked(self) -> Summarize | None:
-        """The person's wish; it is taken out."""
-        asked, self._summary = self._summary, None
-        return asked
+    def summary_asked(self) -> SummaryRequest | None:
+        """Take out the request for a summary."""
+        request, self._summary = self._summary, None
+        return request
 
     def steered(self) -> list[str]:
-        """What was said to be heard now; it is taken out."""
-        said = list(self._steered)
+        """Take out the steering messages."""
+        messages = list(self._steered)
         self._steered.clear()
-        return said
+        return messages
 
-    async def next_request(self) -> str | Summarize | None:
-        """What was queued first, or else what was said too late to steer, or else a summary that is wished for; waits for it. None
-        once the inbox is closed and empty."""
+    async def next_request(self) -> str | SummaryRequest | None:
+        """Wait for the next request: the first queued message, else a steering message that came too late, else a request to summarize.
+
+        Returns None once the inbox is closed and empty.
+        """
         while True:
             self._stop.clear()  # it ended the request before, not the one to come
             for words in (self._queued, self._steered):
                 if words:
                     return words.popleft()
-            if (asked := self.summary_asked()) is not None:
-                return asked
+            if (request := self.summary_asked()) is not None:
+                return request
             if self._closed:
                 return None
             self._changed.clear()
             await self._changed.wait()
 
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives. Raises Stopped, with `work` cancelled and over, once somebody says stop."""
-        if self._deaf:
+        """Run `work` and return its result. On a stop, cancel it, wait for its end, and raise TurnInterrupted."""
+        if self._accepts_nothing:
             return await work
         running, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stop.wait())
         try:
@@ -124,7 +126,7 @@ class Inbox:
                 running.cancel()
                 await asyncio.wait((running,))
         if running.cancelled():
-            raise Stopped
+            raise TurnInterrupted
         return running.result()
 
     async def turn(self, work: Coroutine[Any, Any, T]) -> T:
@@ -132,6 +134,6 @@ class Inbox:
         return await self.unless_stopped(work)
 
     def close(self) -> None:
-        """Nothing more will be said but perhaps stop: the session ends with the answer to what is queued."""
+        """Accept no more messages except stop. The session ends with the answer to the last queued message."""
         self._closed = True
         self._changed.set()

@@ -1,10 +1,10 @@
-"""What a session begins with: the system prompt and the first request, and how many tokens that is."""
+"""The first messages of a session: the system prompt and the first request, and their tokens."""
 
 from __future__ import annotations
 
 from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.budget import effort_words
-from etude.agent.harness.parts import fitted
+from etude.agent.harness.dependencies import renderer_for
 from etude.agent.harness.presets.preset import Preset, preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
@@ -14,7 +14,7 @@ from etude.core.trace.message import Message
 from etude.core.trace.session import Recorder
 
 
-def opening(preset: Preset, settings: HarnessSettings, facts: TaskFacts) -> list[Message]:
+def opening_messages(preset: Preset, settings: HarnessSettings, facts: TaskFacts) -> list[Message]:
     """The messages before the first turn."""
     words = (preset.system, facts.surroundings, facts.instructions, effort_words(preset, settings))
     system = "\n\n".join(text for text in words if text)
@@ -25,6 +25,6 @@ async def first_prompt(settings: HarnessSettings, facts: TaskFacts, renderer: Re
     """Token ids of the first request of a session, as the agent would send them."""
     preset = preset_of(settings, ())
     recorder = Recorder(Header(session_id=facts.task_id, task_id=facts.task_id, harness="", effort=settings.effort))
-    transcript = Transcript(recorder, fitted(renderer, settings), preset.schemas)
-    transcript.open(opening(preset, settings, facts))
+    transcript = Transcript(recorder, renderer_for(renderer, settings), preset.schemas)
+    transcript.open(opening_messages(preset, settings, facts))
     return await transcript.prompt()

@@ -1,6 +1,6 @@
-"""What a session may use that lies outside of its workspace: seams, each with a protocol and nothing behind it by default.
+"""Services outside of a session's workspace: code index, web search, page fetch, MCP tools. Each is a protocol, and absent by default.
 
-Settings say which of them a policy is offered; a session that offers one must have it, so that none learns to call what isn't there.
+Settings decide which of them a policy is offered. An offered service must exist, so that no policy learns to call a missing one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # tools are given services
 
 @dataclass(frozen=True)
 class CodeHit:
-    """One piece of code that a search found: lines from 1, both inclusive; `symbol` may be empty."""
+    """One hit of a code search. Lines count from 1, both inclusive. `symbol` may be empty."""
 
     path: str
     first_line: int
@@ -27,10 +27,10 @@ class CodeHit:
 
 
 class CodeIndex(Protocol):
-    """Search of a codebase by meaning."""
+    """Semantic search of a codebase."""
 
     async def search(self, query: str, *, limit: int, under: str | None) -> Sequence[CodeHit]:
-        """Best first, ties by path; `under`: only files below this folder."""
+        """The hits, best first, ties by path. `under`: only files below this folder."""
         ...
 
 
@@ -44,23 +44,23 @@ class WebHit:
 
 
 class WebError(Exception):
-    """A search or page that can't be had, in words for the model."""
+    """A search or a page failed; the message is for the model."""
 
 
 class WebSearch(Protocol):
-    """Whoever searches the web. Raises WebError."""
+    """A provider of web search. Raises WebError."""
 
     async def search(self, query: str, limit: int) -> Sequence[WebHit]: ...
 
 
 class WebFetch(Protocol):
-    """Whoever fetches a page as text. Raises WebError."""
+    """A provider of web pages as text. Raises WebError."""
 
     async def fetch(self, url: str) -> str: ...
 
 
-class ServedTool(Protocol):
-    """A tool that a server beside the session offers: a `Tool` of the harness that brings its own schema."""
+class ExternalTool(Protocol):
+    """A tool of an external server: a `Tool` of the harness with the server's schema."""
 
     @property
     def name(self) -> str: ...
@@ -72,21 +72,21 @@ class ServedTool(Protocol):
     def schema(self) -> Mapping[str, Any]: ...
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Raises ToolError for whatever keeps it from answering."""
+        """Call the tool. Raises ToolError if it can't answer."""
         ...
 
 
 @dataclass(frozen=True)
-class Services:
-    """Absent by default; the web ones and `mcp` must stay so in training and benches (promise 10)."""
+class AgentServices:
+    """The services of one session, absent by default. Web and `mcp` must stay absent in training and benches (promise 10)."""
 
     code_index: CodeIndex | None = None
     web_search: WebSearch | None = None
     web_fetch: WebFetch | None = None
-    mcp: tuple[ServedTool, ...] = ()  # offered behind the preset's own, and part of the harness hash
+    mcp: tuple[ExternalTool, ...] = ()  # offered behind the preset's own, and part of the harness hash
 
     def require(self, *, codebase_search: bool, web: bool) -> None:
-        """Raises ValueError where settings offer a tool whose service is missing."""
+        """Raise ValueError if settings offer a tool whose service is missing."""
         if codebase_search and self.code_index is None:
             raise ValueError(
                 "harness.codebase_search is on, but the session has no code index: give one, or switch it off"

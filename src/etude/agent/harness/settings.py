@@ -1,4 +1,4 @@
-"""Settings of the agent: what it may spend and how much a tool may say."""
+"""Settings of the agent: preset, budgets, tool limits and optional tools."""
 
 from __future__ import annotations
 

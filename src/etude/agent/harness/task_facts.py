@@ -1,4 +1,4 @@
-"""What the agent is told about its task, beside the prompts of its preset. Nothing hidden belongs here (promise 10)."""
+"""The facts about its task that the agent reads in addition to its preset's prompts. Nothing hidden belongs here (promise 10)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TaskFacts:
     surroundings: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As a session's header keeps them."""
+        """The facts as a session's header keeps them."""
         row: dict[str, Any] = {"instruction": self.instruction, "test_command": list(self.test_command)}
         more = {"instructions": self.instructions, "surroundings": self.surroundings}
         return row | {key: text for key, text in more.items() if text}

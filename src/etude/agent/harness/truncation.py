@@ -1,5 +1,7 @@
-"""The only place where tool output is cut: by lines first, then bytes, never inside a line. Says what was dropped, and how
-to get it. Promise: no text is cut twice. What went through here is a `Shown`, and `truncate` refuses a `Shown`."""
+"""The only place where tool output is cut: by lines first, then bytes, never inside a line.
+
+A marker line says what was dropped and how to get it. No text is cut twice: `show` returns a `FinalText`, and `truncate` refuses one.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,16 @@ from typing import Literal
 
 Keep = Literal["head", "tail", "both"]
 
-# Lines put before or after a cut text (a status, a count) are the tool's own words; longer ones would escape the limits.
+# Limit of the tool's lines before or after a cut text (a status, a count). Longer ones would escape the limits.
 MAX_FRAME_BYTES = 1000
 
 
-class Shown(str):
-    """A tool's answer that went through truncation, whole or cut: final, nothing may be cut from or added to it."""
+class FinalText(str):
+    """A tool's answer after truncation, whole or cut. It is final: nothing may be cut from it or added to it."""
 
 
 @dataclass(frozen=True)
-class Limits:
+class OutputLimits:
     """How much of a text may be shown."""
 
     max_lines: int
@@ -26,8 +28,8 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Truncated:
-    """What is left of a text. `text` ends (or starts, or is split) with one line that names the loss, if any."""
+class TruncationResult:
+    """The rest of a text. If anything was dropped, one line at its end, start or middle names the loss."""
 
     text: str
     dropped_lines: int = 0
@@ -39,17 +41,19 @@ class Truncated:
 Remedy = Callable[[int, int], str]
 
 
-def truncate(text: str, *, max_lines: int, max_bytes: int, keep: Keep, remedy: Remedy | None = None) -> Truncated:
+def truncate(
+    text: str, *, max_lines: int, max_bytes: int, keep: Keep, remedy: Remedy | None = None
+) -> TruncationResult:
     """Cut `text` to the limits, the marker line not counted. `head` for files, `tail` for tests, `both` for commands.
 
     A single line longer than the limit is cut inside, since nothing else would be left of it. Raises ValueError on a text that
     was cut before.
     """
-    if isinstance(text, Shown):
+    if isinstance(text, FinalText):
         raise ValueError(f"cut twice: this text went through truncation already: {text[:60]!r}")
     lines = text.split("\n")
     if len(lines) <= max_lines and len(text.encode(errors="replace")) <= max_bytes:
-        return Truncated(text, 0, len(lines))
+        return TruncationResult(text, 0, len(lines))
     head, tail = _kept(lines, max_lines, max_bytes, keep)
     dropped = len(lines) - len(head) - len(tail)
     kept, loss = len(head), f"{dropped} lines dropped"
@@ -60,12 +64,12 @@ def truncate(text: str, *, max_lines: int, max_bytes: int, keep: Keep, remedy: R
         tail = [_clip(lines[-1], max_bytes)] if keep == "tail" else []
     words = remedy(kept, dropped) if remedy else ""
     marker = f"[{loss}; {words}]" if words else f"[{loss}]"
-    return Truncated("\n".join([*head, marker, *tail]), dropped, len(lines), cut=True)
+    return TruncationResult("\n".join([*head, marker, *tail]), dropped, len(lines), cut=True)
 
 
 def show(
-    text: str, limits: Limits, keep: Keep, *, remedy: Remedy | None = None, before: str = "", after: str = ""
-) -> Shown:
+    text: str, limits: OutputLimits, keep: Keep, *, remedy: Remedy | None = None, before: str = "", after: str = ""
+) -> FinalText:
     """A finished answer: `before`, the text within its limits, `after`; empty parts are left out.
 
     Raises ValueError if `before` or `after`, which are not cut, are long themselves.
@@ -74,10 +78,10 @@ def show(
         if len(frame.encode(errors="replace")) > MAX_FRAME_BYTES:
             raise ValueError(f"a frame of {len(frame)} characters belongs into the text: {frame[:60]!r}")
     cut = truncate(text, max_lines=limits.max_lines, max_bytes=limits.max_bytes, keep=keep, remedy=remedy)
-    return Shown("\n".join(part for part in (before, cut.text, after) if part))
+    return FinalText("\n".join(part for part in (before, cut.text, after) if part))
 
 
-def fits(text: str, limits: Limits) -> bool:
+def fits(text: str, limits: OutputLimits) -> bool:
     """Whether a text would be shown whole."""
     return text.count("\n") < limits.max_lines and len(text.encode(errors="replace")) <= limits.max_bytes
 

@@ -27,7 +27,7 @@ def diff(first: File, second: File, json: Json = False) -> Answer:
     difference = compare(*sessions)
     turns = [turn_rows(session) for session in sessions]
     pairs = [{"equal": a == b, "first": a, "second": b} for a, b in zip_longest(*turns)]
-    told = difference.told("first", "second") if difference else None
+    told = difference.describe("first", "second") if difference else None
     document = {"equal": difference is None, "difference": told, "turns": pairs}
     text = [f"first difference: {told}" if difference else "equal, times aside", *_columns(pairs)]
     return Answer(document, "\n".join(text), int(difference is not None))

@@ -15,7 +15,7 @@ from etude.cli.session.places import Places, piles
 from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
-    from etude.agent.harness.replay import Difference
+    from etude.agent.harness.replay import ReplayDifference
 
 
 def replay(
@@ -60,12 +60,12 @@ def _draw(files: list[Path], count: int | None, seed: int) -> list[Path]:
 
 async def _replay(
     files: list[Path], checkpoint: Path | None, recipe: Path | None
-) -> list[tuple[int, Difference | None]]:
+) -> list[tuple[int, ReplayDifference | None]]:
     """For each file how many entries it has and where its replay left it."""
     from etude.cli.replayer import Replayer
     from etude.core.trace.reader import read_session
 
-    found: list[tuple[int, Difference | None]] = []
+    found: list[tuple[int, ReplayDifference | None]] = []
     async with Replayer(checkpoint, recipe) as replayer:
         for file in files:
             session = read_session(file)

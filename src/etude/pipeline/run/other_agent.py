@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from etude.agent.chat.renderer import Renderer
-from etude.agent.harness.parts import fitted
+from etude.agent.harness.dependencies import renderer_for
 from etude.agent.harness.presets.preset import harness_hash
 from etude.agent.harness.settings import HarnessSettings
 from etude.evaluate.bench.runs.mini_swe_agent.agent import NAME, MiniSweAgent
@@ -29,7 +29,7 @@ def harness_of(agent: str, settings: HarnessSettings, renderer: Renderer | None 
     if agent == NAME:
         found = installed()
         return found.digest, {"agent_version": found.version}
-    return harness_hash(settings, fitted(renderer, settings).fingerprint if renderer else ""), {}
+    return harness_hash(settings, renderer_for(renderer, settings).fingerprint if renderer else ""), {}
 
 
 def fits(agent: str, suite: Suite) -> None:

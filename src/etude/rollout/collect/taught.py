@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.agent.chat.renderer import Renderer, RenderError
-from etude.agent.harness.parts import fitted
+from etude.agent.harness.dependencies import renderer_for
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.trace.builder import SegmentBuilder
 from etude.core.trace.completion import SampledTokens
@@ -84,7 +84,7 @@ def _own(session: Session, renderer: Renderer) -> bool:
     if not any(entry.tokens is not None for entry in session.entries):
         return False
     settings = HarnessSettings.model_validate(session.header.settings)
-    return session.header.harness_facts.get("chat") == fitted(renderer, settings).fingerprint
+    return session.header.harness_facts.get("chat") == renderer_for(renderer, settings).fingerprint
 
 
 def _render(turns: list[Turn], builder: SegmentBuilder, renderer: Renderer, tools: Sequence[dict[str, Any]]) -> None:

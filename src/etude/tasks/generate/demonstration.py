@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Coroutine, TypeVar
 
 from etude.agent.chat.renderer import Renderer
-from etude.agent.harness.agent import Outcome, build_agent
+from etude.agent.harness.agent import AgentOutcome, build_agent
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.tasks.generate.exercises.memory_sandbox import MemorySandbox
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 def demonstrate(
     task: Task, seed: int, *, competence: float, settings: HarnessSettings, renderer: Renderer | None = None
-) -> tuple[Outcome, dict[str, str], bool]:
+) -> tuple[AgentOutcome, dict[str, str], bool]:
     """The session's outcome, the files at its end, and whether the plan was competent."""
     sandbox = MemorySandbox(task.files)
     expert = Expert(task, seed, competence=competence)

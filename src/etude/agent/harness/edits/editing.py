@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
-from etude.agent.harness.edits.indentation import CantTranslate, relocate
-from etude.agent.harness.edits.matching import closest, places, squeeze
+from etude.agent.harness.edits.indentation import IndentationUnclear, relocate
+from etude.agent.harness.edits.matching import closest, count_occurrences, squeeze
 from etude.agent.workspace.text_file import TextFile
 
 # A hint in a file of more lines would cost too much time for what it says; `matching` bounds the comparisons below it.
 MAX_HINT_LINES = 50_000
 
 # Regions that are replaced one by one.
-MOST_REGIONS = 100
+MAX_REGIONS = 100
 
-How = Literal["exact", "blanks", "typography"]
+MatchKind = Literal["exact", "blanks", "typography"]
 
 _PLAIN = str.maketrans(
     {
@@ -46,15 +46,15 @@ class Replace:
 
 
 @dataclass(frozen=True)
-class Edited:
+class EditedFile:
     """The file after edits: what each matched by, and the lines (first, last; from 1) that each wrote, as they stood then."""
 
     file: TextFile
-    hows: tuple[How, ...] = ()
+    hows: tuple[MatchKind, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
 
 
-class NoPlace(Exception):
+class EditError(Exception):
     """An edit that can't be made: `number` from 1; `lines` where `old` is if in several places; `hint` the closest region, or why
     the blanks of the new text can't be those of the file."""
 
@@ -65,12 +65,12 @@ class NoPlace(Exception):
         self.number, self.problem, self.lines, self.hint = number, problem, lines, hint
 
 
-def edit(file: TextFile, edits: list[Replace]) -> Edited:
+def edit(file: TextFile, edits: list[Replace]) -> EditedFile:
     """All edits, each on the result of those before it, or none. Raises NoPlace."""
-    done = Edited(file)
+    done = EditedFile(file)
     for number, one in enumerate(edits, 1):
         new, how, span = _edit(done.file, number, one)
-        done = Edited(new, (*done.hows, how), (*done.spans, span))
+        done = EditedFile(new, (*done.hows, how), (*done.spans, span))
     return done
 
 
@@ -79,23 +79,23 @@ def normal(line: str) -> str:
     return squeeze(line.translate(_PLAIN))
 
 
-def _edit(file: TextFile, number: int, one: Replace) -> tuple[TextFile, How, tuple[int, int]]:
+def _edit(file: TextFile, number: int, one: Replace) -> tuple[TextFile, MatchKind, tuple[int, int]]:
     old, new = one.old.replace("\r\n", "\n"), one.new.replace("\r\n", "\n")
     if not old:
-        raise NoPlace(number, "empty", [], "")
+        raise EditError(number, "empty", [], "")
     if old == new:
-        raise NoPlace(number, "equal", [], "")
+        raise EditError(number, "equal", [], "")
     text = file.text
-    count = places(text, old)
+    count = count_occurrences(text, old)
     if count == 0:
-        return _loosely(file, number, old, new)
+        return _edit_loosely(file, number, old, new)
     starts = _occurrences(text, old) if one.all else [text.find(old)]
     offsets = [0, *accumulate(len(line) + 1 for line in file.lines)]
     if count > 1 and not one.all:
-        raise NoPlace(number, "several", [bisect_right(offsets, at) for at in _occurrences(text, old)], "")
+        raise EditError(number, "several", [bisect_right(offsets, at) for at in _occurrences(text, old)], "")
     first, last = 0, 0
     regions = _regions(offsets, starts, len(old))
-    if len(regions) > MOST_REGIONS and (old.count("\n") == new.count("\n") or len(set(file.returns[:-1])) < 2):
+    if len(regions) > MAX_REGIONS and (old.count("\n") == new.count("\n") or len(set(file.returns[:-1])) < 2):
         regions = [
             (regions[0][0], regions[-1][1])
         ]  # each splice copies the file; here one of all lines gives the same bytes
@@ -128,22 +128,22 @@ def _regions(offsets: list[int], starts: list[int], length: int) -> list[tuple[i
     return regions
 
 
-def _loosely(file: TextFile, number: int, old: str, new: str) -> tuple[TextFile, How, tuple[int, int]]:
+def _edit_loosely(file: TextFile, number: int, old: str, new: str) -> tuple[TextFile, MatchKind, tuple[int, int]]:
     given = old.strip("\n").split("\n")
     wanted = [normal(line) for line in given]
     lines = list(file.lines)
     starts = windows([normal(line) for line in lines], wanted) if any(wanted) else []
     if len(starts) > 1:
-        raise NoPlace(number, "several", [start + 1 for start in starts], "")
+        raise EditError(number, "several", [start + 1 for start in starts], "")
     if not starts:
-        raise NoPlace(number, "none", [], closest(lines, wanted, MAX_HINT_LINES))
+        raise EditError(number, "none", [], closest(lines, wanted, MAX_HINT_LINES))
     start, stop = starts[0], starts[0] + len(wanted)
     found = lines[start:stop]
     blanks = [squeeze(line) for line in found] == [squeeze(line) for line in given]
     try:
         moved = relocate(found, given, new.strip("\n").split("\n") if new else [], lines)
-    except CantTranslate as unclear:
-        raise NoPlace(number, "blanks", [start + 1], str(unclear)) from unclear
+    except IndentationUnclear as unclear:
+        raise EditError(number, "blanks", [start + 1], str(unclear)) from unclear
     return file.splice(start, stop, moved), "blanks" if blanks else "typography", (start + 1, start + len(moved))
 
 

@@ -3,7 +3,7 @@
 A model that quotes a file of tabs with spaces, or quotes a block too deep, shows by the lines it quoted what its indentation means:
 each quoted line that matched gives a pair (as quoted, as in the file). A new line gets the indentation of the pair with its own; any
 other is counted in levels from the nearest pair, in the unit of each side. Promise: every line is translated, and what can't be is
-refused (`CantTranslate`); no line keeps the quote's indentation because it fitted nowhere.
+refused (`IndentationUnclear`); no line keeps the quote's indentation because it fitted nowhere.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from functools import cached_property
 
 Pair = tuple[int, str, str]  # a quoted line's place, its indentation, and that of the file's line
 # Steps of difflib's comparison at its worst, when lines repeat: some 0.3 s, in which no other session moves.
-MOST_STEPS = 4_000_000
+MAX_STEPS = 4_000_000
 # Blanks of a level where neither the file nor the quote shows any.
 DEFAULT_BLANKS = 4
 
 
-class CantTranslate(Exception):
+class IndentationUnclear(Exception):
     """The indentation of a new line has no meaning in the file; the message names the line."""
 
 
@@ -36,14 +36,14 @@ def relocate(found: Sequence[str], quoted: Sequence[str], new: Sequence[str], fi
             near[at] = min(first + at - start, max(last - 1, first - 1, 0))
             if tag == "equal":
                 own[at] = found[first + at - start]
-    translation = Translation(found, quoted, new, file)
+    translation = IndentationMap(found, quoted, new, file)
     return [own[at] if at in own else translation.line(line, near[at]) for at, line in enumerate(new)]
 
 
 def _opcodes(quoted: Sequence[str], new: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:
     """As difflib's. Where lines repeat so often that it would take long, only what both begin and end with is equal."""
     counts = Counter(quoted)
-    if sum(counts[line] for line in new) * min(len(quoted), len(new)) <= MOST_STEPS:
+    if sum(counts[line] for line in new) * min(len(quoted), len(new)) <= MAX_STEPS:
         return SequenceMatcher(None, quoted, new, autojunk=False).get_opcodes()
     most = min(len(quoted), len(new))
     head = next((at for at in range(most) if quoted[at] != new[at]), most)
@@ -56,7 +56,7 @@ def _opcodes(quoted: Sequence[str], new: Sequence[str]) -> Sequence[tuple[str, i
     ]
 
 
-class Translation:
+class IndentationMap:
     """From a quote's indentation to a file's, by the pairs that a match gives."""
 
     def __init__(self, found: Sequence[str], quoted: Sequence[str], new: Sequence[str], file: Sequence[str]) -> None:
@@ -91,7 +91,7 @@ class Translation:
         kinds = (self._quoted_kinds | {kind(given)}) - {""}
         have_kinds = self._have_kinds
         if len(kinds) > 1 or len(have_kinds) > 1 or "mixed" in kinds | have_kinds:
-            raise CantTranslate(f"its blanks are mixed, so the indentation of {line.strip()[:60]!r} is not clear")
+            raise IndentationUnclear(f"its blanks are mixed, so the indentation of {line.strip()[:60]!r} is not clear")
         target = next(iter(have_kinds), next(iter(kinds)))
         distance = min(abs(size - len(given)) for size in self._anchors_by_size)
         sizes = {len(given) - distance, len(given) + distance}
@@ -99,7 +99,7 @@ class Translation:
         _, quoted, have = _nearest(sorted(nearest), near)
         size = len(have) + (len(given) - len(quoted)) * self._slope(quoted, have, next(iter(kinds)), target)
         if size < 0 or size.denominator != 1 and target != "\t":
-            raise CantTranslate(f"the indentation of {line.strip()[:60]!r} has no place in the file")
+            raise IndentationUnclear(f"the indentation of {line.strip()[:60]!r} has no place in the file")
         whole = size.numerator // size.denominator
         rest = (size - whole) * self._blanks_of_a_level(quoted, have)  # blanks that align, behind the tabs that indent
         return target * whole + " " * int(rest)
@@ -125,7 +125,7 @@ class Translation:
         if len(slopes) == 1 and (slope := next(iter(slopes))) > 0:
             return slope
         if slopes and kind_quoted != target:
-            raise CantTranslate("the quoted lines have other levels than the file's")
+            raise IndentationUnclear("the quoted lines have other levels than the file's")
         if kind_quoted == target == "\t" or slopes:
             return Fraction(1)
         if target == "\t":

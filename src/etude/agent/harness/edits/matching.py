@@ -18,7 +18,7 @@ MAX_HINT_PAIRS = 50_000_000
 # Beyond it only the windows that share most words with `old` are compared.
 HINT_CANDIDATES = 8
 # Compared while occurrences that overlap are counted, some 0.3 s.
-MOST_OVERLAP_CHARS = 50_000_000
+MAX_OVERLAP_CHARS = 50_000_000
 # Below this likeness (difflib ratio, 0..1) the "closest" region would only mislead.
 MIN_HINT_RATIO = 0.5
 
@@ -42,7 +42,7 @@ class Replacement:
 
 def replace(text: str, old: str, new: str) -> Replacement:
     """Replace the one occurrence of `old`. Raises NoUniqueMatch and CantTranslate."""
-    count = places(text, old)
+    count = count_occurrences(text, old)
     if count == 1:
         return Replacement(text.replace(old, new), loose=False)
     if count > 1:
@@ -94,11 +94,11 @@ def _candidates(lines: list[str], wanted: list[str]) -> list[int]:
     return sorted(sorted(starts, key=lambda start: -shared[start])[:most])
 
 
-def places(text: str, old: str) -> int:
+def count_occurrences(text: str, old: str) -> int:
     """Occurrences, overlapping ones counted each: `aa` is in `aaa` twice, so it names no one place. Of a long text that repeats
     itself very often, as many as are found within a bound."""
     count, at = 0, text.find(old)
-    while at >= 0 and count * len(old) <= MOST_OVERLAP_CHARS:
+    while at >= 0 and count * len(old) <= MAX_OVERLAP_CHARS:
         count, at = count + 1, text.find(old, at + 1)
     return count
 

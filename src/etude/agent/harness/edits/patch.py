@@ -21,24 +21,24 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from etude.agent.harness.edits.editing import MAX_HINT_LINES, Edited, How, normal, windows
-from etude.agent.harness.edits.indentation import CantTranslate, relocate
+from etude.agent.harness.edits.editing import MAX_HINT_LINES, EditedFile, MatchKind, normal, windows
+from etude.agent.harness.edits.indentation import IndentationUnclear, relocate
 from etude.agent.harness.edits.matching import closest
 from etude.agent.workspace.text_file import TextFile
 
-Kind = Literal["add", "delete", "update"]
+PatchKind = Literal["add", "delete", "update"]
 
 
-class BadPatch(Exception):
+class PatchError(Exception):
     """The text is no patch, or does not fit the file; the message is for the model."""
 
 
-class NoSuchPlace(BadPatch):
+class HunkNotFound(PatchError):
     """A hunk's lines are nowhere in the file, or not where they were looked for."""
 
 
 @dataclass
-class Hunk:
+class PatchHunk:
     """`rows` are (mark, line) with mark one of " -+"; `headers` are before it, outermost first; `last`: it ends the file; `line`: where
     a unified diff says that it begins, from 1; -1 for any other."""
 
@@ -57,18 +57,18 @@ class Hunk:
 
 
 @dataclass
-class FileChange:
+class PatchedFile:
     """What a patch does to one file. `lines` are an added file's."""
 
-    kind: Kind
+    kind: PatchKind
     path: str
     lines: list[str] = field(default_factory=list)
-    hunks: list[Hunk] = field(default_factory=list)
+    hunks: list[PatchHunk] = field(default_factory=list)
     target: str = ""
     blank_end: int = 0  # of an added file's lines, the last ones that are blank and had no mark
 
 
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, PatchKind] = {
     "*** Add File: ": "add",
     "*** Delete File: ": "delete",
     "*** Update File: ": "update",
@@ -84,22 +84,22 @@ _UNIFIED = re.compile(r"@@ -(\d{1,9})(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
 _WRAPPER = re.compile(r"```\w*|(?:apply_patch\s+)?<<-?\s*['\"]?(\w+)['\"]?")
 
 
-def parse(text: str) -> list[FileChange]:
+def parse(text: str) -> list[PatchedFile]:
     """The changes in order. Raises BadPatch with the line's number."""
     text = text.replace("\r\n", "\n")
     rows = _unwrapped(text).strip("\n").split("\n")
     if rows[0].strip() != _BEGIN:
-        raise BadPatch(f"a patch begins with the line {_BEGIN} and ends with {_END}, got {rows[0][:60]!r}")
+        raise PatchError(f"a patch begins with the line {_BEGIN} and ends with {_END}, got {rows[0][:60]!r}")
     stop = next((at for at, row in enumerate(rows) if row.strip() == _END), len(rows))
     if any(row.strip() for row in rows[stop + 1 :]):
-        raise BadPatch(f"line {stop + 2}: nothing may follow {_END}")
-    changes: list[FileChange] = []
+        raise PatchError(f"line {stop + 2}: nothing may follow {_END}")
+    changes: list[PatchedFile] = []
     for number, row in enumerate(rows[1:stop], 2):
-        kind: Kind | None = next((_KINDS[prefix] for prefix in _KINDS if row.startswith(prefix)), None)
+        kind: PatchKind | None = next((_KINDS[prefix] for prefix in _KINDS if row.startswith(prefix)), None)
         if kind is not None:
-            changes.append(FileChange(kind, row.split(": ", 1)[1].strip()))
+            changes.append(PatchedFile(kind, row.split(": ", 1)[1].strip()))
         elif not changes:
-            raise BadPatch(
+            raise PatchError(
                 f"line {number}: expected *** Add File:, *** Delete File: or *** Update File:, got {row[:60]!r}"
             )
         else:
@@ -116,9 +116,9 @@ def _unwrapped(text: str) -> str:
     return "\n".join(inner[:-1]) if wrapper and inner and inner[-1] in ("```", wrapper[1]) else text
 
 
-def _joined(changes: list[FileChange]) -> list[FileChange]:
+def _joined(changes: list[PatchedFile]) -> list[PatchedFile]:
     """Several updates of one file as one."""
-    found: dict[str, FileChange] = {}
+    found: dict[str, PatchedFile] = {}
     for change in changes:
         first = found.get(change.path)
         if first is not None and first.kind == change.kind == "update" and not first.target:
@@ -127,52 +127,52 @@ def _joined(changes: list[FileChange]) -> list[FileChange]:
         elif first is None:
             found[change.path] = change
         else:
-            raise BadPatch(f"{change.path} is twice in the patch; say once what becomes of it")
+            raise PatchError(f"{change.path} is twice in the patch; say once what becomes of it")
     return list(found.values())
 
 
-def _read(change: FileChange, row: str, number: int) -> None:
+def _read(change: PatchedFile, row: str, number: int) -> None:
     """One line below a file's heading."""
     if row == _NO_NEWLINE:
         return
     if change.kind == "add":
         if row and not row.startswith("+"):
-            raise BadPatch(f"line {number}: each line of an added file begins with +, got {row[:60]!r}")
+            raise PatchError(f"line {number}: each line of an added file begins with +, got {row[:60]!r}")
         change.lines.append(row[1:])
         change.blank_end = 0 if row else change.blank_end + 1
     elif change.kind == "delete":
         if not row.strip():
             return
-        raise BadPatch(f"line {number}: nothing may follow *** Delete File: {change.path}, got {row[:60]!r}")
+        raise PatchError(f"line {number}: nothing may follow *** Delete File: {change.path}, got {row[:60]!r}")
     elif row.startswith(_MOVE):
         change.target = row[len(_MOVE) :].strip()
     elif row.startswith("@@"):
         unified = _UNIFIED.fullmatch(row)
         header = unified[2].strip() if unified else row[2:].strip().removesuffix("@@").strip()
         if not change.hunks or change.hunks[-1].rows:
-            change.hunks.append(Hunk())
+            change.hunks.append(PatchHunk())
         change.hunks[-1].headers += [header] if header else []
         change.hunks[-1].line = int(unified[1]) if unified else -1
     elif row == _END_OF_FILE and change.hunks:
         change.hunks[-1].last = True
     elif row == "" or row[0] in " -+":
         if not change.hunks:
-            change.hunks.append(Hunk())
+            change.hunks.append(PatchHunk())
         change.hunks[-1].rows.append((row[0], row[1:]) if row else _BLANK)
     else:
-        raise BadPatch(f"line {number}: a hunk's lines begin with a blank, - or +, got {row[:60]!r}")
+        raise PatchError(f"line {number}: a hunk's lines begin with a blank, - or +, got {row[:60]!r}")
 
 
-def _require(changes: list[FileChange]) -> None:
+def _require(changes: list[PatchedFile]) -> None:
     if not changes:
-        raise BadPatch("the patch changes no file")
+        raise PatchError("the patch changes no file")
     seen: set[str] = set()
     for change in changes:
         for path in (change.path, change.target) if change.target else (change.path,):
             if not path:
-                raise BadPatch("a file's heading holds no path")
+                raise PatchError("a file's heading holds no path")
             if path in seen:
-                raise BadPatch(f"{path} is twice in the patch; say once what becomes of it")
+                raise PatchError(f"{path} is twice in the patch; say once what becomes of it")
             seen.add(path)
         del change.lines[len(change.lines) - change.blank_end :]
         for hunk in change.hunks:
@@ -180,20 +180,20 @@ def _require(changes: list[FileChange]) -> None:
                 hunk.rows.pop()
         empty = [number for number, hunk in enumerate(change.hunks, 1) if not hunk.rows]
         if empty or change.kind == "update" and not change.hunks and not change.target:
-            raise BadPatch(f"{change.path}: hunk {empty[0] if empty else 1} has no lines")
+            raise PatchError(f"{change.path}: hunk {empty[0] if empty else 1} has no lines")
 
 
-def apply(path: str, file: TextFile, hunks: list[Hunk]) -> Edited:
+def apply(path: str, file: TextFile, hunks: list[PatchHunk]) -> EditedFile:
     """The file after all hunks. Raises BadPatch."""
     lines = list(file.lines[:-1] if file.lines[-1] == "" else file.lines)
     plain = [normal(line) for line in lines]
     at = 0
-    found: list[tuple[int, How, Hunk, str]] = []
+    found: list[tuple[int, MatchKind, PatchHunk, str]] = []
     for number, hunk in enumerate(hunks, 1):
         name = f"{path}, hunk {number}"
         start, how = _place(name, lines, plain, hunk, at)
         if any(start < other + len(old.old) and other < start + len(hunk.old) for other, _, old, _ in found):
-            raise BadPatch(f"{name}: it changes lines that an earlier hunk changes; make one hunk of both")
+            raise PatchError(f"{name}: it changes lines that an earlier hunk changes; make one hunk of both")
         found.append((start, how, hunk, name))
         at = start + len(hunk.old)
     found.sort(key=lambda one: one[0])
@@ -204,16 +204,16 @@ def apply(path: str, file: TextFile, hunks: list[Hunk]) -> Edited:
         file = file.splice(start + shift, stop + shift, new)
         spans.append((start + shift + 1, start + shift + len(new)))
         shift += len(new) - (stop - start)
-    return Edited(file, tuple(how for _, how, _, _ in found), tuple(spans))
+    return EditedFile(file, tuple(how for _, how, _, _ in found), tuple(spans))
 
 
-def _kept(name: str, lines: list[str], start: int, hunk: Hunk, how: How) -> list[str]:
+def _kept(name: str, lines: list[str], start: int, hunk: PatchHunk, how: MatchKind) -> list[str]:
     """A hunk's new lines, its context as the file has it, and what it adds in the file's indentation. Raises BadPatch."""
     found = lines[start : start + len(hunk.old)]
     try:
         added = hunk.new if how == "exact" else relocate(found, hunk.old, hunk.new, lines)
-    except CantTranslate as unclear:
-        raise BadPatch(
+    except IndentationUnclear as unclear:
+        raise PatchError(
             f"{name}: it matches only if blanks are ignored, and {unclear}; copy the lines with their indentation"
         ) from unclear
     rest, fresh = iter(found), iter(added)
@@ -226,21 +226,21 @@ def _kept(name: str, lines: list[str], start: int, hunk: Hunk, how: How) -> list
     return new
 
 
-def _place(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: int) -> tuple[int, How]:
+def _place(name: str, lines: list[str], plain: list[str], hunk: PatchHunk, at: int) -> tuple[int, MatchKind]:
     """Where a hunk begins, from 0: at or below line `at`, else anywhere; one with a number wherever it says. Raises BadPatch."""
     at = at if hunk.line < 0 else 0
     try:
         return _place_below(name, lines, plain, hunk, at)
-    except NoSuchPlace as below:
+    except HunkNotFound as below:
         if at == 0:
             raise
         try:
             return _place_below(name, lines, plain, hunk, 0)
-        except NoSuchPlace:
+        except HunkNotFound:
             raise below from None  # the words for the part that was to be searched first
 
 
-def _place_below(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: int) -> tuple[int, How]:
+def _place_below(name: str, lines: list[str], plain: list[str], hunk: PatchHunk, at: int) -> tuple[int, MatchKind]:
     for header in hunk.headers:
         wanted = normal(header)
         below = next((i for i in range(at, len(lines)) if plain[i] == wanted), -1)
@@ -248,13 +248,13 @@ def _place_below(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: 
         if below < 0:
             if hunk.line >= 0:
                 continue  # in a unified diff it only repeats the lines above
-            raise NoSuchPlace(f"{name}: no line {header!r} at or below line {at + 1}")
+            raise HunkNotFound(f"{name}: no line {header!r} at or below line {at + 1}")
         at = below + 1 if hunk.line < 0 else at
     if not hunk.old:
         if hunk.line >= 0 and not hunk.last:
             return min(hunk.line, len(lines)), "exact"  # behind that line: nothing is taken away there
         return at if hunk.headers and not hunk.last else len(lines), "exact"
-    ways: tuple[tuple[How, list[str], list[str]], ...] = (
+    ways: tuple[tuple[MatchKind, list[str], list[str]], ...] = (
         ("exact", lines, hunk.old),
         ("blanks", plain, [normal(line) for line in hunk.old]),
     )
@@ -268,9 +268,9 @@ def _place_below(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: 
             return starts[0], how
         if starts:
             where = ", ".join(str(start + 1) for start in starts[:9])
-            raise BadPatch(
+            raise PatchError(
                 f"{name}: its old lines match {len(starts)} places (lines {where}); add context or an @@ line"
             )
     hint = closest(lines, [normal(line) for line in hunk.old], MAX_HINT_LINES)
     below = f" at or below line {at + 1}" if at else ""
-    raise NoSuchPlace(f"{name}: its old lines were not found{below}" + (f"; closest:\n{hint}" if hint else ""))
+    raise HunkNotFound(f"{name}: its old lines were not found{below}" + (f"; closest:\n{hint}" if hint else ""))

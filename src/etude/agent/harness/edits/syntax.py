@@ -15,7 +15,7 @@ from etude.core.bounded_python import compile_python
 MAX_BYTES = 256 << 10
 
 
-def damage(path: str, before: str, after: str) -> str:
+def syntax_damage(path: str, before: str, after: str) -> str:
     """What is wrong with the syntax of `after`, in words; "" if nothing is, if `before` did not parse either, or where no parser knows."""
     grammar = grammar_name(path, before)
     if grammar not in GRAMMARS or max(len(before), len(after)) > MAX_BYTES:

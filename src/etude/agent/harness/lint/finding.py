@@ -12,7 +12,7 @@ from etude.core.trace.plain_json import parse
 
 
 @dataclass(frozen=True, order=True)
-class Finding:
+class LintFinding:
     """One complaint: line and column from 1, 0 where the linter gave none."""
 
     path: str
@@ -27,16 +27,16 @@ class Finding:
         return f"{self.path}:{self.line}:{self.column} {self.linter}{code}: {self.message}"
 
 
-class Unreadable(Exception):
+class LinterError(Exception):
     """A linter's output is not what it should be."""
 
 
-def delta(before: list[Finding], after: list[Finding]) -> tuple[list[Finding], list[Finding]]:
+def delta(before: list[LintFinding], after: list[LintFinding]) -> tuple[list[LintFinding], list[LintFinding]]:
     """(new, gone). Lines move with every edit, so that a finding is the same by file, linter, code and message."""
     return _more(after, before), _more(before, after)
 
 
-def _more(these: list[Finding], those: list[Finding]) -> list[Finding]:
+def _more(these: list[LintFinding], those: list[LintFinding]) -> list[LintFinding]:
     left = Counter(_identity(finding) for finding in those)
     found = []
     for finding in these:
@@ -47,11 +47,11 @@ def _more(these: list[Finding], those: list[Finding]) -> list[Finding]:
     return found
 
 
-def _identity(finding: Finding) -> tuple[str, str, str, str]:
+def _identity(finding: LintFinding) -> tuple[str, str, str, str]:
     return finding.path, finding.linter, finding.code, re.sub(r"\d+", "0", finding.message)
 
 
-def read_ruff(output: str, root: str) -> list[Finding]:
+def read_ruff(output: str, root: str) -> list[LintFinding]:
     """`ruff check --output-format json`."""
     return [
         _finding(root, row["filename"], row.get("location"), "ruff", row.get("code"), row["message"], ("row", "column"))
@@ -59,7 +59,7 @@ def read_ruff(output: str, root: str) -> list[Finding]:
     ]
 
 
-def read_pyright(output: str, root: str) -> list[Finding]:
+def read_pyright(output: str, root: str) -> list[LintFinding]:
     """`pyright --outputjson`; lines and columns there are from 0."""
     found = []
     for row in _json(output)["generalDiagnostics"]:
@@ -70,7 +70,7 @@ def read_pyright(output: str, root: str) -> list[Finding]:
     return found
 
 
-def read_eslint(output: str, root: str) -> list[Finding]:
+def read_eslint(output: str, root: str) -> list[LintFinding]:
     """`eslint --format json`."""
     return [
         _finding(root, file["filePath"], row, "eslint", row.get("ruleId"), row["message"])
@@ -84,12 +84,12 @@ _TSC = re.compile(r"^(?P<path>[^(\n]+)\((?P<line>\d+),(?P<column>\d+)\): \w+ (?P
 _GCC = re.compile(r"^(?:vet: )?(?P<path>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<message>.*)$", re.M)
 
 
-def read_tsc(output: str, root: str) -> list[Finding]:
+def read_tsc(output: str, root: str) -> list[LintFinding]:
     """`tsc --pretty false`."""
     return [_finding(root, m["path"], m.groupdict(), "tsc", m["code"], m["message"]) for m in _TSC.finditer(output)]
 
 
-def read_go_vet(output: str, root: str) -> list[Finding]:
+def read_go_vet(output: str, root: str) -> list[LintFinding]:
     """`go vet`, which writes `path:line:column: message`."""
     return [_finding(root, m["path"], m.groupdict(), "go vet", "", m["message"])
             for m in _GCC.finditer(output)]  # fmt: skip
@@ -99,7 +99,7 @@ def _json(output: str) -> Any:
     try:
         return parse(output)
     except ValueError:
-        raise Unreadable(output.strip().split("\n")[-1][:200] or "no output") from None
+        raise LinterError(output.strip().split("\n")[-1][:200] or "no output") from None
 
 
 def _finding(
@@ -110,11 +110,11 @@ def _finding(
     code: str | None,
     message: str,
     keys: tuple[str, str] = ("line", "column"),
-) -> Finding:
+) -> LintFinding:
     line, column = ((where or {}).get(key) for key in keys)
     path, code, message = str(path), str(code or ""), str(message)
     relative = posixpath.relpath(path, root) if path.startswith("/") else posixpath.normpath(path)
-    return Finding(relative, _number(line), _number(column), linter, code, message)
+    return LintFinding(relative, _number(line), _number(column), linter, code, message)
 
 
 def _number(value: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from etude.agent.harness.lint.finding import Finding, read_eslint, read_go_vet, read_pyright, read_ruff, read_tsc
+from etude.agent.harness.lint.finding import LintFinding, read_eslint, read_go_vet, read_pyright, read_ruff, read_tsc
 
 _PYTHON = (".py", ".pyi")
 _SCRIPT = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts")
@@ -21,7 +21,7 @@ class Linter:
     arguments: tuple[str, ...]
     suffixes: tuple[str, ...]
     marks: tuple[str, ...]
-    read: Callable[[str, str], list[Finding]]
+    read: Callable[[str, str], list[LintFinding]]
     table: str = ""
     key: str = ""
     whole: bool = False

@@ -6,40 +6,40 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from etude.agent.harness.lint.finding import Finding, Unreadable, delta
+from etude.agent.harness.lint.finding import LinterError, LintFinding, delta
 from etude.agent.harness.lint.linters import LINTERS, Linter
 from etude.agent.workspace.workspace import Workspace, WorkspaceError
 
 # A linter's report of a large repository; more is not read.
 _MAX_OUTPUT_BYTES = 4 << 20
 # Where a project keeps programs of its own, before those of the machine.
-_OWN = ("node_modules/.bin", ".venv/bin", "venv/bin")
+_PROJECT_PROGRAMS = ("node_modules/.bin", ".venv/bin", "venv/bin")
 
 
 @dataclass(frozen=True)
-class Report:
+class LintReport:
     """`findings` in order; `new` and `gone` against the last look at the same files, `seen` if there was one. `ran`: linters that
     looked; `problems`: what kept others from it, in words."""
 
-    findings: list[Finding]
-    new: list[Finding]
-    gone: list[Finding]
+    findings: list[LintFinding]
+    new: list[LintFinding]
+    gone: list[LintFinding]
     seen: bool
     ran: list[str]
     problems: list[str]
 
 
-class Lints:
+class LintRunner:
     """The linters of one session's workspace."""
 
     def __init__(self, workspace: Workspace, timeout_s: float) -> None:
         self._workspace = workspace
         self._timeout_s = timeout_s
-        self._last: dict[str, list[Finding]] = {}  # by file
+        self._last: dict[str, list[LintFinding]] = {}  # by file
 
-    async def check(self, paths: list[str]) -> Report:
+    async def check(self, paths: list[str]) -> LintReport:
         """Look at some files, or at all that the linters take if none are named."""
-        findings: set[Finding] = set()
+        findings: set[LintFinding] = set()
         ran: list[str] = []
         problems: list[str] = []
         for linter in await self._configured():
@@ -48,49 +48,51 @@ class Lints:
                 continue
             try:
                 found = await self._run(linter, files)
-            except (Unreadable, WorkspaceError) as error:
+            except (LinterError, WorkspaceError) as error:
                 problems.append(f"{linter.name}: {error}")
                 continue
             ran.append(linter.name)
             findings |= {one for one in found if not paths or one.path in files}
         return self._reported(sorted(findings), paths, ran, problems)
 
-    async def change(self, originals: Mapping[str, bytes | None], *, within_s: float) -> Report:
+    async def change(self, originals: Mapping[str, bytes | None], *, within_s: float) -> LintReport:
         """What an edit changed: the files as they are, against what they held before, by the linters that read from a pipe.
 
         Types are left out: they depend on the other files, which are changed as well. A linter that did not look at all of
         its files, or not in time, is a problem and counts nothing.
         """
         end_s = time.monotonic() + within_s
-        before: set[Finding] = set()
-        after: set[Finding] = set()
+        before: set[LintFinding] = set()
+        after: set[LintFinding] = set()
         ran: list[str] = []
         problems: list[str] = []
         for linter in await self._configured():
             files = [path for path in originals if path.endswith(linter.suffixes)] if linter.piped else []
-            then, now = set[Finding](), set[Finding]()
+            then, now = set[LintFinding](), set[LintFinding]()
             try:
                 for path in files:
                     then |= await self._piped(linter, path, originals[path], end_s)
                     now |= await self._piped(linter, path, await self._workspace.bytes_of(path), end_s)
-            except (Unreadable, WorkspaceError) as error:
+            except (LinterError, WorkspaceError) as error:
                 problems.append(f"{linter.name}: {error}")
                 continue
             before, after = before | then, after | now
             ran += [linter.name] if files else []
         new, gone = delta(sorted(before), sorted(after))
-        return Report(sorted(after), new, gone, True, ran, problems)
+        return LintReport(sorted(after), new, gone, True, ran, problems)
 
-    async def _piped(self, linter: Linter, path: str, data: bytes | None, end_s: float) -> set[Finding]:
+    async def _piped(self, linter: Linter, path: str, data: bytes | None, end_s: float) -> set[LintFinding]:
         """Findings in a file's content; none in a file that isn't there. Raises Unreadable where there is no time left."""
         if data is None:
             return set()
         left_s = end_s - time.monotonic()
         if left_s <= 0:
-            raise Unreadable("there was no time for it")
+            raise LinterError("there was no time for it")
         return set(await self._run(linter, [path], data, timeout_s=min(left_s, self._timeout_s)))
 
-    def _reported(self, findings: list[Finding], paths: list[str], ran: list[str], problems: list[str]) -> Report:
+    def _reported(
+        self, findings: list[LintFinding], paths: list[str], ran: list[str], problems: list[str]
+    ) -> LintReport:
         looked = paths or sorted({*self._last, *(finding.path for finding in findings)})
         seen = [path for path in looked if path in self._last]
         before = [finding for path in seen for finding in self._last[path]]
@@ -98,7 +100,7 @@ class Lints:
         new, gone = delta(before, now)
         if ran:
             self._last |= {path: [one for one in findings if one.path == path] for path in looked}
-        return Report(findings, new, gone, bool(seen), ran, problems)
+        return LintReport(findings, new, gone, bool(seen), ran, problems)
 
     async def _configured(self) -> list[Linter]:
         """In a fixed order."""
@@ -125,9 +127,11 @@ class Lints:
 
     async def _run(
         self, linter: Linter, files: list[str], text: bytes | None = None, *, timeout_s: float | None = None
-    ) -> list[Finding]:
+    ) -> list[LintFinding]:
         """Findings in files, or in a text in place of one. Raises Unreadable with what the linter said instead of findings."""
-        folder = "pwd -P; for folder in " + " ".join(_OWN) + '; do PATH="$PWD/$folder:$PATH"; done; exec "$@"'
+        folder = (
+            "pwd -P; for folder in " + " ".join(_PROJECT_PROGRAMS) + '; do PATH="$PWD/$folder:$PATH"; done; exec "$@"'
+        )
         named = [f"./{path}" if path.startswith("-") else path for path in files]
         arguments = [*linter.arguments, *(linter.piped if text is not None else ())]
         arguments += [] if linter.whole else named or ["."]
@@ -137,13 +141,13 @@ class Lints:
             argv, timeout_s=timeout_s, max_output_bytes=_MAX_OUTPUT_BYTES, stdin=text or b""
         )
         if done.timed_out:
-            raise Unreadable(f"took longer than {timeout_s:g} s; name fewer files")
+            raise LinterError(f"took longer than {timeout_s:g} s; name fewer files")
         if done.rc == 127:
-            raise Unreadable("is configured here but not installed")
+            raise LinterError("is configured here but not installed")
         root, _, output = done.out.decode(errors="replace").partition("\n")
         if done.rc not in linter.good:
             said = done.err.decode(errors="replace").strip().split("\n")[-1] or output.strip().split("\n")[-1]
-            raise Unreadable(f"failed with exit {done.rc}: {said[:200]}")
+            raise LinterError(f"failed with exit {done.rc}: {said[:200]}")
         try:
             return linter.read(output + (done.err.decode(errors="replace") if linter.whole else ""), root)
         except (
@@ -153,4 +157,4 @@ class Lints:
             IndexError,
             ValueError,
         ) as error:  # a repository's own program may print anything
-            raise Unreadable(f"its output has another form ({type(error).__name__})") from error
+            raise LinterError(f"its output has another form ({type(error).__name__})") from error

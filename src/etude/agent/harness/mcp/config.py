@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from etude.agent.harness.mcp.server import McpConfigError, Server
+from etude.agent.harness.mcp.server import McpConfigError, McpServer
 from etude.agent.workspace.bounded_file import FileRefused, decoded, read_inside
 from etude.core.trace.unicode import whole
 
@@ -37,7 +37,7 @@ _FIELDS = {
 _HTTP = ("http", "streamable-http", "streamableHttp")
 
 
-def project_servers(folder: Path) -> list[Server]:
+def project_servers(folder: Path) -> list[McpServer]:
     """Those of `.mcp.json` in a folder, untrusted; none without the file. Fields that only other agents know are left aside,
     and a server with `"disabled": true` is left out. Raises McpConfigError, also for a file that is a link out of the folder."""
     file = folder / PROJECT_FILE
@@ -60,12 +60,12 @@ def project_servers(folder: Path) -> list[Server]:
     return servers_of(kept, str(file), trusted=False)
 
 
-def servers_of(rows: Mapping[str, Any], source: str, *, trusted: bool) -> list[Server]:
+def servers_of(rows: Mapping[str, Any], source: str, *, trusted: bool) -> list[McpServer]:
     """Servers by name, in order. A trusted source knows our fields and no others. Raises McpConfigError."""
     return [_server(name, row, source, trusted) for name, row in rows.items()]
 
 
-def _server(name: str, row: Any, source: str, trusted: bool) -> Server:
+def _server(name: str, row: Any, source: str, trusted: bool) -> McpServer:
     place = f"{source}: MCP server {name!r}"
     if not isinstance(row, dict):
         raise McpConfigError(f"{place} must be a table, not {json.dumps(row, default=str)[:60]}")
@@ -84,4 +84,4 @@ def _server(name: str, row: Any, source: str, trusted: bool) -> Server:
             raise McpConfigError(f"{place}: {key!r} must be {words}")
     if "args" in given:
         given["args"] = tuple(given["args"])
-    return Server(name, **given, trusted=trusted, source=source)
+    return McpServer(name, **given, trusted=trusted, source=source)

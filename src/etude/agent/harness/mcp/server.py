@@ -22,7 +22,7 @@ class McpConfigError(Exception):
 
 
 @dataclass(frozen=True)
-class Server:
+class McpServer:
     """Over stdio if it has a `command`, over streamable HTTP if it has a `url`. `trusted`: described by the person, not by a
     project; `source` is the file, for messages."""
 
@@ -49,7 +49,7 @@ class Server:
         text = json.dumps([str(folder.resolve()), row], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def filled(self, environ: Mapping[str, str]) -> Server:
+    def filled(self, environ: Mapping[str, str]) -> McpServer:
         """With `${NAME}` and `${NAME:-else}` filled in. Raises McpConfigError for a variable that is not set."""
 
         def fill(text: str) -> str:

@@ -10,22 +10,22 @@ import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from etude.agent.harness.mcp.server import Server
+from etude.agent.harness.mcp.server import McpServer
 
 # How a person is asked; the server's `shown` and `source` say for what.
-Approve = Callable[[Server], Awaitable[bool]]
+Approve = Callable[[McpServer], Awaitable[bool]]
 
 
-class Trust:
+class ServerTrust:
     """The approvals in one JSON file; a file that isn't there holds none."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def holds(self, server: Server, folder: Path) -> bool:
+    def holds(self, server: McpServer, folder: Path) -> bool:
         return server.trusted or server.digest(folder) in self._approved()
 
-    def grant(self, server: Server, folder: Path) -> None:
+    def grant(self, server: McpServer, folder: Path) -> None:
         """Remember an approval. The file is replaced whole."""
         rows = {**self._approved(), server.digest(folder): f"{server.name}: {server.shown} in {folder}"}
         self._file.parent.mkdir(parents=True, exist_ok=True)

@@ -28,23 +28,23 @@ _ARTICLES = {
 }
 
 
-class BadArguments(Exception):
+class ArgumentError(Exception):
     """The arguments can't be used; the message is for the model."""
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedArguments:
     """Arguments of the right types. `bent`: how many were converted."""
 
     values: dict[str, Any]
     bent: int
 
 
-def check(parameters: tuple[Parameter, ...], arguments: Any, *, strict: bool) -> Checked:
+def check(parameters: tuple[Parameter, ...], arguments: Any, *, strict: bool) -> CheckedArguments:
     """Raises BadArguments."""
     checker = _Checker(strict)
     values = checker.object(parameters, arguments, "")
-    return Checked(values, checker.bent)
+    return CheckedArguments(values, checker.bent)
 
 
 def closest(name: str, known: list[str]) -> str:
@@ -61,17 +61,17 @@ class _Checker:
 
     def object(self, parameters: tuple[Parameter, ...], value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
-            raise BadArguments(f"{where or 'the arguments'} must be an object, got {_shown(value)}")
+            raise ArgumentError(f"{where or 'the arguments'} must be an object, got {_shown(value)}")
         known = {parameter.name: parameter for parameter in parameters}
         for name in value:
             if name not in known:
-                raise BadArguments(_unknown(str(name), list(known), where))
+                raise ArgumentError(_unknown(str(name), list(known), where))
         found: dict[str, Any] = {}
         for name, parameter in known.items():
             given = value.get(name)
             if given is None and (name not in value or not self._strict and not parameter.required):
                 if parameter.required:
-                    raise BadArguments(f"{_path(where, name)} is missing; it must be {_ARTICLES[parameter.kind]}")
+                    raise ArgumentError(f"{_path(where, name)} is missing; it must be {_ARTICLES[parameter.kind]}")
                 self.bent += name in value
                 continue
             found[name] = self.value(parameter, given, _path(where, name))
@@ -81,7 +81,7 @@ class _Checker:
         if not self._strict:
             value = self._bend(parameter, value)
         if not _is(parameter.kind, value):
-            raise BadArguments(f"{where} must be {_ARTICLES[parameter.kind]}, got {_shown(value)}")
+            raise ArgumentError(f"{where} must be {_ARTICLES[parameter.kind]}, got {_shown(value)}")
         if parameter.kind == "string":
             _require_unicode(value, where)
         if parameter.kind == "object":
@@ -128,11 +128,11 @@ def _parsed(text: str) -> Any:
 
 def _require_range(parameter: Parameter, value: Any, where: str) -> None:
     if parameter.choices and value not in parameter.choices:
-        raise BadArguments(f"{where} must be one of {', '.join(parameter.choices)}, got {_shown(value)}")
+        raise ArgumentError(f"{where} must be one of {', '.join(parameter.choices)}, got {_shown(value)}")
     if parameter.least is not None and value < parameter.least:
-        raise BadArguments(f"{where} must be at least {parameter.least}, got {_shown(value)}")
+        raise ArgumentError(f"{where} must be at least {parameter.least}, got {_shown(value)}")
     if parameter.most is not None and value > parameter.most:
-        raise BadArguments(f"{where} must be at most {parameter.most}, got {_shown(value)}")
+        raise ArgumentError(f"{where} must be at most {parameter.most}, got {_shown(value)}")
 
 
 def _require_unicode(value: str, where: str) -> None:
@@ -141,7 +141,7 @@ def _require_unicode(value: str, where: str) -> None:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         half = ascii(value[error.start])[1:-1]
-        raise BadArguments(f"{where} holds {half}, half a surrogate pair; write the whole character") from None
+        raise ArgumentError(f"{where} holds {half}, half a surrogate pair; write the whole character") from None
 
 
 def _unknown(name: str, known: list[str], where: str) -> str:

@@ -13,30 +13,56 @@ from pathlib import Path
 from typing import Any
 
 from etude.agent.harness.presets.arguments import closest
-from etude.agent.harness.presets.catalogue import IMPLEMENTATIONS, QUIET
-from etude.agent.harness.presets.skin import BadSkin, Skinned
-from etude.agent.harness.services import ServedTool
+from etude.agent.harness.presets.presented_tool import PresentationError, PresentedTool
+from etude.agent.harness.services import ExternalTool
 from etude.agent.harness.settings import HarnessSettings
-from etude.agent.harness.tools.names import Names
-from etude.agent.harness.tools.nano.done import Done
-from etude.agent.harness.tools.nano.edit import Edit
-from etude.agent.harness.tools.nano.grep import Grep
-from etude.agent.harness.tools.nano.shell import Shell
-from etude.agent.harness.tools.nano.test import Test
-from etude.agent.harness.tools.nano.todo import Todo
-from etude.agent.harness.tools.nano.view import View
-from etude.agent.harness.tools.tool import Tool, schema
+from etude.agent.harness.tools.apply_patch import ApplyPatchTool
+from etude.agent.harness.tools.codebase_search import CodebaseSearchTool
+from etude.agent.harness.tools.delete import DeleteTool
+from etude.agent.harness.tools.edit import EditTool
+from etude.agent.harness.tools.glob import GlobTool
+from etude.agent.harness.tools.grep import GrepTool
+from etude.agent.harness.tools.job_kill import JobKillTool
+from etude.agent.harness.tools.job_output import JobOutputTool
+from etude.agent.harness.tools.lints import ReadLintsTool
+from etude.agent.harness.tools.list_folder import ListFolderTool
+from etude.agent.harness.tools.multi_edit import MultiEditTool
+from etude.agent.harness.tools.names import ToolNames
+from etude.agent.harness.tools.nano.done import NanoDone
+from etude.agent.harness.tools.nano.edit import NanoEdit
+from etude.agent.harness.tools.nano.grep import NanoGrep
+from etude.agent.harness.tools.nano.shell import NanoShell
+from etude.agent.harness.tools.nano.test import NanoTest
+from etude.agent.harness.tools.nano.todo import NanoTodo
+from etude.agent.harness.tools.nano.view import NanoView
+from etude.agent.harness.tools.read import ReadTool
+from etude.agent.harness.tools.shell import ShellTool
+from etude.agent.harness.tools.todo_write import TodoWriteTool
+from etude.agent.harness.tools.tool import Implementation, Tool, schema
+from etude.agent.harness.tools.web_fetch import WebFetchTool
+from etude.agent.harness.tools.web_search import WebSearchTool
+from etude.agent.harness.tools.write import WriteTool
 from etude.agent.policy.wire.outgoing import tool_name
 from etude.sandbox import interpreter
 
 # Raised whenever the loop, a tool's answer or an error string changes what a policy observes.
 HARNESS_VERSION = 3
 # The same for the tools of `presets/*.toml`, which no policy of the string presets sees.
-SKINS_VERSION = 3
+TOML_PRESETS_VERSION = 3
 
 _FOLDER = Path(__file__).parent
-_SKINS = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+_TOML_PRESETS = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 _WEB = ("web_search", "web_fetch")
+
+
+# All tool implementations, from which presets choose by name.
+_ALL: tuple[Implementation, ...] = (
+    ReadTool(), WriteTool(), EditTool(), MultiEditTool(), ApplyPatchTool(), DeleteTool(), ListFolderTool(), GlobTool(), GrepTool(),
+    CodebaseSearchTool(), ReadLintsTool(), ShellTool(), JobOutputTool(), JobKillTool(), TodoWriteTool(), WebSearchTool(), WebFetchTool(),
+)  # fmt: skip
+IMPLEMENTATIONS: dict[str, Implementation] = {tool.name: tool for tool in _ALL}
+# Read-only tools: several may run concurrently, and their answers do not depend on the order.
+QUIET = frozenset({"read", "list", "glob", "grep", "codebase_search", "lints", "web_search", "web_fetch"})
 
 
 @dataclass(frozen=True)
@@ -48,16 +74,16 @@ class Preset:
     schemas: tuple[dict[str, Any], ...]
     system: str = ""
     summary_query: str = ""
-    names: Names = field(default_factory=Names)
+    names: ToolNames = field(default_factory=ToolNames)
 
     @property
     def skinned(self) -> bool:
-        return self.name in _SKINS
+        return self.name in _TOML_PRESETS
 
     def does(self, name: str) -> str:
         """What a tool of this name does, whatever the preset calls it; "" for one that isn't there."""
         tool = self.tools.get(name)
-        if isinstance(tool, Skinned):
+        if isinstance(tool, PresentedTool):
             return tool.implementation.name
         return {"view": "read"}.get(name, name) if tool is not None else ""
 
@@ -65,12 +91,12 @@ class Preset:
         """Whether calls of this tool change nothing, so that they may run beside others of their kind."""
         return self.does(name) in QUIET
 
-    def joined(self, served: tuple[ServedTool, ...]) -> Preset:
+    def joined(self, served: tuple[ExternalTool, ...]) -> Preset:
         """With the tools of servers behind its own. Raises ValueError where there is no place for them."""
         if not served:
             return self
         if not self.skinned:
-            raise ValueError(f"the preset {self.name} takes no tools of MCP servers; use {', '.join(_SKINS)}")
+            raise ValueError(f"the preset {self.name} takes no tools of MCP servers; use {', '.join(_TOML_PRESETS)}")
         if twice := {tool.name for tool in served} & set(self.tools):
             raise ValueError(f"an MCP server's tool has the name {min(twice)!r} of a tool of {self.name}")
         tools = {**self.tools, **{tool.name: tool for tool in served}}
@@ -90,27 +116,27 @@ class Preset:
 @cache
 def preset(name: str, off: frozenset[str] = frozenset()) -> Preset:
     """The preset of this name without the tools `off`, named by their presented names or implementations. Raises ValueError."""
-    if name in _SKINS:
-        return _skins(name, off)
+    if name in _TOML_PRESETS:
+        return _read_preset(name, off)
     if off:
         raise ValueError(
             f"the preset {name} is a trained model's vocabulary: no tool of it can be left out, not {min(off)}"
         )
-    tools: list[Tool] = [Grep(regex=name == "full"), View(), Edit(), Test(), Todo(), Done()]
+    tools: list[Tool] = [NanoGrep(regex=name == "full"), NanoView(), NanoEdit(), NanoTest(), NanoTodo(), NanoDone()]
     if name == "nano":
         return _preset(name, tools)
     if name == "full":
-        return _preset(name, [*tools, Shell()], _prompt("full"), _prompt("full-summary"))
-    raise ValueError(f"no harness preset {name!r}; there are nano, full, {', '.join(_SKINS)}")
+        return _preset(name, [*tools, NanoShell()], _prompt("full"), _prompt("full-summary"))
+    raise ValueError(f"no harness preset {name!r}; there are nano, full, {', '.join(_TOML_PRESETS)}")
 
 
-def preset_of(settings: HarnessSettings, served: tuple[ServedTool, ...] = ()) -> Preset:
+def preset_of(settings: HarnessSettings, served: tuple[ExternalTool, ...] = ()) -> Preset:
     """The preset that settings ask for, with the tools of servers. Raises ValueError where they leave out a tool that isn't there."""
-    return _chosen(settings).joined(served)
+    return _selected_preset(settings).joined(served)
 
 
-def _chosen(settings: HarnessSettings) -> Preset:
-    if settings.preset not in _SKINS:
+def _selected_preset(settings: HarnessSettings) -> Preset:
+    if settings.preset not in _TOML_PRESETS:
         return preset(settings.preset, frozenset(settings.tools_off))
     off = {
         *settings.tools_off,
@@ -128,15 +154,23 @@ def _chosen(settings: HarnessSettings) -> Preset:
 # How hard, how long and how randomly a policy may work differs between training and bench; it doesn't change what it sees.
 _UNSEEN = {"effort", "temperature", "max_turns", "max_tokens_per_turn", "max_session_tokens", "lint_delta_s"}
 # Settings that only skinned tools read, or that were no setting when string presets were trained on.
-_SKINS_ONLY = {"strict_arguments", "tools_off", "codebase_search", "web", "glob_order", "max_command_s", "thinking"}
+_TOML_PRESETS_ONLY = {
+    "strict_arguments",
+    "tools_off",
+    "codebase_search",
+    "web",
+    "glob_order",
+    "max_command_s",
+    "thinking",
+}
 
 
 def harness_facts(
-    settings: HarnessSettings, chat_fingerprint: str, served: tuple[ServedTool, ...] = ()
+    settings: HarnessSettings, chat_fingerprint: str, served: tuple[ExternalTool, ...] = ()
 ) -> dict[str, Any]:
     """All that shapes what a policy sees: prompts, schemas, tool limits, chat format, interpreter. As JSON values."""
     chosen = preset_of(settings, served)
-    unseen = _UNSEEN if chosen.skinned else _UNSEEN | _SKINS_ONLY
+    unseen = _UNSEEN if chosen.skinned else _UNSEEN | _TOML_PRESETS_ONLY
     return {
         "harness": HARNESS_VERSION,
         "system": chosen.system,
@@ -145,7 +179,7 @@ def harness_facts(
         "settings": settings.model_dump(mode="json", exclude=unseen),
         "chat": chat_fingerprint,
         "python": ".".join(map(str, interpreter.find().version[:2])),  # the one inside: a policy sees its words
-        **({"skins": SKINS_VERSION} if chosen.skinned else {}),
+        **({"skins": TOML_PRESETS_VERSION} if chosen.skinned else {}),
     }
 
 
@@ -165,16 +199,20 @@ def _preset(name: str, tools: list[Tool], system: str = "", summary_query: str =
     return Preset(name, {tool.name: tool for tool in tools}, schemas, system, summary_query)
 
 
-def _skins(name: str, off: frozenset[str]) -> Preset:
+def _read_preset(name: str, off: frozenset[str]) -> Preset:
     """Read a preset's data. Raises BadSkin where it does not fit the implementations."""
     data = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-    skins: list[Skinned] = []
+    skins: list[PresentedTool] = []
     for row in data["tools"]:
         if row["does"] not in IMPLEMENTATIONS:
-            raise BadSkin(f"{name}: {row['name']} does {row['does']!r}; there are {', '.join(IMPLEMENTATIONS)}")
+            raise PresentationError(
+                f"{name}: {row['name']} does {row['does']!r}; there are {', '.join(IMPLEMENTATIONS)}"
+            )
         if not off & {row["does"], row["name"]}:
-            skins.append(Skinned(row["name"], IMPLEMENTATIONS[row["does"]], row["parameters"], row.get("fixed", {})))
-    names = Names(
+            skins.append(
+                PresentedTool(row["name"], IMPLEMENTATIONS[row["does"]], row["parameters"], row.get("fixed", {}))
+            )
+    names = ToolNames(
         {skin.implementation.name: skin.name for skin in skins},
         {skin.implementation.name: skin.presented for skin in skins},
     )

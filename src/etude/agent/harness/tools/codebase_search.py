@@ -11,7 +11,7 @@ from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
 DEFAULT_HITS = 8
 
 
-class CodebaseSearch:
+class CodebaseSearchTool:
     """Each hit: where, what it is, and its lines."""
 
     name = "codebase_search"

@@ -8,7 +8,7 @@ from etude.agent.harness.tools.parameter import Parameter
 from etude.agent.harness.tools.tool import ToolContext, ToolResult
 
 
-class Delete:
+class DeleteTool:
     """Never a folder: that is a command to be seen."""
 
     name = "delete"

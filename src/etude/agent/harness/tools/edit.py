@@ -10,7 +10,7 @@ from etude.agent.harness.tools.replacing import replace_in
 from etude.agent.harness.tools.tool import ToolContext, ToolResult
 
 
-class Edit:
+class EditTool:
     """The search text must name one place. A failure changes nothing and shows the closest region."""
 
     name = "edit"

@@ -13,7 +13,7 @@ from etude.agent.workspace.search import Query, SearchFailed
 _GLOBBED = re.compile(r"[*?\[{\\~$:]|\.\.")  # no plain path, or one that is refused with a hint of its own
 
 
-class Glob:
+class GlobTool:
     """What .gitignore names is left out. The order is a setting: by path, as training and benches need it, or newest first."""
 
     name = "glob"

@@ -20,7 +20,7 @@ _ALL_BUT = re.compile(r"(?<!\\)((?:\\\\)*)\[\^\]?(?:\\.|[^\]\\])*\]", re.S)
 MAX_CONTEXT = 20
 
 
-class Grep:
+class GrepTool:
     """Rows in the order of paths; what .gitignore names and binary files are left out."""
 
     name = "grep"

@@ -9,7 +9,7 @@ from etude.agent.harness.tools.parameter import Parameter
 from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
 
 
-class JobKill:
+class JobKillTool:
     """SIGTERM, then SIGKILL."""
 
     name = "job_kill"

@@ -9,7 +9,7 @@ from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.agent.workspace.jobs import Job
 
 
-class JobOutput:
+class JobOutputTool:
     """Waits for its end if asked to, never longer than a command may take."""
 
     name = "job_output"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from etude.agent.harness.lint.linters import LINTERS
-from etude.agent.harness.lint.lints import Report
+from etude.agent.harness.lint.lints import LintReport
 from etude.agent.harness.tools.parameter import Parameter, optional
 from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
 
 
-class ReadLints:
+class ReadLintsTool:
     """Reports what changed since the last look at the same files, for the policy and for the counters."""
 
     name = "lints"
@@ -29,13 +29,13 @@ class ReadLints:
         return ToolResult(context.show(text, "head", after=_summary(report)), facts=_facts(report))
 
 
-def _summary(report: Report) -> str:
+def _summary(report: LintReport) -> str:
     rows = [problem[:300] for problem in report.problems]
     if report.seen and (report.new or report.gone):
         rows.append(f"since the last look: {len(report.new)} new, {len(report.gone)} gone")
     return "\n".join(rows)
 
 
-def _facts(report: Report) -> dict[str, float]:
+def _facts(report: LintReport) -> dict[str, float]:
     counts = {"lints": len(report.findings), "lints_new": len(report.new), "lints_gone": len(report.gone)}
     return {name: float(count) for name, count in counts.items()}

@@ -9,7 +9,7 @@ from etude.agent.harness.tools.tool import ToolContext, ToolResult
 from etude.core.trace.unicode import is_whole, whole
 
 
-class ListFolder:
+class ListFolderTool:
     """Names in byte order, folders with a slash, links with an @."""
 
     name = "list"

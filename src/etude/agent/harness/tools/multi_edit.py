@@ -12,7 +12,7 @@ from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
 _EDIT = Parameter("edit", "object", fields=(Parameter("old"), Parameter("new"), optional("all", "boolean")))
 
 
-class MultiEdit:
+class MultiEditTool:
     """Each edit sees the result of those before it. If one fails, none is made."""
 
     name = "multi_edit"

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Names:
+class ToolNames:
     """`tools`: implementation -> presented name. `parameters`: implementation -> (canonical -> presented) of those offered."""
 
     tools: Mapping[str, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.agent.harness.truncation import fits
 
 
-class Read:
+class ReadTool:
     """`offset` counts from 1, from the end if negative. What was left out is named with the call that shows it."""
 
     name = "read"

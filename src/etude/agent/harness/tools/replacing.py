@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from etude.agent.harness.edits.editing import Edited, NoPlace, Replace, edit
-from etude.agent.harness.edits.syntax import damage
+from etude.agent.harness.edits.editing import EditedFile, EditError, Replace, edit
+from etude.agent.harness.edits.syntax import syntax_damage
 from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.agent.workspace.text_file import TextFile
 
@@ -19,7 +19,7 @@ async def replace_in(path: str, edits: list[Replace], tool: str, context: ToolCo
     file = await context.workspace.load(path)
     try:
         done = await asyncio.to_thread(edit, file, edits)
-    except NoPlace as miss:
+    except EditError as miss:
         raise ToolError(_explained(miss, path, len(edits), tool, context)) from miss
     if wrong := await damage_by(path, file, done):
         raise ToolError(
@@ -29,11 +29,11 @@ async def replace_in(path: str, edits: list[Replace], tool: str, context: ToolCo
     return ToolResult(context.show(said(path, done), "head"), facts=facts(done))
 
 
-async def damage_by(path: str, before: TextFile, done: Edited) -> str:
+async def damage_by(path: str, before: TextFile, done: EditedFile) -> str:
     """Why an edit that matched loosely must not be made: the file parsed and no longer would; "" for all others."""
     if all(how == "exact" for how in done.hows):
         return ""
-    wrong = await asyncio.to_thread(damage, path, before.text, done.file.text)
+    wrong = await asyncio.to_thread(syntax_damage, path, before.text, done.file.text)
     return (
         f"the file would no longer parse ({wrong}); copy the text exactly as it is in the file, with its indentation"
         if wrong
@@ -41,7 +41,7 @@ async def damage_by(path: str, before: TextFile, done: Edited) -> str:
     )
 
 
-def said(path: str, done: Edited) -> str:
+def said(path: str, done: EditedFile) -> str:
     """One line an edit: where it is, and by what it matched if not exactly."""
     rows = []
     for how, (first, last) in zip(done.hows, done.spans, strict=True):
@@ -61,7 +61,7 @@ def lines(count: int) -> str:
     return f"{count} line{'s' * (count != 1)}"
 
 
-def facts(done: Edited) -> dict[str, float]:
+def facts(done: EditedFile) -> dict[str, float]:
     """For the counters; a fuzzy success is one."""
     return {"edits": 1.0, "loose_edits": float(any(how != "exact" for how in done.hows))}
 
@@ -74,7 +74,7 @@ async def _create(path: str, text: str, tool: str, context: ToolContext) -> Tool
         )
     file = TextFile.like(text, None)
     await context.workspace.save(path, file)
-    done = Edited(file, ("exact",), ((1, max(1, len(file.lines) - (file.lines[-1] == ""))),))
+    done = EditedFile(file, ("exact",), ((1, max(1, len(file.lines) - (file.lines[-1] == ""))),))
     return ToolResult(context.show(said(path, done), "head"), facts=facts(done))
 
 
@@ -82,7 +82,7 @@ def _old(tool: str, context: ToolContext) -> str:
     return context.names.parameter(tool, "old") or context.names.parameter(tool, "edits.old") or "old"
 
 
-def _explained(miss: NoPlace, path: str, count: int, tool: str, context: ToolContext) -> str:
+def _explained(miss: EditError, path: str, count: int, tool: str, context: ToolContext) -> str:
     old = _old(tool, context)
     new = context.names.parameter(tool, "new") or context.names.parameter(tool, "edits.new") or "new"
     which = f"edit {miss.number}: " if count > 1 else ""

@@ -11,7 +11,7 @@ from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
 MAX_OUTPUT_BYTES = 1 << 20
 
 
-class Shell:
+class ShellTool:
     """A command that takes too long is killed with all it started, also if it ignores signals; the session goes on."""
 
     name = "shell"

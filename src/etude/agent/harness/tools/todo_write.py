@@ -12,7 +12,7 @@ _ITEM = Parameter("todo", "object", fields=(optional("id"), optional("content"),
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
 
 
-class TodoWrite:
+class TodoWriteTool:
     """All items or none. An item without an id has its place in the list as one."""
 
     name = "todo"

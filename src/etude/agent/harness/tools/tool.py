@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Mapping, Protocol
 
-from etude.agent.harness.lint.lints import Lints
-from etude.agent.harness.services import Services
+from etude.agent.harness.lint.lints import LintRunner
+from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
-from etude.agent.harness.tools.names import Names
+from etude.agent.harness.tools.names import ToolNames
 from etude.agent.harness.tools.parameter import Parameter
-from etude.agent.harness.truncation import Keep, Limits, Remedy, Shown, fits, show
+from etude.agent.harness.truncation import FinalText, Keep, OutputLimits, Remedy, fits, show
 from etude.agent.metrics.todo import TodoList
 from etude.agent.workspace.jobs import Jobs
 from etude.agent.workspace.search import Searcher
@@ -37,28 +37,30 @@ class ToolContext:
     settings: HarnessSettings
     test_command: tuple[str, ...]
     todos: TodoList = field(default_factory=TodoList)
-    names: Names = field(default_factory=Names)
-    services: Services = field(default_factory=Services)
+    names: ToolNames = field(default_factory=ToolNames)
+    services: AgentServices = field(default_factory=AgentServices)
     shell: ShellState = field(default_factory=ShellState)
     jobs: Jobs = field(init=False)
-    lints: Lints = field(init=False)
+    lints: LintRunner = field(init=False)
     searcher: Searcher = field(init=False)
     outputs: int = 0  # whole outputs kept so far; names the next
 
     def __post_init__(self) -> None:
         self.jobs = Jobs(self.workspace)
         self.searcher = Searcher(self.workspace)
-        self.lints = Lints(self.workspace, self.settings.tool_timeout_s)
+        self.lints = LintRunner(self.workspace, self.settings.tool_timeout_s)
 
     @property
-    def limits(self) -> Limits:
-        return Limits(self.settings.max_tool_lines, self.settings.max_tool_bytes)
+    def limits(self) -> OutputLimits:
+        return OutputLimits(self.settings.max_tool_lines, self.settings.max_tool_bytes)
 
-    def show(self, text: str, keep: Keep, *, remedy: Remedy | None = None, before: str = "", after: str = "") -> Shown:
+    def show(
+        self, text: str, keep: Keep, *, remedy: Remedy | None = None, before: str = "", after: str = ""
+    ) -> FinalText:
         """A finished answer within this session's limits."""
         return show(text, self.limits, keep, remedy=remedy, before=before, after=after)
 
-    async def show_output(self, text: str, *, before: str = "", after: str = "") -> Shown:
+    async def show_output(self, text: str, *, before: str = "", after: str = "") -> FinalText:
         """A command's output: head and tail within the limits, the whole of it kept where `read` and the shell can get it."""
         if fits(text, self.limits):
             return self.show(text, "both", before=before, after=after)
@@ -78,7 +80,7 @@ class ToolContext:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """`text` goes to the model as it is if it is `Shown`, else cut to the limits. `facts` are numbers for the hygiene counters,
+    """`text` goes to the model as it is if it is `FinalText`, else cut to the limits. `facts` are numbers for the hygiene counters,
     `reads` files whose text was shown. What an edit wrote, the workspace's journal tells.
     """
 

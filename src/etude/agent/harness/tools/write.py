@@ -11,7 +11,7 @@ from etude.agent.workspace.text_file import NotText, TextFile
 from etude.agent.workspace.workspace import TooLarge
 
 
-class Write:
+class WriteTool:
     """Says whether the file is new, so that an overwrite by mistake shows."""
 
     name = "write"

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from etude.agent.harness.agent import Outcome, build_agent
+from etude.agent.harness.agent import AgentOutcome, build_agent
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.protocol import Policy, Request
@@ -149,7 +149,7 @@ class AgenticGrader:
         self.file.add(row)
         return row
 
-    async def _agent(self, box: Disposable, request: str, session: str, tally: Tally) -> Outcome:
+    async def _agent(self, box: Disposable, request: str, session: str, tally: Tally) -> AgentOutcome:
         facts = TaskFacts(session, request)
         return await build_agent(self.harness, _Counted(self.policy, tally), box, facts).run()
 
@@ -165,7 +165,7 @@ class AgenticGrader:
         return digest.hexdigest()
 
 
-def _decided(text: str, outcome: Outcome, criterion: Criterion) -> tuple[str, str]:
+def _decided(text: str, outcome: AgentOutcome, criterion: Criterion) -> tuple[str, str]:
     """Raises Objection."""
     if not text:
         raise Objection(f"there is no {VERDICT}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from etude.agent.harness.edits.matching import places
+from etude.agent.harness.edits.matching import count_occurrences
 
 Edit = tuple[str, str]  # old, new
 
@@ -38,6 +38,6 @@ def _piece(current: str, lines: list[str], at: tuple[int, int], below: int, text
     above = [(first, end) for first in range(start, -1, -1)]
     for first, last in [*above, *((0, last) for last in range(end + 1, below + 1))]:
         old = "".join(lines[first:last])
-        if old.strip() and places(current, old) == 1:
+        if old.strip() and count_occurrences(current, old) == 1:
             return old, "".join(lines[first:start]) + text + "".join(lines[end:last])
     return None

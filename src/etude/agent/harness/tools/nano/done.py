@@ -6,7 +6,7 @@ from etude.agent.harness.tools.tool import ToolContext, ToolResult
 from etude.agent.harness.truncation import Keep
 
 
-class Done:
+class NanoDone:
     """The agent stops when this has been called; its result is never shown to the policy."""
 
     name = "done"

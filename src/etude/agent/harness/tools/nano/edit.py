@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from etude.agent.harness.edits.indentation import CantTranslate
+from etude.agent.harness.edits.indentation import IndentationUnclear
 from etude.agent.harness.edits.matching import NoUniqueMatch, replace
-from etude.agent.harness.edits.syntax import damage
+from etude.agent.harness.edits.syntax import syntax_damage
 from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.agent.harness.truncation import Keep
 
 
-class Edit:
+class NanoEdit:
     """An empty `old` appends `new` to the file, or creates it. Says when the match ignored blanks."""
 
     name = "edit"
@@ -31,9 +31,9 @@ class Edit:
             changed = replace(text, old, new)
         except NoUniqueMatch as miss:
             raise ToolError(f"{miss}; closest:\n{miss.hint}" if miss.hint else str(miss)) from miss
-        except CantTranslate as unclear:
+        except IndentationUnclear as unclear:
             raise ToolError(f"blanks differed, and {unclear}") from unclear
-        if changed.loose and (wrong := await asyncio.to_thread(damage, path, text, changed.text)):
+        if changed.loose and (wrong := await asyncio.to_thread(syntax_damage, path, text, changed.text)):
             raise ToolError(f"blanks differed, and the file would no longer parse: {wrong}")
         await context.workspace.write(path, changed.text)
         return ToolResult("ok, blanks differed" if changed.loose else "ok", facts=_facts(loose=changed.loose))

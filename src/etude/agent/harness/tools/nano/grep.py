@@ -29,7 +29,7 @@ if found > limit:
 """
 
 
-class Grep:
+class NanoGrep:
     """`path:line text`, the text without its indentation: any part of it can be the `old` of an edit."""
 
     name = "grep"

@@ -10,7 +10,7 @@ from etude.agent.workspace.environment import NO_TERMINAL
 MAX_OUTPUT_BYTES = 1 << 18
 
 
-class Shell:
+class NanoShell:
     """Standard output, then standard error; the exit status when it isn't zero."""
 
     name = "shell"

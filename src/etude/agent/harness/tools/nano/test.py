@@ -15,7 +15,7 @@ _SECONDS = re.compile(r"\b\d+\.\d+ ?s(econds)?\b")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 
 
-class Test:
+class NanoTest:
     """`facts["passed"]` tells the counters; the grade is decided elsewhere, in a fresh sandbox (promise 9)."""
 
     name = "test"

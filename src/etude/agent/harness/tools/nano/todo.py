@@ -6,7 +6,7 @@ from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.agent.harness.truncation import Keep
 
 
-class Todo:
+class NanoTodo:
     """`add X` or `done X`."""
 
     name = "todo"

@@ -6,7 +6,7 @@ from etude.agent.harness.tools.tool import ToolContext, ToolResult
 from etude.agent.harness.truncation import Keep
 
 
-class View:
+class NanoView:
     """The whole file without its last newline; the sandbox's cap is applied by the caller, keeping the head."""
 
     name = "view"

@@ -17,9 +17,9 @@ from etude.agent.proxy.launch import environment
 from etude.agent.proxy.serving import serving
 from etude.agent.proxy.settings import CaptureSettings
 from etude.agent.chat.renderer import Renderer
-from etude.agent.harness.agent import Outcome
+from etude.agent.harness.agent import AgentOutcome
 from etude.agent.harness.budget import Budget
-from etude.agent.harness.parts import fitted
+from etude.agent.harness.dependencies import renderer_for
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.metrics.of_session import counters_of
 from etude.agent.policy.protocol import Policy
@@ -48,14 +48,14 @@ class MiniSweAgent:
 
     async def __call__(
         self, task: Task, policy: Policy, sandbox: Disposable, session_id: str, seed: int | None
-    ) -> Outcome:
+    ) -> AgentOutcome:
         """Raises InfraError, PolicyError (infra), and what a policy of the bench raises to end all."""
         start, inside = time.perf_counter(), _Inside(sandbox, self.settings)
         stand_in = StandIn(policy, self.settings, session_id, seed)
         with tempfile.TemporaryDirectory(prefix="etude-mini-") as folder:
             home = Path(folder)
             most, effort = self.settings.max_tokens_per_turn, self.settings.effort
-            renderer = self.renderer and fitted(self.renderer, self.settings)
+            renderer = self.renderer and renderer_for(self.renderer, self.settings)
             book = Book(stand_in, CaptureSettings(home / "sessions", most, effort=effort), renderer)
             async with serving(book) as address:
                 session, key = book.open()
@@ -68,7 +68,7 @@ class MiniSweAgent:
                 raise InfraError(f"mini-swe-agent asked nothing and ended as {end['end']}: {end['message']}")
             recorded = _ours(read_session(session.path), task, policy, self.settings, session_id)
         seconds = {"policy": stand_in.seconds, "tools": inside.seconds, "all": time.perf_counter() - start}
-        return Outcome(reason, end["message"], recorded.segments(), counters_of(recorded), recorded, seconds)
+        return AgentOutcome(reason, end["message"], recorded.segments(), counters_of(recorded), recorded, seconds)
 
 
 def request_of(task: Task) -> str:

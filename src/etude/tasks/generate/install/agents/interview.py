@@ -15,9 +15,9 @@ from etude.agent.harness.agent import build_agent
 from etude.agent.harness.approval import Approver
 from etude.agent.harness.header import session_header
 from etude.agent.harness.inbox import Inbox
+from etude.agent.harness.observer import NullObserver
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
-from etude.agent.harness.watcher import NullObserver
 from etude.agent.policy.protocol import Policy, PolicyError
 from etude.core.trace.entry import Header
 from etude.core.trace.session import Recorder

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from etude.agent.harness.presets.arguments import BadArguments, check
-from etude.agent.harness.tools.names import Names
+from etude.agent.harness.presets.arguments import ArgumentError, check
+from etude.agent.harness.tools.names import ToolNames
 from etude.agent.harness.tools.parameter import Parameter, object_schema
 from etude.agent.harness.tools.tool import Implementation, ToolContext, ToolResult
 from etude.agent.harness.truncation import Keep
@@ -19,12 +19,12 @@ from etude.agent.metrics.facts import MALFORMED
 _SLOT = re.compile(r"\{(tool\.)?([a-z_]+(?:\.[a-z_]+)?)\}")
 
 
-class BadSkin(Exception):
+class PresentationError(Exception):
     """A preset's data does not fit the implementation; the message names both."""
 
 
 @dataclass(frozen=True)
-class Skinned:
+class PresentedTool:
     """A `Tool`. `presented` is from canonical path ("edits.old") to the name shown; what isn't there isn't offered. `fixed` are
     canonical arguments that the preset gives itself."""
 
@@ -39,7 +39,7 @@ class Skinned:
         """Its parameters as presented. Raises BadSkin."""
         known = {path for one in self.implementation.parameters for path in _paths(one)}
         if strange := set(self.presented) - known:
-            raise BadSkin(f"{self.name}: {self.implementation.name} has no parameter {min(strange)}")
+            raise PresentationError(f"{self.name}: {self.implementation.name} has no parameter {min(strange)}")
         shape = tuple(
             _offered(one, self.presented, one.name)
             for one in self.implementation.parameters
@@ -47,14 +47,16 @@ class Skinned:
         )
         for one in self.implementation.parameters:
             if one.required and one.name not in self.presented and one.name not in self.fixed:
-                raise BadSkin(f"{self.name}: {self.implementation.name} needs {one.name}; present it or fix it")
+                raise PresentationError(
+                    f"{self.name}: {self.implementation.name} needs {one.name}; present it or fix it"
+                )
         return shape
 
     @property
     def parameters(self) -> list[str]:
         return [one.name for one in self.shape]
 
-    def schema(self, names: Names) -> dict[str, Any]:
+    def schema(self, names: ToolNames) -> dict[str, Any]:
         """The function schema for policies that read descriptions."""
         function = {
             "name": self.name,
@@ -67,7 +69,7 @@ class Skinned:
         """Arguments that don't fit are a malformed call, as with tools that a format checks (the counters and feedback read it)."""
         try:
             checked = check(self.shape, arguments, strict=context.settings.strict_arguments)
-        except BadArguments as bad:
+        except ArgumentError as bad:
             return ToolResult(f"{self.name}: {bad}", failed=True, facts={MALFORMED: 1.0})
         values = {**self.fixed, **self._canonical(checked.values)}
         result = await self.implementation.run(values, context)
@@ -85,7 +87,7 @@ class Skinned:
         return [{back[name]: one for name, one in item.items()} for item in value]
 
 
-def describe(implementation: Implementation, names: Names) -> str:
+def describe(implementation: Implementation, names: ToolNames) -> str:
     """The Markdown beside the code with this preset's names in it; a line that names what isn't offered is left out."""
     module = type(implementation).__module__.rsplit(".", 1)[1]
     text = (Path(__file__).parent.parent / "tools" / f"{module}.md").read_text(encoding="utf-8").strip()
@@ -99,7 +101,7 @@ def describe(implementation: Implementation, names: Names) -> str:
     return "\n".join(rows)
 
 
-def _named(match: re.Match[str], implementation: Implementation, names: Names) -> str:
+def _named(match: re.Match[str], implementation: Implementation, names: ToolNames) -> str:
     return names.tool(match[2]) if match[1] else names.parameter(implementation.name, match[2])
 
 

@@ -6,22 +6,21 @@ from typing import Literal
 
 from etude.core.trace.message import ToolCall
 
-# done: the tool was called. message: a turn without calls. stopped: by a person. max_*: a limit. refused: the policy can't take
-# the request. no_answer: two turns in a row were empty, filtered or ended by the provider's error, or three were cut off without a call.
+# done: the tool was called. message: a turn without calls. stopped: by the user. max_*: a limit. refused: the policy rejects the request.
+# no_answer: two turns in a row were empty, filtered or ended by the provider's error, or three were cut off without a call.
 EndReason = Literal["done", "message", "stopped", "max_turns", "max_tokens", "refused", "no_answer"]
 
 
-class Flow(Exception):
+class AgentControlFlow(Exception):
     """Base: never an error, never leaves the agent."""
 
 
-class Overflowed(Flow):
-    """The conversation is too long for the model's window: the session sums it up and goes on."""
+class WindowOverflow(AgentControlFlow):
+    """The conversation is too long for the model's window. The session summarizes it and continues."""
 
 
-class Ended(Flow):
-    """The request is answered or given up. `unanswered` are the calls of the last turn that never got a result: `done`, and any
-    behind it."""
+class RequestEnd(AgentControlFlow):
+    """The end of a request, answered or not. `unanswered` are the calls of the last turn without a result: `done` and any after it."""
 
     def __init__(self, reason: EndReason, message: str = "", unanswered: tuple[ToolCall, ...] = ()) -> None:
         super().__init__(reason)

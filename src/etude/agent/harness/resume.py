@@ -1,5 +1,4 @@
-"""What a session that is taken up again left open: calls of its last turn that never got an answer, because it was killed or done;
-and what is not as it was: a harness that is another by now goes on with the session, and the session says so."""
+"""State of a resumed session: the unanswered calls of its last turn, after a kill or `done`, and a changed harness, which is recorded."""
 
 from __future__ import annotations
 
@@ -11,21 +10,21 @@ from etude.agent.harness.presets.preset import hash_of
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Session
 
-# Of an answer that no tool gave: what it would have reported is known to be nothing.
-UNTOLD: Mapping[str, Any] = {"facts": {}}
+# The facts of an answer that no tool gave.
+NO_FACTS: Mapping[str, Any] = {"facts": {}}
 INTERRUPTED = "interrupted: the session ended before this call did; look what it left behind before you repeat it"
 
 
 @dataclass(frozen=True)
-class Changed:
-    """`data` is what the session's `harness` entry holds; `offers`: other tools than before are on offer."""
+class HarnessChange:
+    """`data` is the content of the session's `harness` entry. `offers`: the offered tools changed."""
 
     data: dict[str, Any]
     offers: bool
 
 
-def changed_harness(session: Session, facts: dict[str, Any]) -> Changed | None:
-    """How the harness with these facts differs from the one that the session was held with last; None if it doesn't."""
+def changed_harness(session: Session, facts: dict[str, Any]) -> HarnessChange | None:
+    """How the harness with these facts differs from the last one of the session; None if it is the same."""
     turns = session.of("harness")
     before = (
         turns[-1].data if turns else {"harness": session.header.harness, "harness_facts": session.header.harness_facts}
@@ -34,11 +33,11 @@ def changed_harness(session: Session, facts: dict[str, Any]) -> Changed | None:
     if now == before["harness"]:
         return None
     offers = before["harness_facts"].get("schemas") != facts["schemas"]
-    return Changed({"harness": now, "harness_facts": facts}, offers)
+    return HarnessChange({"harness": now, "harness_facts": facts}, offers)
 
 
 def open_answers(session: Session) -> list[tuple[ToolCall, Message]]:
-    """Each open call with what it is answered with: a model's format asks for one answer to each call."""
+    """Each unanswered call with an answer, because a chat format needs one answer to each call."""
     turns = session.of("completion")
     if not turns:
         return []

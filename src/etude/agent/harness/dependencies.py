@@ -1,4 +1,4 @@
-"""What a session is made of, beside its settings and its policy: `build_agent` collects it, `Agent` uses it."""
+"""An agent's dependencies besides its settings and its policy. `build_agent` collects them, `Agent` uses them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.approval import Approver
 from etude.agent.harness.edits.edit_log import EditLog
 from etude.agent.harness.inbox import Inbox
-from etude.agent.harness.services import Services
+from etude.agent.harness.observer import AgentObserver, NullObserver
+from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
-from etude.agent.harness.watcher import AgentObserver, NullObserver
 from etude.agent.workspace.workspace import Journal
 from etude.core.trace.session import Recorder, Session
 from etude.sandbox.protocol import Operations
 
 
 @dataclass(frozen=True)
-class Parts:
-    """All that a session is given beside its settings and its policy."""
+class AgentDependencies:
+    """Everything that a session gets besides its settings and its policy. `user_journal` is the caller's journal."""
 
     operations: Operations
     facts: TaskFacts
     renderer: Renderer | None
     recorder: Recorder
-    services: Services
-    told: Journal | None
+    services: AgentServices
+    user_journal: Journal | None
     inbox: Inbox
     approver: Approver
     watcher: AgentObserver
@@ -34,22 +34,22 @@ class Parts:
 
     @property
     def unwatched(self) -> bool:
-        """Nobody wants turns in pieces."""
+        """Whether no observer wants streamed turns."""
         return isinstance(self.watcher, NullObserver)
 
     def journal(self, edits: EditLog) -> Journal:
-        """The edit log's, and the caller's if there is one."""
-        told = self.told
-        if told is None:
+        """A journal that writes to the edit log, and to the caller's journal if there is one."""
+        user_journal = self.user_journal
+        if user_journal is None:
             return edits
 
         def both(path: str, before: bytes | None, after: bytes | None) -> None:
             edits(path, before, after)
-            told(path, before, after)
+            user_journal(path, before, after)
 
         return both
 
 
-def fitted(renderer: Renderer, settings: HarnessSettings) -> Renderer:
-    """The model's renderer as a session with these settings uses it."""
+def renderer_for(renderer: Renderer, settings: HarnessSettings) -> Renderer:
+    """The model's renderer, adapted to a session's settings."""
     return renderer.at_effort(settings.effort).keeping(settings.thinking)

@@ -1,4 +1,4 @@
-"""Who looks on while a session grows: a terminal, an editor, a JSON stream. Looking on never changes what the policy sees."""
+"""Observers of a running session: a terminal, an editor, a JSON stream. An observer never changes what the policy sees."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ Part = Literal["text", "thinking", "call"]
 
 
 class AgentObserver(Protocol):
-    """Called on the agent's event loop, so it must not block."""
+    """Receives the agent's progress. Its methods run on the agent's event loop, so they must not block."""
 
     def delta(self, part: Part, piece: str) -> None:
-        """A piece of the turn that is being sampled; an empty one: forget those before it, a retry begins the turn anew."""
+        """A piece of the turn that is being sampled. An empty piece voids the earlier ones, because a retry restarts the turn."""
         ...
 
     def entry(self, entry: Entry) -> None:
-        """Something happened and is recorded."""
+        """An entry was recorded."""
         ...
 
     def waiting(self, wait: Wait) -> None:
-        """The policy waits before it asks for the turn again."""
+        """The policy waits before it retries the turn."""
         ...
 
     def idle(self, reason: str, message: str) -> None:
-        """A request is answered (or given up: `reason` says how it ended), and the agent waits for the next."""
+        """A request ended, as `reason` says, and the agent waits for the next one."""
         ...
 
 
 class NullObserver:
-    """The watcher of a rollout."""
+    """An observer that does nothing, used by rollouts."""
 
     def delta(self, part: Part, piece: str) -> None: ...
     def waiting(self, wait: Wait) -> None: ...
