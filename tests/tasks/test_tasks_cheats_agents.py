@@ -18,7 +18,7 @@ from etude.tasks.environment.workspace import opened
 from etude.tasks.graders.judged import graded_files
 from etude.tasks.registry import grade
 from etude.tasks.task import Task
-from etude.tasks.validation.project import Draft, task_of
+from etude.tasks.validation.project import TaskDraft, task_of
 
 GOOD = "def tally(items):\n    return len(items)\n"
 BAD = "def tally(items):\n    return 0\n"
@@ -45,7 +45,7 @@ async def made(pool: SandboxPool, outside: dict[str, str] | None = None) -> Task
     environment = Environment("no-such-project-anywhere", "1", snapshot="shop-1", tests=TestPlan("unittest"))
     prompts: dict[str, str] = dict.fromkeys(("terse", "ambiguous", "full"), "tally gives 0")
     changed, solution = {"shop/tally.py": BAD}, {"shop/tally.py": GOOD}
-    draft = Draft(
+    draft = TaskDraft(
         "b/1", "debugging", "bug", prompts, environment, BASE, changed, (), solution, tests=("tests/test_tally.py",)
     )
     task = task_of(draft)

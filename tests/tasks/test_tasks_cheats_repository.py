@@ -19,7 +19,7 @@ from etude.tasks.graders.judged import BRIEF, graded_files
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.task import Task, Verdict
-from etude.tasks.validation.project import Draft, proved_over
+from etude.tasks.validation.project import TaskDraft, prove_draft
 
 PROMPTS: dict[str, str] = dict.fromkeys(("terse", "ambiguous", "full"), "tally is off by one")
 GOOD = "def tally(items):\n    return len(items)\n\n\ndef same(left, right):\n    return left == right\n"
@@ -41,9 +41,9 @@ async def python_task(pool: SandboxPool) -> Task:
         pytest.skip(str(error))
     base = {"tally.py": GOOD, "tests/test_tally.py": TESTS}
     bad = GOOD.replace("len(items)", "len(items) + 1")
-    draft = Draft("d/py", "debugging", "bug", PROMPTS, Environment("tally", "1"), base)
-    return await proved_over(
-        Draft(
+    draft = TaskDraft("d/py", "debugging", "bug", PROMPTS, Environment("tally", "1"), base)
+    return await prove_draft(
+        TaskDraft(
             **{
                 **vars(draft),
                 "changed": {"tally.py": bad},
@@ -61,10 +61,12 @@ async def script_task(pool: SandboxPool) -> Task:
     plan = TestPlan("node", ("node", "--test", "{files}"), ("test/tally.test.js",))
     environment = Environment("tally", "1", "javascript", tests=plan)
     base = {"tally.js": JS, "test/tally.test.js": JS_TESTS}
-    draft = Draft("d/js", "debugging", "bug", PROMPTS, environment, base)
+    draft = TaskDraft("d/js", "debugging", "bug", PROMPTS, environment, base)
     changed = {"tally.js": JS.replace("length", "length + 1")}
-    return await proved_over(
-        Draft(**{**vars(draft), "changed": changed, "solution": {"tally.js": JS}, "tests": ("test/tally.test.js",)}),
+    return await prove_draft(
+        TaskDraft(
+            **{**vars(draft), "changed": changed, "solution": {"tally.js": JS}, "tests": ("test/tally.test.js",)}
+        ),
         pool,
     )
 

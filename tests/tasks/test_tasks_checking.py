@@ -24,7 +24,7 @@ from etude.tasks.errors import TaskError
 from etude.tasks.harbor import write_task
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.task import Task
-from etude.tasks.validation.project import Draft, task_of
+from etude.tasks.validation.project import TaskDraft, task_of
 
 GOOD = "def tally(items):\n    counted_twice = len(items) * 2\n    halved = counted_twice // 2\n    return halved\n"
 BAD = "def tally(items):\n    return 0\n"
@@ -48,7 +48,7 @@ async def made(pool: SandboxPool, litter: dict[str, bytes], outside: dict[str, b
     await box.snapshot("tally-1")
     await box.kill()
     environment = Environment("tally", "1", snapshot="tally-1", tests=TestPlan("unittest"))
-    draft = Draft(
+    draft = TaskDraft(
         "bugs/tally/1", "debugging", "bug", PROMPTS, environment, BASE, {"tally.py": BAD}, (), {"tally.py": GOOD}
     )
     task = task_of(replace(draft, tests=("test_tally.py",)))

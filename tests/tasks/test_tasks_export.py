@@ -25,7 +25,7 @@ from etude.tasks.export.writing import export_task
 from etude.tasks.harbor import read_task
 from etude.tasks.importers.terminal import read_foreign_task
 from etude.tasks.task import Task
-from etude.tasks.validation.project import Draft, task_of
+from etude.tasks.validation.project import TaskDraft, task_of
 
 GOOD = "from helper import one\n\n\ndef tally(items):\n    return len(items) * one()\n"
 BAD = GOOD.replace("len(items)", "len(items) + 1")
@@ -44,7 +44,7 @@ ENVIRONMENT = Environment("tally", "1", snapshot="tally-1", env={"PYTHONPATH": f
 def shop(environment: Environment = ENVIRONMENT) -> Task:
     prompts: dict[str, str] = dict.fromkeys(("terse", "ambiguous", "full"), "tally counts one too many")
     task = task_of(
-        Draft(
+        TaskDraft(
             "bugs/tally-1/1", "debugging", "bug", prompts, environment, BASE, changed={"tally.py": BAD},
             solution={"tally.py": GOOD}, gone=["old.py"], tests=("tests/test_tally.py",),
         )

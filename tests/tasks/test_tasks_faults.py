@@ -15,7 +15,7 @@ from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.running.report import TestRun
 from etude.tasks.running.testrun import Ran
 from etude.tasks.task import Task
-from etude.tasks.validation.project import Draft, task_of
+from etude.tasks.validation.project import TaskDraft, task_of
 
 NONE: frozenset[str] = frozenset()
 
@@ -66,7 +66,9 @@ def shop() -> Task:
         "a.py": "X = 2\n",
         "test_a.py": "import unittest, a\n\n\nclass T(unittest.TestCase):\n    def test_x(self):\n        self.assertEqual(a.X, 1)\n",
     }
-    task = task_of(Draft("a", "c", "l", prompts, environment, base, solution={"a.py": "X = 1\n"}, tests=("test_a.py",)))
+    task = task_of(
+        TaskDraft("a", "c", "l", prompts, environment, base, solution={"a.py": "X = 1\n"}, tests=("test_a.py",))
+    )
     task.hidden.update(fail_to_pass=["test_a.T::test_x"], pass_to_pass=[], seconds=1.0)
     return task
 

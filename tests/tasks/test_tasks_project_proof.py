@@ -18,7 +18,7 @@ from etude.tasks.registry import grade
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.solved import solved
-from etude.tasks.validation.project import Draft, proved_over, task_of
+from etude.tasks.validation.project import TaskDraft, prove_draft, task_of
 
 GOOD = "from helper import one\n\n\ndef tally(items):\n    return len(items) * one()\n"
 BAD = GOOD.replace("len(items)", "len(items) + 1")
@@ -53,14 +53,14 @@ async def installed(pool: SandboxPool) -> Environment:
     )
 
 
-def draft(environment: Environment, **other: object) -> Draft:
+def draft(environment: Environment, **other: object) -> TaskDraft:
     given = {"changed": {"tally.py": BAD}, "solution": {"tally.py": GOOD}, "tests": ("tests/test_tally.py",)}
-    return Draft("d/1", "debugging", "bug", PROMPTS, environment, BASE, **{**given, **other})  # type: ignore[arg-type]
+    return TaskDraft("d/1", "debugging", "bug", PROMPTS, environment, BASE, **{**given, **other})  # type: ignore[arg-type]
 
 
 async def test_a_bug_over_a_snapshot_becomes_a_task_that_its_grader_agrees_with(shop: SandboxPool):
     environment = await installed(shop)
-    task = await proved_over(draft(environment), shop)
+    task = await prove_draft(draft(environment), shop)
     assert task.hidden["fail_to_pass"] == ["tests.test_tally::test_two"]
     assert task.hidden["pass_to_pass"] == ["tests.test_tally::test_type"]
     assert task.metadata["overlay"] == {"changed": ["tally.py"], "added": [], "removed": []}
@@ -85,18 +85,18 @@ async def test_a_change_that_no_test_shows_takes_one_run_where_the_baseline_is_k
     same = GOOD.replace("items", "things")
     before = shop.stats().created
     with pytest.raises(CandidateRejected, match="no test that fails before"):
-        await proved_over(draft(environment, changed={"tally.py": same}), shop, known=known)
+        await prove_draft(draft(environment, changed={"tally.py": same}), shop, known=known)
     assert shop.stats().created == before + 1
 
 
 async def test_flaky_tests_wrecks_and_references_that_touch_tests_are_no_tasks(shop: SandboxPool):
     environment = await installed(shop)
     with pytest.raises(CandidateRejected, match="flaky"):
-        await proved_over(draft(environment), shop, flaky=frozenset(("tests.test_tally::test_two",)))
+        await prove_draft(draft(environment), shop, flaky=frozenset(("tests.test_tally::test_two",)))
     known = frozenset(("tests.test_tally::test_two", "tests.test_tally::test_type"))
     with pytest.raises(CandidateRejected, match="too many for a task"):
-        await proved_over(draft(environment, changed={"tally.py": "raise OSError\n"}), shop, known=known, most=1)
+        await prove_draft(draft(environment, changed={"tally.py": "raise OSError\n"}), shop, known=known, most=1)
     with pytest.raises(CandidateRejected, match="decides how tests run"):
-        await proved_over(draft(environment, solution={"conftest.py": ""}), shop)
+        await prove_draft(draft(environment, solution={"conftest.py": ""}), shop)
     with pytest.raises(CandidateRejected, match="style terse"):
-        await proved_over(Draft("d", "c", "l", {"full": "x", "ambiguous": "y"}, environment, BASE), shop)
+        await prove_draft(TaskDraft("d", "c", "l", {"full": "x", "ambiguous": "y"}, environment, BASE), shop)

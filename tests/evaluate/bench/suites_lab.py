@@ -19,7 +19,7 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.running.pin import default_cache
-from etude.tasks.validation.change import Bench
+from etude.tasks.validation.change import GradingContext
 
 REQUEST = "the tally is off by one, ask jane.doe@acme-tools.io if unsure"
 BROKEN = "def tally(items):\n    return len(items) - 1\n\n\ndef other():\n    return 'as before'\n"
@@ -78,9 +78,9 @@ class Shop:
         return recorder.path
 
 
-def bench_in(pool: SandboxPool, folder: Path) -> Bench:
+def bench_in(pool: SandboxPool, folder: Path) -> GradingContext:
     """The pinned pytest, in real sandboxes."""
     environment = Environment.model_validate({"pytest": True})
     equipment = Equipment(environment, folder, default_cache())
     equipment.prepare()
-    return Bench(pool, CommandsGrader(lambda spec, task: equipment.fit(spec, task.id, task.metadata)), 60.0)
+    return GradingContext(pool, CommandsGrader(lambda spec, task: equipment.fit(spec, task.id, task.metadata)), 60.0)

@@ -20,7 +20,7 @@ from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.harbor import write_task
 from etude.tasks.store.opened import open_tasks
 from etude.tasks.task import Task, Verdict
-from etude.tasks.validation.workshop import Candidate, Decision, Workshop, make_tasks
+from etude.tasks.validation.suite_build import Candidate, SuiteBuild, SuiteDecision, make_tasks
 
 
 def task(name: str) -> Task:
@@ -43,7 +43,7 @@ async def test_the_first_sound_ones_are_taken_whoever_finishes_first(tmp_path: P
     begun: list[str] = []
     rng = random.Random(seed)
     found = [candidate(f"t{n}", begun, "bad" if n in (1, 2) else "", rng) for n in range(9)]
-    tasks, decided = await make_tasks(found, Workshop(tmp_path / "s", {}), count=4, concurrency=3)
+    tasks, decided = await make_tasks(found, SuiteBuild(tmp_path / "s", {}), count=4, concurrency=3)
     assert [t.id for t in tasks] == ["t0", "t3", "t4", "t5"] and sorted(begun) == [f"t{n}" for n in range(6)]
     assert [d.id for d in decided if d.reason] == ["t1", "t2"]
 
@@ -56,24 +56,24 @@ async def test_a_making_that_was_killed_goes_on_and_asks_nothing_twice(tmp_path:
         raise SandboxDied("the machine is gone")
 
     with pytest.raises(SandboxDied):
-        await make_tasks([*found[:2], Candidate("t2", dies)], Workshop(tmp_path / "s", {"a": 1}), concurrency=1)
+        await make_tasks([*found[:2], Candidate("t2", dies)], SuiteBuild(tmp_path / "s", {"a": 1}), concurrency=1)
     log = tmp_path / ".s.making" / "made.jsonl"
     log.write_bytes(log.read_bytes() + b'{"id": "t2", "rea')  # a line torn by the kill
-    workshop = Workshop(tmp_path / "s", {"a": 1})
+    workshop = SuiteBuild(tmp_path / "s", {"a": 1})
     tasks, decided = await make_tasks(found, workshop, concurrency=1)
     assert begun == ["t0", "t1", "t2"] and [t.id for t in tasks] == ["t1", "t2"]
-    assert decided == [Decision("t0", "bad"), Decision("t1"), Decision("t2")]
+    assert decided == [SuiteDecision("t0", "bad"), SuiteDecision("t1"), SuiteDecision("t2")]
     assert tasks[0] == task("t1")
-    with pytest.raises(TaskError, match="half made of something else"):
-        Workshop(tmp_path / "s", {"a": 2})
+    with pytest.raises(TaskError, match="unfinished suite with other inputs"):
+        SuiteBuild(tmp_path / "s", {"a": 2})
 
 
 async def test_an_environment_that_can_not_be_had_is_a_reason_not_the_end(tmp_path: Path):
     async def needs() -> Task:
         raise Unsupported("it needs an image")
 
-    tasks, decided = await make_tasks([Candidate("t", needs)], Workshop(tmp_path / "s", {}))
-    assert tasks == [] and decided == [Decision("t", "it needs an image")]
+    tasks, decided = await make_tasks([Candidate("t", needs)], SuiteBuild(tmp_path / "s", {}))
+    assert tasks == [] and decided == [SuiteDecision("t", "it needs an image")]
 
 
 class Scores:
@@ -101,7 +101,7 @@ async def test_a_task_from_a_folder_is_checked_before_it_is_taken(tmp_path: Path
     async def made(score: float, folder: str, choice: Choice):
         graders = dict.fromkeys(names, Scores(score))
         found = candidates(list(by_id), by_id.__getitem__, choice, 0, pool, graders)
-        return await make_tasks(found, Workshop(tmp_path / folder, {}))
+        return await make_tasks(found, SuiteBuild(tmp_path / folder, {}))
 
     level = Choice(level=tasks[0].level)
     sound, _ = await made(1.0, "good", level)
@@ -111,7 +111,7 @@ async def test_a_task_from_a_folder_is_checked_before_it_is_taken(tmp_path: Path
     assert (await made(1.0, "other", Choice(category="review")))[1] == []
     stranger = replace(tasks[0], grader="unheard-of")
     found = candidates([stranger.id], lambda _: stranger, Choice(), 0, pool, {})
-    [decision] = (await make_tasks(found, Workshop(tmp_path / "strange", {})))[1]
+    [decision] = (await make_tasks(found, SuiteBuild(tmp_path / "strange", {})))[1]
     assert "unheard-of" in decision.reason
 
 
@@ -121,7 +121,7 @@ async def test_what_is_trained_on_makes_no_suite_unless_it_is_asked_for(tmp_path
 
     async def made(choice: Choice, folder: str):
         found = candidates([task.id], lambda _: task, choice, 0, FakePool(), {task.grader: Scores(1.0)})
-        return await make_tasks(found, Workshop(tmp_path / folder, {}))
+        return await make_tasks(found, SuiteBuild(tmp_path / folder, {}))
 
     none, [decision] = await made(Choice(), "none")
     assert none == [] and "of the training split" in decision.reason and "--split train" in decision.reason

@@ -20,7 +20,7 @@ from etude.evaluate.bench.grading.rubric import read_rubric
 from etude.evaluate.bench.suites.rubric_draft import Refused, conventions, material, read_draft
 from etude.evaluate.bench.suites.rubric_making import Decided, Drawer, Written
 from etude.tasks.task import Task
-from etude.tasks.validation.change import Change, drafted
+from etude.tasks.validation.change import RepositoryChange, draft_task
 
 BEFORE = {"core.py": BROKEN, "tests/test_core.py": OLD_TEST, "AGENTS.md": "No asserts in library code.\n"}
 OTHER = BEFORE | {"core.py": BROKEN.replace("len(items) - 1", "sum(1 for _ in items)"), "tests/test_core.py": NEW_TEST}
@@ -30,7 +30,7 @@ NARROW = {"name": "by_len", "question": "Does it call len?", "choices": ["no", "
 
 def task() -> Task:
     after = BEFORE | {"core.py": FIXED, "tests/test_core.py": NEW_TEST}
-    return drafted(Change("shop-1", "debugging", "session", "the tally is off by one", BEFORE, after))
+    return draft_task(RepositoryChange("shop-1", "debugging", "session", "the tally is off by one", BEFORE, after))
 
 
 def draft(*criteria: dict[str, Any]) -> str:

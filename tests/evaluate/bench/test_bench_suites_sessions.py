@@ -22,7 +22,7 @@ from etude.tasks.recorded.session import Recorded, read_recorded
 from etude.tasks.running.report import TestRun
 from etude.tasks.running.testrun import Ran
 from etude.tasks.tree import tree
-from etude.tasks.validation.change import Change, drafted, proved
+from etude.tasks.validation.change import RepositoryChange, draft_task, prove_change
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ async def test_a_task_is_proved_with_every_solution_of_its_request(shop: Shop, p
     await shop.session("s-2", pool, REQUEST, "sum(1 for item in items)")
     shop.commit({"notes.md": "done otherwise\n"})
     [one], _ = asked(sessions_of(shop), None)
-    task = await proved(change_of(one, ()), bench_in(pool, tmp_path))
+    task = await prove_change(change_of(one, ()), bench_in(pool, tmp_path))
     assert task.metadata["solutions"] == 2
 
 
@@ -107,16 +107,18 @@ async def test_tests_that_refuse_another_solution_make_no_task(pool: SandboxPool
     )
     after = before | {"core.py": FIXED, "tests/test_core.py": narrow}
     other = before | {"core.py": BROKEN.replace(" - 1", " + 0")}
-    change = Change("t", "debugging", "session", "fix it", before, after, [other])
+    change = RepositoryChange("t", "debugging", "session", "fix it", before, after, [other])
     with pytest.raises(CandidateRejected, match="refuse another solution.*test_by_name"):
-        await proved(change, bench_in(pool, tmp_path))
+        await prove_change(change, bench_in(pool, tmp_path))
 
 
 async def test_a_change_whose_tests_do_not_run_is_left_out_with_what_was_printed(pool: SandboxPool, tmp_path: Path):
     before = {"core.py": BROKEN, "tests/test_core.py": OLD_TEST}
     broken = before | {"core.py": FIXED, "tests/test_core.py": "import nothing_of_the_kind\n"}
     with pytest.raises(CandidateRejected, match="do not run after the change.*nothing_of_the_kind"):
-        await proved(Change("t", "debugging", "session", "fix it", before, broken), bench_in(pool, tmp_path))
+        await prove_change(
+            RepositoryChange("t", "debugging", "session", "fix it", before, broken), bench_in(pool, tmp_path)
+        )
 
 
 def ran(*passed: str, failed: tuple[str, ...] = ()) -> Ran:
@@ -152,16 +154,16 @@ async def test_a_change_that_no_test_shows_or_only_by_chance_is_left_out():
 def test_a_change_needs_a_source_and_a_test(after: dict[str, str]):
     before = {"core.py": BROKEN, "tests/test_core.py": OLD_TEST}
     with pytest.raises(CandidateRejected, match="nothing for an agent to do|adds or changes no test"):
-        drafted(Change("t", "debugging", "session", "fix it", before, before | after))
+        draft_task(RepositoryChange("t", "debugging", "session", "fix it", before, before | after))
 
 
 async def test_a_command_of_ones_own_that_an_early_exit_fools_makes_no_task(pool: SandboxPool, tmp_path: Path):
     before = {"core.py": BROKEN, "tests/check.py": "import core\n"}
     after = {"core.py": FIXED, "tests/check.py": "import core\nassert core.tally([1]) == 1\n"}
     command = ("sh", "-c", "PYTHONPATH=. python3 tests/check.py")
-    change = Change("t", "debugging", "session", "fix it", before, after, command=command)
+    change = RepositoryChange("t", "debugging", "session", "fix it", before, after, command=command)
     with pytest.raises(CandidateRejected, match="not sound.*source_exits"):
-        await proved(change, bench_in(pool, tmp_path))
+        await prove_change(change, bench_in(pool, tmp_path))
 
 
 def test_requests_too_short_and_files_that_are_no_sessions_are_named(tmp_path: Path):

@@ -17,7 +17,7 @@ from etude.tasks.importers.swe_bench import candidates, change_of, junit_name, m
 from etude.tasks.importers.swe_bench_rows import Row, read_rows
 from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Workshop, make_tasks
+from etude.tasks.validation.suite_build import SuiteBuild, make_tasks
 
 
 def row_of(shop: Shop) -> dict[str, object]:
@@ -70,7 +70,7 @@ async def test_a_row_is_proved_by_running_and_keeps_its_own_names(shop: Shop, tm
     absent = replace(rows[0], instance_id="owner__shop-3", repo="owner/absent")
     try:
         found = candidates([*rows, wrong, absent], tmp_path, bench_in(pool, tmp_path))
-        [task], decided = await make_tasks(found, Workshop(tmp_path / "s", {}))
+        [task], decided = await make_tasks(found, SuiteBuild(tmp_path / "s", {}))
     finally:
         await pool.close()
     assert task.hidden["fail_to_pass"] == ["tests.test_core::test_tally"] and task.test_command == ()

@@ -21,7 +21,7 @@ from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.importers.swe_bench import candidates
 from etude.tasks.importers.swe_bench_rows import Row
 from etude.tasks.solved import solved
-from etude.tasks.validation.change import Bench
+from etude.tasks.validation.change import GradingContext
 
 MANIFEST = """\
 [project]
@@ -94,7 +94,7 @@ async def test_a_row_whose_project_needs_a_package_is_installed_and_graded(
 ) -> None:
     monkeypatch.setenv("ETUDE_CACHE", str(tmp_path / "cache"))
     install = installed(tmp_path / "mirrors", pool)
-    [candidate] = candidates([row], tmp_path / "mirrors", Bench(pool, CommandsGrader(), 60.0), install=install)
+    [candidate] = candidates([row], tmp_path / "mirrors", GradingContext(pool, CommandsGrader(), 60.0), install=install)
     try:
         task = await candidate.build()
     except (InfraError, CandidateRejected) as error:

@@ -25,7 +25,7 @@ from etude.tasks.generate.run.journal import GenerationJournal
 from etude.tasks.generate.sources.projects import Wanted
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 PROJECT = InstalledProject(
     Environment("one", "1.0"), {"sums.py": "def total(v):\n    return sum(v)\n"}, Baseline(frozenset())

@@ -22,7 +22,7 @@ from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.store.source import FolderSource
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 PROJECT = InstalledProject(
     Environment("sums", "1.0"), {"sums.py": "def total(v):\n    return sum(v)\n"}, Baseline(frozenset("t"))

@@ -21,7 +21,7 @@ from etude.tasks.generate.run.generation_run import MAX_GENERATOR_ERRORS, Genera
 from etude.tasks.generate.run.journal import GenerationJournal
 from etude.tasks.generate.run.report import build_report, format_report
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 FACTS = Facts("`total` forgets the last value", expected="6", actual="3")
 

@@ -12,7 +12,7 @@ from etude.tasks.errors import TaskError
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.importers.importing import import_tasks
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 ASKED = {"rows": 2, "from": Path("rows.jsonl")}
 TASK = Task("a", "debugging", "one-bug", "mend it", {"calc.py": "x = 1\n"}, ("python", "test.py"), "tests")

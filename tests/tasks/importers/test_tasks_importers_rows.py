@@ -21,7 +21,7 @@ from etude.tasks.harbor import read_task
 from etude.tasks.importers.importing import import_tasks
 from etude.tasks.importers.swe_bench import candidates, change_of, on_host
 from etude.tasks.importers.swe_bench_rows import Row, RowError, read_rows, rows_of
-from etude.tasks.validation.change import Bench
+from etude.tasks.validation.change import GradingContext
 
 CLASSIC: dict[str, Any] = {
     "instance_id": "owner__shop-1", "repo": "owner/shop", "base_commit": "0123456789abcdef", "patch": "p", "test_patch": "t",
@@ -240,7 +240,7 @@ async def test_rows_become_a_folder_of_sound_tasks_and_the_rest_is_reported(tmp_
     rows = read(tmp_path, good, wrong, broken)
     pool = await open_pool(SandboxSettings.model_validate({"layers": str(tmp_path / "layers")}))
     try:
-        found = candidates(rows, tmp_path / "mirrors", Bench(pool, CommandsGrader(), 60.0), install=on_host())
+        found = candidates(rows, tmp_path / "mirrors", GradingContext(pool, CommandsGrader(), 60.0), install=on_host())
         done = await import_tasks(found, tmp_path / "out", {"rows": 3}, {"row 9": "no JSON"})
     finally:
         await pool.close()

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from etude.evaluate.bench.suites.rubric_making import Decided
     from etude.pipeline.recipe.recipe import Recipe
     from etude.pipeline.run.suite_making import Making
-    from etude.tasks.validation.change import Bench
-    from etude.tasks.validation.workshop import Candidate, Decision
+    from etude.tasks.validation.change import GradingContext
+    from etude.tasks.validation.suite_build import Candidate, SuiteDecision
 
 SESSIONS = "From sessions"
 TEST_TIMEOUT_S = 600.0
@@ -159,7 +159,7 @@ def plan(making: Making, candidates: Sequence[str], left_out: Mapping[str, str],
 def finished(
     recipe: Recipe,
     making: Making,
-    candidates: Callable[[Bench], Sequence[Candidate]],
+    candidates: Callable[[GradingContext], Sequence[Candidate]],
     left_out: Mapping[str, str],
     *,
     drafts: bool = False,
@@ -170,7 +170,7 @@ def finished(
 
     began = time.monotonic()
 
-    def progress(done: int, whole: int, last: Decision) -> None:
+    def progress(done: int, whole: int, last: SuiteDecision) -> None:
         word = f"left out: {' '.join(last.reason.split())[:160]}" if last.reason else "sound"
         say(f"{done} of {whole} after {time.monotonic() - began:.0f} s  {last.id}: {word}")
 

@@ -17,7 +17,7 @@ from etude.core.events.stopping import run_async
 if TYPE_CHECKING:
     from etude.sandbox.protocol import SandboxPool
     from etude.tasks.importers.importing import Imported
-    from etude.tasks.validation.workshop import Decision
+    from etude.tasks.validation.suite_build import SuiteDecision
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -65,7 +65,7 @@ def swe_bench(
     from etude.tasks.graders.commands import CommandsGrader
     from etude.tasks.importers.swe_bench import candidates, on_host, without_clone
     from etude.tasks.importers.swe_bench_rows import read_rows
-    from etude.tasks.validation.change import Bench
+    from etude.tasks.validation.change import GradingContext
 
     found, left_out = read_rows(rows)
     if not repos.is_dir():
@@ -79,7 +79,7 @@ def swe_bench(
     asked = {"rows": str(rows), "repos": str(repos), "command": test_command, "install": install, "count": count}
 
     async def work(pool: SandboxPool) -> Imported:
-        bench = Bench(pool, CommandsGrader(), test_timeout)
+        bench = GradingContext(pool, CommandsGrader(), test_timeout)
         found = installed(repos, pool) if install else on_host(tuple(shlex.split(test_command or "")))
         return await _imported(candidates(possible, repos, bench, install=found), out, asked, left_out, count)
 
@@ -163,6 +163,6 @@ def _pairs(words: list[str] | None, option: str, form: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _say(done: int, whole: int, last: Decision) -> None:
+def _say(done: int, whole: int, last: SuiteDecision) -> None:
     word = f"left out: {' '.join(last.reason.split())[:160]}" if last.reason else "sound"
     print(f"{done} of {whole}  {last.id}: {word}", file=sys.stderr, flush=True)

@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 
 from etude.tasks.graders.script import ScriptGrader, sound
 from etude.tasks.task import Task
-from etude.tasks.validation.change import Bench
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.change import GradingContext
+from etude.tasks.validation.suite_build import Candidate
 
 
-def harbor_candidates(tasks: Sequence[Task], images: Mapping[str, str], bench: Bench) -> list[Candidate]:
+def harbor_candidates(tasks: Sequence[Task], images: Mapping[str, str], bench: GradingContext) -> list[Candidate]:
     """In the order given; `metadata.checked` says whether a task was run."""
     grader = ScriptGrader(bench.grader.fit)
 

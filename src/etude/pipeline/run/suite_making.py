@@ -27,8 +27,8 @@ from etude.sandbox.protocol import Machines
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Task
-from etude.tasks.validation.change import Bench
-from etude.tasks.validation.workshop import Candidate, Decision, Workshop, make_tasks
+from etude.tasks.validation.change import GradingContext
+from etude.tasks.validation.suite_build import Candidate, SuiteBuild, SuiteDecision, make_tasks
 
 
 @dataclass(frozen=True)
@@ -63,19 +63,19 @@ class Making:
     drafting: Drafting | None = None
 
 
-Told = Callable[[int, int, Decision], None]
+Told = Callable[[int, int, SuiteDecision], None]
 
 
 def make_suite(
     recipe: Recipe,
     making: Making,
-    candidates: Callable[[Bench], Sequence[Candidate]],
+    candidates: Callable[[GradingContext], Sequence[Candidate]],
     beside: Mapping[str, str],
     progress: Told,
 ) -> dict[str, Any]:
     """What `account` tells of it. Raises SuiteError; InfraError leaves the work where it is, and the same command goes on.
     Raises RunBusy where another process makes the same suite."""
-    workshop = Workshop(making.root, making.asked)
+    workshop = SuiteBuild(making.root, making.asked)
     with RunLock(workshop.folder):
         return _worked(recipe, making, workshop, candidates, beside, progress)
 
@@ -83,8 +83,8 @@ def make_suite(
 def _worked(
     recipe: Recipe,
     making: Making,
-    workshop: Workshop,
-    candidates: Callable[[Bench], Sequence[Candidate]],
+    workshop: SuiteBuild,
+    candidates: Callable[[GradingContext], Sequence[Candidate]],
     beside: Mapping[str, str],
     progress: Told,
 ) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _worked(
     return account(suite, decided, beside, making.retired, drawn.account if drawn else None)
 
 
-def _nothing(making: Making, decided: Sequence[Decision], beside: Mapping[str, str]) -> str:
+def _nothing(making: Making, decided: Sequence[SuiteDecision], beside: Mapping[str, str]) -> str:
     """Why there is no suite, with every reason."""
     reasons = [f"{d.id}: {d.reason}" for d in decided] + [f"{name}: {reason}" for name, reason in beside.items()]
     head = f"no task was taken of {len(decided)} candidates, so there is no suite"
@@ -119,7 +119,7 @@ def _nothing(making: Making, decided: Sequence[Decision], beside: Mapping[str, s
     return "\n  ".join([head, *reasons])
 
 
-def _drawn(making: Making, tasks: Sequence[Task], workshop: Workshop) -> Written | None:
+def _drawn(making: Making, tasks: Sequence[Task], workshop: SuiteBuild) -> Written | None:
     """Rubrics for new tasks, where somebody is named to draft them. Raises SuiteError; the tasks are proved and kept by then."""
     drafting = making.drafting
     if drafting is None:
@@ -143,10 +143,10 @@ def _drawn(making: Making, tasks: Sequence[Task], workshop: Workshop) -> Written
 async def _made(
     recipe: Recipe,
     making: Making,
-    workshop: Workshop,
-    candidates: Callable[[Bench], Sequence[Candidate]],
+    workshop: SuiteBuild,
+    candidates: Callable[[GradingContext], Sequence[Candidate]],
     progress: Told,
-) -> tuple[list[Task], list[Decision]]:
+) -> tuple[list[Task], list[SuiteDecision]]:
     pool: Machines = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:
         bench = bench_of(making, pool)
@@ -157,7 +157,7 @@ async def _made(
         await pool.close()
 
 
-def bench_of(making: Making, pool: Machines) -> Bench:
+def bench_of(making: Making, pool: Machines) -> GradingContext:
     """Candidates run where the suite's tasks will: the requirements lie where the person has them, the rest is the manifest's."""
     environment = making.manifest.environment
     root = making.root
@@ -167,7 +167,7 @@ def bench_of(making: Making, pool: Machines) -> Bench:
     equipment = Equipment(environment, root, default_cache())
     equipment.prepare()
     grader = CommandsGrader(lambda spec, task: equipment.fit(spec, task.id, task.metadata))
-    return Bench(pool, grader, making.timeout_s)
+    return GradingContext(pool, grader, making.timeout_s)
 
 
 def _project(task: Task) -> str:

@@ -22,7 +22,7 @@ from typing import Protocol
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.content import texts_of
 from etude.tasks.environment.environment import Environment
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
     OUT/tasks/<id>/       one Harbor directory a task
     OUT/imported.json     what was asked, which tasks were taken, and why others were not
 
-Work that was killed goes on where it was (`validation/workshop.py`). The folder appears whole or not at all. The same import again, once it is
+Work that was killed goes on where it was (`validation/suite_build.py`). The folder appears whole or not at all. The same import again, once it is
 there, answers from its report.
 """
 
@@ -22,10 +22,10 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.graders.script import ScriptGrader, sound
 from etude.tasks.importers.terminal import in_image
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate, Decision, Workshop, make_tasks, tidy
+from etude.tasks.validation.suite_build import Candidate, SuiteBuild, SuiteDecision, make_tasks, remove_build_files
 
 REPORT = "imported.json"
-Progress = Callable[[int, int, Decision], None]
+Progress = Callable[[int, int, SuiteDecision], None]
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ async def import_tasks(
 ) -> Imported:
     """Raises TaskError for a folder that is there already, unless the same import made it, and where nothing could be taken; InfraError."""
     if (done := _finished(out, asked)) is not None:
-        tidy(out)
+        remove_build_files(out)
         return done
     if out.exists():
         raise TaskError(f"{out} exists already: give another --out, or remove it first")
-    workshop = Workshop(out, asked)
+    workshop = SuiteBuild(out, asked)
     tasks, decided = await make_tasks(candidates, workshop, count=count, concurrency=concurrency, progress=progress)
     reasons = {**left_out, **{word.id: word.reason for word in decided if word.reason}}
     if not tasks:
@@ -63,7 +63,7 @@ async def import_tasks(
     text = json.dumps(report, indent=1, ensure_ascii=False, default=str) + "\n"
     (workshop.folder / REPORT).write_text(text, encoding="utf-8", errors="backslashreplace")
     workshop.folder.rename(out)
-    tidy(out)
+    remove_build_files(out)
     return Imported(out, tuple(report["taken"]), reasons)
 
 

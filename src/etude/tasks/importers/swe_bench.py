@@ -20,9 +20,9 @@ from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.protected import is_protected
 from etude.tasks.task import Task
 from etude.tasks.tree import TooLarge, tree
-from etude.tasks.validation.change import PYTEST_FILE, Bench, Change, proved
-from etude.tasks.validation.project import STYLES, Draft, proved_over
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.change import PYTEST_FILE, GradingContext, RepositoryChange, prove_change
+from etude.tasks.validation.project import STYLES, TaskDraft, prove_draft
+from etude.tasks.validation.suite_build import Candidate
 
 PREFIX = "please solve this github issue"
 LEVEL, CATEGORY, STYLE = "swe-bench", "debugging", "issue"
@@ -35,7 +35,7 @@ Installer = Callable[[Row, Mapping[str, str]], Awaitable[Environment]]
 def candidates(
     rows: Sequence[Row],
     mirrors: Path,
-    bench: Bench,
+    bench: GradingContext,
     command: tuple[str, ...] = (),
     install: Installer | None = None,
 ) -> list[Candidate]:
@@ -56,16 +56,16 @@ def without_clone(rows: Sequence[Row], mirrors: Path) -> dict[str, str]:
 
 
 def _builder(
-    row: Row, mirrors: Path, bench: Bench, command: tuple[str, ...], install: Installer | None
+    row: Row, mirrors: Path, bench: GradingContext, command: tuple[str, ...], install: Installer | None
 ) -> Callable[[], Awaitable[Task]]:
     async def build() -> Task:
         change = change_of(row, mirrors, command)
         if install is None:
-            return named_as(row, await proved(change, bench, xfail=True))
+            return named_as(row, await prove_change(change, bench, xfail=True))
         base = change.after if row.reversed else change.before  # the tree of the clone, as it is installed
         environment = await install(row, base)
         return named_as(
-            row, await proved_over(_draft(change, base, environment), bench.pool, bench.timeout_s, xfail=True)
+            row, await prove_draft(_draft(change, base, environment), bench.pool, bench.timeout_s, xfail=True)
         )
 
     return build
@@ -81,12 +81,12 @@ def on_host(command: tuple[str, ...] = ()) -> Installer:
     return install
 
 
-def _draft(change: Change, base: Mapping[str, str], environment: Environment) -> Draft:
+def _draft(change: RepositoryChange, base: Mapping[str, str], environment: Environment) -> TaskDraft:
     """The same change over an installed snapshot of the tree that was installed: the reference's tests are hidden, its sources the solution."""
     before, after = change.before, change.after
     differs = {path: text for path, text in after.items() if before.get(path) != text}
     gone = [path for path in before if path not in after]
-    return Draft(
+    return TaskDraft(
         change.id,
         change.category,
         change.level,
@@ -105,7 +105,7 @@ def _draft(change: Change, base: Mapping[str, str], environment: Environment) ->
     )
 
 
-def change_of(row: Row, mirrors: Path, command: tuple[str, ...] = ()) -> Change:
+def change_of(row: Row, mirrors: Path, command: tuple[str, ...] = ()) -> RepositoryChange:
     """Raises CandidateRejected."""
     if not row.patch.strip():
         raise CandidateRejected(
@@ -122,7 +122,7 @@ def change_of(row: Row, mirrors: Path, command: tuple[str, ...] = ()) -> Change:
     changed = tuple(path for path, text in after.items() if right.get(path) != text and PYTEST_FILE.search(path))
     named = {name.partition("::")[0] for name in row.fail_to_pass}
     tested = changed or tuple(path for path in after if path in named)
-    return Change(
+    return RepositoryChange(
         row.instance_id,
         CATEGORY,
         LEVEL,

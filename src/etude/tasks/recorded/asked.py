@@ -18,8 +18,8 @@ from etude.tasks.recorded.origin import Origin, origin_of
 from etude.tasks.recorded.session import Recorded
 from etude.tasks.task import Task
 from etude.tasks.tree import TooLarge, tree
-from etude.tasks.validation.change import Bench, Change, proved
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.change import GradingContext, RepositoryChange, prove_change
+from etude.tasks.validation.suite_build import Candidate
 
 LEVEL = "session"
 STYLE = "typed"  # as a person wrote it, nothing added
@@ -63,18 +63,18 @@ def asked(sessions: Sequence[Recorded], repository: Path | None) -> tuple[list[A
     return [*found.values()], left_out
 
 
-def candidates(found: Sequence[Asked], bench: Bench, command: tuple[str, ...]) -> list[Candidate]:
+def candidates(found: Sequence[Asked], bench: GradingContext, command: tuple[str, ...]) -> list[Candidate]:
     """In the order of the sessions."""
     return [Candidate(one.id, _builder(one, bench, command)) for one in found]
 
 
-def _builder(one: Asked, bench: Bench, command: tuple[str, ...]):
+def _builder(one: Asked, bench: GradingContext, command: tuple[str, ...]):
     async def build() -> Task:
         try:
             change = change_of(one, command)
         except GitError as error:
             raise CandidateRejected(f"its state can't be made: {error}") from error
-        return await proved(change, bench)
+        return await prove_change(change, bench)
 
     return build
 
@@ -89,7 +89,7 @@ def others_of(found: Sequence[Asked]) -> Callable[[Task], list[dict[str, str]]]:
     return others
 
 
-def change_of(one: Asked, command: tuple[str, ...]) -> Change:
+def change_of(one: Asked, command: tuple[str, ...]) -> RepositoryChange:
     """Raises CandidateRejected, GitError."""
     origin, session = one.reference, one.reference.session
     try:
@@ -97,7 +97,7 @@ def change_of(one: Asked, command: tuple[str, ...]) -> Change:
         others = [tree(other.repository, other.head).files for other in one.others]
     except TooLarge as error:
         raise CandidateRejected(str(error)) from error
-    return Change(
+    return RepositoryChange(
         one.id,
         category(session.request),
         LEVEL,

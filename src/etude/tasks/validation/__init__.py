@@ -1,1 +1,1 @@
-"""From a change to a task, shown by running that it is one: reference, nothing, cheats, flaky tests."""
+"""Turns changes into tasks and proves them by running: reference, no change, cheats, flaky tests."""

@@ -1,4 +1,4 @@
-"""From two states of a repository to a task: what the agent sees, what is the reference, what is hidden, and the proof of it."""
+"""Turns two states of a repository into a task (what the agent sees, the reference, what is hidden) and proves it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ PYTEST_FILE = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
 
 
 @dataclass(frozen=True)
-class Change:
-    """A task to be. `before` and `after` are whole trees; `others` are further solutions of the same request, whole trees too."""
+class RepositoryChange:
+    """A candidate task. `before` and `after` are whole trees; `others` are further solutions of the same request, also
+    whole trees."""
 
     id: str
     category: str
@@ -36,82 +37,85 @@ class Change:
     after: Mapping[str, str]
     others: Sequence[Mapping[str, str]] = ()
     command: tuple[str, ...] = ()
-    visible: tuple[str, ...] | None = None  # what the agent's test tool runs; None: told by the command
-    tests: tuple[str, ...] | None = None  # the test files that are run; None: all that pytest would collect
+    visible: tuple[str, ...] | None = None  # what the agent's test tool runs; None: derived from the command
+    tests: tuple[str, ...] | None = None  # the test files to run; None: all that pytest would collect
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Where changes are proved."""
+class GradingContext:
+    """Where changes are proved: the sandboxes, the grader and the time limit of a test run."""
 
     pool: Machines
     grader: CommandsGrader
     timeout_s: float
 
 
-async def proved(change: Change, bench: Bench, *, xfail: bool = False) -> Task:
-    """The task, sound: reference and other solutions 1, nothing and every cheat 0. Raises CandidateRejected, InfraError."""
-    task = drafted(change)
+async def prove_change(change: RepositoryChange, bench: GradingContext, *, xfail: bool = False) -> Task:
+    """Returns the proved task: reference and other solutions score 1, no change and every cheat score 0.
+
+    Raises CandidateRejected, InfraError.
+    """
+    task = draft_task(change)
     tests = Tests(tuple(task.hidden["tests"]), tuple(task.hidden["command"]))
 
     async def run(files: Mapping[str, bytes]) -> Ran:
         return await run_tests(tests, files, machine(task, bench.pool, bench.grader.fit), bench.timeout_s)
 
     later = on_a_later_date(tests, task, bench.pool, bench.grader.fit, bench.timeout_s)
-    found = await prove_fail_to_pass(
+    proof = await prove_fail_to_pass(
         graded_files(task, nop(task)), graded_files(task, solved(task)), run, run_later=later, xfail=xfail
     )
-    task = _with(task, found, len(change.others))
-    await _agree(task, change.others, bench)
+    task = _with_proof(task, proof, len(change.others))
+    await _require_other_solutions_pass(task, change.others, bench)
     await require_sound(task, bench)
     return task
 
 
-def drafted(change: Change) -> Task:
-    """The task before anything was run. Raises CandidateRejected for a change that no test can show."""
+def draft_task(change: RepositoryChange) -> Task:
+    """The task before any test ran. Raises CandidateRejected for a change that no test can show."""
     changed = {path: text for path, text in change.after.items() if change.before.get(path) != text}
     removed = [path for path in change.before if path not in change.after]
     solution = {path: text for path, text in changed.items() if not is_protected(path)}
-    gone = [path for path in removed if not is_protected(path)]
-    if not solution and not gone:
+    deleted = [path for path in removed if not is_protected(path)]
+    if not solution and not deleted:
         raise CandidateRejected("it changes tests and settings alone: there is nothing for an agent to do")
     if not any(is_test(path) for path in changed):
         raise CandidateRejected("it adds or changes no test: nothing shows whether the request is fulfilled")
     tests = sorted(path for path in change.after if PYTEST_FILE.search(path)) if change.tests is None else change.tests
     if not change.command and not tests:
-        raise CandidateRejected("it has no Python tests: say how to run its own with --test-command")
+        raise CandidateRejected("it has no Python tests: give --test-command to run its tests")
     hidden = {
         "files": {path: text for path, text in changed.items() if is_protected(path)},
         "removed": [path for path in removed if is_protected(path)],
         "tests": list(tests),
         "command": list(change.command),
     }
-    shown = visible_command(Tests(tuple(tests), change.command)) if change.visible is None else change.visible
+    visible = visible_command(Tests(tuple(tests), change.command)) if change.visible is None else change.visible
     return Task(
         id=change.id,
         category=change.category,
         level=change.level,
         instruction=change.instruction,
         files=dict(change.before),
-        test_command=shown,
+        test_command=visible,
         grader=NAME,
         hidden=hidden,
         solution=solution,
         split="heldout",
-        metadata={**change.metadata, "removed": gone},
+        metadata={**change.metadata, "removed": deleted},
     )
 
 
-async def require_sound(task: Task, bench: Bench, cheats: Mapping[str, Cheat] | None = None) -> None:
-    """By all cheats that fit the task, unless told otherwise. Raises CandidateRejected with the complaint."""
+async def require_sound(task: Task, bench: GradingContext, cheats: Mapping[str, Cheat] | None = None) -> None:
+    """Checks the task with `cheats`, by default all that fit it. Raises CandidateRejected with the complaint."""
     tried = cheats_for(task) if cheats is None else cheats
-    found = await check(task, bench.pool, grade=bench.grader.grade, cheats=tried, as_graded=graded_files)
-    if not found.sound:
-        raise CandidateRejected(f"not sound: {found.complaint()}")
+    result = await check(task, bench.pool, grade=bench.grader.grade, cheats=tried, as_graded=graded_files)
+    if not result.sound:
+        raise CandidateRejected(f"not sound: {result.complaint()}")
 
 
-def _with(task: Task, found: FailToPassProof, others: int) -> Task:
+def _with_proof(task: Task, found: FailToPassProof, others: int) -> Task:
     proof = {
         "fail_to_pass": list(found.fail_to_pass),
         "pass_to_pass": list(found.pass_to_pass),
@@ -122,8 +126,8 @@ def _with(task: Task, found: FailToPassProof, others: int) -> Task:
     return replace(task, hidden={**task.hidden, **proof}, metadata={**task.metadata, **facts})
 
 
-async def _agree(task: Task, others: Sequence[Mapping[str, str]], bench: Bench) -> None:
-    """Tests that refuse another solution of the same request ask for more than was asked."""
+async def _require_other_solutions_pass(task: Task, others: Sequence[Mapping[str, str]], bench: GradingContext) -> None:
+    """Rejects a task whose tests fail another solution of the same request: they ask for more than the request."""
     for number, files in enumerate(others, 1):
         verdict = await bench.grader.grade(task, {path: text.encode() for path, text in files.items()}, bench.pool)
         if not verdict.passed:

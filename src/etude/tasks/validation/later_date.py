@@ -1,6 +1,7 @@
-"""The same run of tests on another date, where libfaketime is installed (Debian: the package libfaketime): 40 days and 5 hours later.
+"""Runs the tests 40 days and 5 hours later, where libfaketime is installed (Debian: the package libfaketime).
 
-A test that passes at the hour of its proof alone (an expired certificate, a year that ends, an hour in a name) comes out differently then.
+A test that passes only near the moment of its proof (an expired certificate, the end of a year, an hour in a name) has
+another result then.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from etude.tasks.graders.commands import Fit, machine
 from etude.tasks.running.testrun import Ran, Runner, Tests, run_tests
 from etude.tasks.task import Task
 
-# Over the end of a month at least, at another time of day.
+# Crosses at least one end of a month and changes the time of day.
 OFFSET_S = 40 * 86_400 + 5 * 3600
-_PLACES = "/usr/lib/*/faketime/libfaketime.so.1"  # of the host's system folders, which sandboxes share
+_LIBRARY_GLOB = "/usr/lib/*/faketime/libfaketime.so.1"  # in the host's system folders, which sandboxes share
 
 
 @cache
 def library() -> str:
-    """libfaketime's path; empty where it is not installed."""
-    return next(iter(sorted(glob.glob(_PLACES))), "")
+    """The path of libfaketime; empty where it is not installed."""
+    return next(iter(sorted(glob.glob(_LIBRARY_GLOB))), "")
 
 
 def on_a_later_date(tests: Tests, task: Task, pool: Machines, fit: Fit, timeout_s: float) -> Runner | None:
-    """None where it can't be done: without the library, or in an image, which has another system."""
+    """A runner of the same tests; None without the library or in an image, whose system differs from the host's."""
     environment = environment_of(task.metadata)
     if not library() or environment is not None and environment.image:
         return None
@@ -41,8 +42,8 @@ def on_a_later_date(tests: Tests, task: Task, pool: Machines, fit: Fit, timeout_
     }
 
     def fitted(spec: SandboxSpec, task: Task) -> SandboxSpec:
-        found = fit(spec, task)
-        return replace(found, env={**found.env, **env})
+        fitted_spec = fit(spec, task)
+        return replace(fitted_spec, env={**fitted_spec.env, **env})
 
     async def run(files: Mapping[str, bytes]) -> Ran:
         return await run_tests(tests, files, machine(task, pool, fitted), timeout_s)

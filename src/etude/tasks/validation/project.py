@@ -1,12 +1,12 @@
-"""A change over an installed project becomes a proved task: what every generator of real projects calls.
+"""Turns a change over an installed project into a proved task; every generator of real projects calls it.
 
-    draft = Draft("debugging/click-8.1.7/off-by-one/17", "debugging", "bug-injection", prompts, environment, base, changed={...}, ...)
-    task = await proved_over(draft, bench.pool, bench.timeout_s, known=baseline.passed, flaky=baseline.flaky)
+    draft = TaskDraft("debugging/click-8.1.7/off-by-one/17", "debugging", "bug-injection", prompts, environment, base, changed={...}, ...)
+    task = await prove_draft(draft, context.pool, context.timeout_s, known=baseline.passed, flaky=baseline.flaky)
 
-Cheap first: one run of the chosen test files decides most candidates (`known`: what passes after the change is the untouched project's
-baseline, so that only the state before has to be run); thrice only for those whose first run shows something and whose sandbox, searched
-whole, does not tell the answer. Then the reference must
-score 1, nothing 0 and some cheats 0, each in a fresh fork (`etude tasks check` tries all of them).
+The cheap steps come first. One run of the chosen test files rejects most candidates; `known`, the baseline of the
+untouched project, replaces the run after the change. The repeats run only if the first run shows a failing test and the
+sandbox, searched whole, does not hold the answer. Then the reference must score 1, no change 0 and some cheats 0, each
+in a fresh fork (`etude tasks check` tries all cheats).
 """
 
 from __future__ import annotations
@@ -28,17 +28,20 @@ from etude.tasks.protected import is_protected
 from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
 from etude.tasks.solved import solved
 from etude.tasks.task import Task
-from etude.tasks.validation.change import Bench, require_sound
+from etude.tasks.validation.change import GradingContext, require_sound
 from etude.tasks.validation.later_date import on_a_later_date
 
 STYLES = ("terse", "ambiguous", "full")
 
 
 @dataclass(frozen=True)
-class Draft:
-    """`base`: the tree as the snapshot has it. The agent starts from `base` with `changed` written over it and `removed` taken away; the
-    reference writes `solution` (whole files) and takes `gone` away. `hidden`: tests and settings of the reference that the agent does not
-    have, `hidden_removed` those that go for grading. `tests`: the test files that are run, only those concerned."""
+class TaskDraft:
+    """A task before its proof.
+
+    `base`: the tree of the snapshot. The agent starts from `base` with `changed` written over it and `removed` deleted.
+    The reference writes `solution` (whole files) and deletes `gone`. `hidden`: tests and settings of the reference that
+    the agent lacks; `hidden_removed` are deleted for grading. `tests`: the affected test files, which are run.
+    """
 
     id: str
     category: str
@@ -58,8 +61,8 @@ class Draft:
     split: str = "train"
 
 
-def task_of(draft: Draft) -> Task:
-    """The task before anything was run: no lists of tests yet. Raises CandidateRejected for one that can't be one."""
+def task_of(draft: TaskDraft) -> Task:
+    """The task before any test ran, without lists of tests. Raises CandidateRejected for an unusable draft."""
     _require_work(draft)
     files = {**draft.base, **draft.changed}
     for path in draft.removed:
@@ -96,8 +99,8 @@ def task_of(draft: Draft) -> Task:
     )
 
 
-def _require_work(draft: Draft) -> None:
-    """Raises CandidateRejected for a draft without all prompts, or whose reference is no work for an agent."""
+def _require_work(draft: TaskDraft) -> None:
+    """Rejects a draft that lacks a prompt, or whose reference leaves an agent nothing to do."""
     if missing := [style for style in STYLES if not draft.prompts.get(style, "").strip()]:
         raise CandidateRejected(f"it has no prompt in the style {', '.join(missing)}")
     if not draft.solution and not draft.gone:
@@ -106,8 +109,8 @@ def _require_work(draft: Draft) -> None:
         raise CandidateRejected(f"its reference changes {closed[0]}, which is a test or decides how tests run")
 
 
-async def proved_over(
-    draft: Draft,
+async def prove_draft(
+    draft: TaskDraft,
     pool: Machines,
     timeout_s: float = 120.0,
     *,
@@ -116,8 +119,12 @@ async def proved_over(
     most: int | None = None,
     xfail: bool = False,
 ) -> Task:
-    """The task, sound. `known`: tests that pass after the change, where that is already known (the baseline of the chosen files);
-    `flaky`: tests that never count; `most`: more failing tests than this mean a wreck, not a task. Raises CandidateRejected, InfraError."""
+    """Returns the proved task.
+
+    `known`: tests that pass after the change, where the baseline of the chosen files shows it. `flaky`: tests that
+    never count. `most`: limit of failing tests; more of them are too many for a task. Raises CandidateRejected,
+    InfraError.
+    """
     task = task_of(draft)
     grader = CommandsGrader()
 
@@ -130,23 +137,25 @@ async def proved_over(
         await require_secret(task, pool)
 
     later = on_a_later_date(tests_of(task), task, pool, grader.fit, timeout_s)
-    found = await prove_fail_to_pass(
+    proof = await prove_fail_to_pass(
         before, after, run, known_passing=known, max_failing=most, cheap_check=look, run_later=later, xfail=xfail
     )
-    task = _with(task, _steady(found, flaky))
-    await require_sound(task, Bench(pool, grader, timeout_s), few_for(task))
+    task = _with_proof(task, _without_flaky(proof, flaky))
+    await require_sound(task, GradingContext(pool, grader, timeout_s), few_for(task))
     return task
 
 
-def _steady(found: FailToPassProof, flaky: frozenset[str]) -> FailToPassProof:
-    shown = tuple(name for name in found.fail_to_pass if name not in flaky)
-    if not shown:
-        raise CandidateRejected(f"the tests that show the change are flaky: {', '.join(found.fail_to_pass[:3])}")
-    kept = tuple(name for name in found.pass_to_pass if name not in flaky)
-    return replace(found, fail_to_pass=shown, pass_to_pass=kept, flaky=tuple(sorted({*found.flaky, *flaky})))
+def _without_flaky(proof: FailToPassProof, flaky: frozenset[str]) -> FailToPassProof:
+    fail_to_pass = tuple(name for name in proof.fail_to_pass if name not in flaky)
+    if not fail_to_pass:
+        raise CandidateRejected(f"the tests that show the change are flaky: {', '.join(proof.fail_to_pass[:3])}")
+    pass_to_pass = tuple(name for name in proof.pass_to_pass if name not in flaky)
+    return replace(
+        proof, fail_to_pass=fail_to_pass, pass_to_pass=pass_to_pass, flaky=tuple(sorted({*proof.flaky, *flaky}))
+    )
 
 
-def _with(task: Task, found: FailToPassProof) -> Task:
+def _with_proof(task: Task, found: FailToPassProof) -> Task:
     proof = {
         "fail_to_pass": list(found.fail_to_pass),
         "pass_to_pass": list(found.pass_to_pass),
@@ -158,8 +167,8 @@ def _with(task: Task, found: FailToPassProof) -> Task:
     return replace(task, hidden={**task.hidden, **proof}, metadata={**task.metadata, **facts})
 
 
-def _size(files: Mapping[str, str], draft: Draft) -> dict[str, int]:
-    """Added and removed lines of the reference, by difflib's opcodes, and how many files it touches."""
+def _size(files: Mapping[str, str], draft: TaskDraft) -> dict[str, int]:
+    """Added and removed lines of the reference, by difflib's opcodes, and the number of its files."""
     from difflib import SequenceMatcher
 
     lines = sum(len(files[path].splitlines()) for path in draft.gone if path in files)

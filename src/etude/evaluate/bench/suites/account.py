@@ -9,12 +9,12 @@ from etude.evaluate.bench.suites.folder import FolderSuite
 from etude.evaluate.bench.suites.rubric_making import NONE
 from etude.evaluate.bench.suites.shape import medians, shape_of
 from etude.evaluate.bench.suites.suite import label
-from etude.tasks.validation.workshop import Decision
+from etude.tasks.validation.suite_build import SuiteDecision
 
 
 def account(
     suite: FolderSuite,
-    decided: Sequence[Decision],
+    decided: Sequence[SuiteDecision],
     beside: Mapping[str, str],
     retired: Mapping[str, str] | None = None,
     rubrics: Mapping[str, Any] | None = None,

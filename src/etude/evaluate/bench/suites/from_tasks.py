@@ -12,7 +12,7 @@ from etude.tasks.cheats.repository import cheats_for
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.grading import graded
 from etude.tasks.task import Grader, Split, Task, Verdict
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 # Exercises have a hundred thousand ids and more: a suite of one's own needs some hundreds.
 MOST = 2000

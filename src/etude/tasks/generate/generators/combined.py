@@ -22,7 +22,7 @@ from etude.tasks.generate.generators.bugs.listing import listed, outcome_of, sou
 from etude.tasks.generate.generators.bugs.operator import Site
 from etude.tasks.generate.generators.bugs.trial import Trial
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 NAME = "combined-bugs"
 SIZES = (

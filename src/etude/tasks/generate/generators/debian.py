@@ -25,7 +25,7 @@ from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.recorded.asked import category
 from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 NAME = "debian-patches"
 

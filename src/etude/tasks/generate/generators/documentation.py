@@ -29,7 +29,7 @@ from etude.tasks.graders.documentation import NAME as GRADER
 from etude.tasks.graders.documentation import groups_of, outcomes
 from etude.tasks.graders.documented import symbols, unfenced
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 TOGETHER = 3  # names of a task
 FEWEST, MOST, TRIED = 3, 8, 24  # changes of the code that the examples must be asked about

@@ -23,7 +23,7 @@ from etude.tasks.generate.protocols import InstallResult
 from etude.tasks.recorded.asked import category
 from etude.tasks.task import Task
 from etude.tasks.tree import TooLarge, tree
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 NAME = "history"
 DEPTH = 400  # commits looked through, the newest first

@@ -20,7 +20,7 @@ from etude.tasks.generate.generators.bugs.listing import listed, sources
 from etude.tasks.generate.generators.bugs.operator import Site
 from etude.tasks.generate.generators.bugs.trial import Trial
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 NAME = "log-debugging"
 FRAMES = 12  # of a traceback that a person would paste

@@ -23,7 +23,7 @@ from etude.tasks.recorded.asked import Asked, asked, category
 from etude.tasks.recorded.session import read_recorded
 from etude.tasks.task import Task
 from etude.tasks.tree import TooLarge, tree
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 NAME = "recorded"
 

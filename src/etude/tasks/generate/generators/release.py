@@ -29,7 +29,7 @@ from etude.tasks.protected import is_protected, is_test
 from etude.tasks.recorded.asked import category
 from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 NAME = "release"
 KINDS: dict[str, Kind] = {"sdist": "sdist", "npm": "npm"}

@@ -26,7 +26,7 @@ from etude.tasks.graders.edits import edited
 from etude.tasks.graders.review import FEWEST_CHARS, NEAR_LINES, SEVERITIES
 from etude.tasks.graders.review import NAME as GRADER
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 CHANGES = 4
 LINES = (25, 110)  # of a change: what is read in one sitting

@@ -20,7 +20,7 @@ from etude.tasks.leftovers import leftovers
 from etude.tasks.protected import PROSE, SETTINGS, is_protected, is_test
 from etude.tasks.task import Task
 from etude.tasks.validation.change import PYTEST_FILE
-from etude.tasks.validation.project import Draft, proved_over, task_of
+from etude.tasks.validation.project import TaskDraft, prove_draft, task_of
 
 MOST_FILES = 30  # of code: what is more was not one goal
 TEST_FILES = 8
@@ -44,7 +44,7 @@ class States:
     prompts: Mapping[str, str] = field(default_factory=dict)
 
 
-def drafted(project: InstalledProject, states: States) -> Draft:
+def drafted(project: InstalledProject, states: States) -> TaskDraft:
     """Raises CandidateRejected for a change that no test can show, or that is none of code."""
     before, after = fitted(project, states.before), fitted(project, states.after)
     differing = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
@@ -54,7 +54,7 @@ def drafted(project: InstalledProject, states: States) -> Draft:
     if len(code) > MOST_FILES:
         raise CandidateRejected(f"it changes {len(code)} files, more than {MOST_FILES}: that was not one goal")
     tests = _tests(project, after, differing)
-    draft = Draft(
+    draft = TaskDraft(
         id=states.id,
         category=states.category,
         level=states.operators[0],
@@ -74,12 +74,12 @@ def drafted(project: InstalledProject, states: States) -> Draft:
 
 async def proved(project: InstalledProject, bench: ProofContext, states: States) -> Task:
     """Raises CandidateRejected, InfraError."""
-    return await proved_over(
+    return await prove_draft(
         drafted(project, states), bench.pool, bench.timeout_s, flaky=frozenset(project.baseline.flaky)
     )
 
 
-def _told(draft: Draft, project: InstalledProject, states: States) -> Draft:
+def _told(draft: TaskDraft, project: InstalledProject, states: States) -> TaskDraft:
     """With prompts, and metadata as the contract asks."""
     facts = with_interface(task_of(draft), _placed(states.facts, draft))
     told = {
@@ -98,7 +98,7 @@ def _told(draft: Draft, project: InstalledProject, states: States) -> Draft:
     return replace(draft, prompts=prompts, metadata=told)
 
 
-def _placed(facts: Facts, draft: Draft) -> Facts:
+def _placed(facts: Facts, draft: TaskDraft) -> Facts:
     """With the files that the reference changes, or their folder where they are many, if the request itself names no feature."""
     if facts.place or names(facts.headline):
         return facts

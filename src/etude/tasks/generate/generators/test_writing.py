@@ -22,7 +22,7 @@ from etude.tasks.generate.generators.kinds.trial import Trial
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.mutants import NAME as GRADER
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 FEWEST, MOST = 4, 10  # mutants of a task
 TRIED = 24

@@ -25,7 +25,7 @@ from etude.tasks.generate.run.duplicates import DuplicateFilter
 from etude.tasks.generate.run.finalization import finalize_task
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 COMBINED_BUGS = CombinedBugs.name  # tried first, because it is certain to give harder tasks of the same kind
 

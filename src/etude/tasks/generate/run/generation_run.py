@@ -36,7 +36,7 @@ from etude.tasks.generate.protocols import InstallFunction as Installer
 from etude.tasks.generate.run.journal import CandidateDecision, GenerationJournal, InstallDecision
 from etude.tasks.generate.run.lanes import Lane, LaneScheduler
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 MAX_FAULTS_IN_A_ROW = 8  # infrastructure errors; more of them mean that the machine is broken, not a candidate
 NOT_INSTALLED = "not installed in this run"

@@ -20,8 +20,8 @@ from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.prompts.interface import with_interface
 from etude.tasks.generate.prompts.writing import written
 from etude.tasks.task import Task
-from etude.tasks.validation.project import Draft, task_of
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.project import TaskDraft, task_of
+from etude.tasks.validation.suite_build import Candidate
 
 NAME = "bug-injection"
 
@@ -56,7 +56,9 @@ async def build(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], 
     return await trial.proved(draft, {"facts": found.told(), "failing": len(broken)})
 
 
-def with_bugs(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str, generator: str) -> Draft:
+def with_bugs(
+    trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str, generator: str
+) -> TaskDraft:
     """The draft with these bugs in it. Raises CandidateRejected where no test is concerned."""
     project = trial.project
     whole = replace(sites[0], edits=tuple(edit for site in sites for edit in site.edits))
@@ -79,7 +81,7 @@ def with_bugs(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], ta
     return draft_of(project, task_id, changed, tests, facts)
 
 
-def with_prompts(draft: Draft, found: Facts) -> Draft:
+def with_prompts(draft: TaskDraft, found: Facts) -> TaskDraft:
     facts_of_task = with_interface(task_of(draft), found)
     texts = written(draft.category, facts_of_task, draft.id)
     return replace(draft, prompts={str(style): text for style, text in texts.items()})
@@ -109,5 +111,5 @@ def public_names(codes: Mapping[str, Code]) -> Collection[str]:
     return found
 
 
-def _tests(trial: Trial, draft: Draft) -> dict[str, str]:
+def _tests(trial: Trial, draft: TaskDraft) -> dict[str, str]:
     return {path: trial.project.files[path] for path in draft.tests if path.endswith(".py")}

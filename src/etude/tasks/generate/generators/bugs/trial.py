@@ -24,7 +24,7 @@ from etude.tasks.graders.judged import graded_files
 from etude.tasks.real.hiding import hidden
 from etude.tasks.running.testrun import Tests, run_tests, visible_command
 from etude.tasks.task import Task
-from etude.tasks.validation.project import STYLES, Draft, proved_over, task_of
+from etude.tasks.validation.project import STYLES, TaskDraft, prove_draft, task_of
 
 WRECK = 0.5  # of the tests that ran: SWE-smith keeps any; Repo2RLEnv no more than five tests
 OUTPUT_BYTES = 400_000
@@ -40,7 +40,7 @@ class Trial:
     concern: Concern
     shown: dict[tuple[str, frozenset[str]], str] = field(default_factory=dict)
 
-    async def broken(self, draft: Draft, place: str) -> frozenset[str]:
+    async def broken(self, draft: TaskDraft, place: str) -> frozenset[str]:
         """The tests that the bug breaks. Raises CandidateRejected, InfraError."""
         task = task_of(draft)
         known = self.concern.known(draft.tests)
@@ -59,7 +59,7 @@ class Trial:
             raise CandidateRejected(f"its failing tests are those of {self.shown[key]} at the same place")
         return found
 
-    async def output(self, draft: Draft) -> str:
+    async def output(self, draft: TaskDraft) -> str:
         """What the runner prints of the bug, tracebacks as Python itself writes them."""
         task = task_of(draft)
         plan = self.project.environment.tests
@@ -83,7 +83,7 @@ class Trial:
         names = {name.rpartition("::")[2] for name in broken}
         return [one for one in read_failures(output) if one.name.rpartition(".")[2] in names]
 
-    def without_tests(self, draft: Draft, broken: frozenset[str]) -> Draft:
+    def without_tests(self, draft: TaskDraft, broken: frozenset[str]) -> TaskDraft:
         """The draft whose workspace lacks the tests that show the bug."""
         tests = {path: self.project.files[path] for path in draft.tests}
         try:
@@ -95,10 +95,10 @@ class Trial:
             return replace(draft, changed={**draft.changed, **cut}, hidden={path: tests[path] for path in cut})
         return replace(draft, removed=tuple(tests), hidden=tests)
 
-    async def proved(self, draft: Draft, told: Mapping[str, Any]) -> Task:
+    async def proved(self, draft: TaskDraft, told: Mapping[str, Any]) -> Task:
         """The task, sound. Raises CandidateRejected, InfraError."""
         known = self.concern.known(draft.tests)
-        task = await proved_over(
+        task = await prove_draft(
             replace(draft, metadata={**draft.metadata, **told}),
             self.bench.pool,
             self.bench.timeout_s,
@@ -117,9 +117,9 @@ def draft_of(
     changed: Mapping[str, str],
     tests: Sequence[str],
     metadata: Mapping[str, Any],
-) -> Draft:
+) -> TaskDraft:
     """A debugging task to be: `changed` are the source files with the bug, the reference puts back what the project has."""
-    return Draft(
+    return TaskDraft(
         id=task_id,
         category="debugging",
         level=str(metadata["generator"]),

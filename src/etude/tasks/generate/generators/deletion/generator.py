@@ -26,8 +26,8 @@ from etude.tasks.generate.prompts.facts import KEY, Facts
 from etude.tasks.generate.prompts.writing import written
 from etude.tasks.protected import PROSE, SETTINGS, is_protected
 from etude.tasks.task import Task
-from etude.tasks.validation.project import Draft, proved_over, task_of
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.project import TaskDraft, prove_draft, task_of
+from etude.tasks.validation.suite_build import Candidate
 
 Size = Literal["small", "large"]
 NAMES: dict[Size, str] = {"small": "feature-deletion", "large": "large-features"}
@@ -107,7 +107,7 @@ async def build(
     """Raises CandidateRejected, InfraError."""
     draft = await asyncio.to_thread(drafted, project, known, names, size, task_id)
     passed = frozenset(name for path in draft.tests for name in project.baseline.by_file.get(path, ()))
-    return await proved_over(
+    return await prove_draft(
         draft,
         bench.pool,
         bench.timeout_s,
@@ -116,7 +116,7 @@ async def build(
     )
 
 
-def drafted(project: InstalledProject, known: Index, names: frozenset[str], size: Size, task_id: str) -> Draft:
+def drafted(project: InstalledProject, known: Index, names: frozenset[str], size: Size, task_id: str) -> TaskDraft:
     """The task before anything was run. Raises CandidateRejected."""
     gone = known.named(names)
     changed, removed = _cut(project, names)
@@ -129,7 +129,7 @@ def drafted(project: InstalledProject, known: Index, names: frozenset[str], size
     if left := leftovers([one.source for one in gone], files, names):
         raise CandidateRejected(f"the workspace would still tell: {'; '.join(left[:3])}")
     facts = _facts(gone, project)
-    draft = Draft(
+    draft = TaskDraft(
         id=task_id,
         category="features",
         level=f"{size}-feature",

@@ -25,7 +25,7 @@ from etude.tasks.generate.generators.kinds.trial import Trial
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.devops import NAME as GRADER
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 MAKERS: tuple[Maker, ...] = (makefile, workflow, release_script, service)
 EACH = 3  # tasks of each recipe: with one, two and three breakages

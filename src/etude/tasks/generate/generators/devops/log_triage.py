@@ -19,7 +19,7 @@ from etude.tasks.generate.generators.kinds.modules import modules
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.answer import NAME as GRADER
 from etude.tasks.task import Task
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.suite_build import Candidate
 
 LOG, ANSWER = "logs/2024-03-05.log", "answer.txt"
 SERVICE = f"http://127.0.0.1:{LOGS_PORT}"

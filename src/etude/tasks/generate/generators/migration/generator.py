@@ -28,8 +28,8 @@ from etude.tasks.generate.prompts.interface import with_interface
 from etude.tasks.generate.prompts.writing import written
 from etude.tasks.protected import is_test
 from etude.tasks.task import Task
-from etude.tasks.validation.project import Draft, proved_over, task_of
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.project import TaskDraft, prove_draft, task_of
+from etude.tasks.validation.suite_build import Candidate
 
 NAME = "migration"
 KIND = "typing-generics"
@@ -101,10 +101,10 @@ async def build(
 ) -> Task:
     """Raises CandidateRejected, InfraError."""
     draft = drafted(project, scope, done, task_id)
-    return await proved_over(draft, bench.pool, bench.timeout_s, flaky=frozenset(project.baseline.flaky))
+    return await prove_draft(draft, bench.pool, bench.timeout_s, flaky=frozenset(project.baseline.flaky))
 
 
-def drafted(project: InstalledProject, scope: Scope, done: Mapping[str, str], task_id: str) -> Draft:
+def drafted(project: InstalledProject, scope: Scope, done: Mapping[str, str], task_id: str) -> TaskDraft:
     """Raises CandidateRejected where no test of the project would notice a mistake."""
     tests = concerned(project, scope)
     place = str(PurePosixPath(tests[0]).parent / HIDDEN)
@@ -115,7 +115,7 @@ def drafted(project: InstalledProject, scope: Scope, done: Mapping[str, str], ta
         "licence": project.licence,
         "must_say": sorted(words(f"typing {scope.told}") - words("all modules in")),
     }
-    draft = Draft(
+    draft = TaskDraft(
         id=task_id,
         category=Migration.category,
         level=KIND,
@@ -129,7 +129,7 @@ def drafted(project: InstalledProject, scope: Scope, done: Mapping[str, str], ta
     )
     facts = with_interface(task_of(draft), facts_of(scope))
     prompts = {str(style): text for style, text in written(Migration.category, facts, task_id).items()}
-    return Draft(**{**vars(draft), "prompts": prompts, "metadata": {**told, KEY: facts.told()}})
+    return TaskDraft(**{**vars(draft), "prompts": prompts, "metadata": {**told, KEY: facts.told()}})
 
 
 def concerned(project: InstalledProject, scope: Scope) -> list[str]:

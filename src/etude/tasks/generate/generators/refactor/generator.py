@@ -26,8 +26,8 @@ from etude.tasks.graders.refactor import NAME as GRADER
 from etude.tasks.graders.refactor import RefactorGrader
 from etude.tasks.protected import is_protected
 from etude.tasks.task import Task
-from etude.tasks.validation.project import Draft, proved_over, task_of
-from etude.tasks.validation.workshop import Candidate
+from etude.tasks.validation.project import TaskDraft, prove_draft, task_of
+from etude.tasks.validation.suite_build import Candidate
 
 NAME = "refactor"
 
@@ -53,7 +53,7 @@ async def build(
     """Raises CandidateRejected, InfraError."""
     project = sources.project
     draft, beside = drafted(sources, subject, operation, task_id, seed)
-    task = await proved_over(draft, bench.pool, bench.timeout_s, flaky=project.baseline.flaky)
+    task = await prove_draft(draft, bench.pool, bench.timeout_s, flaky=project.baseline.flaky)
     task = replace(task, grader=GRADER, hidden={**task.hidden, **beside})
     found = await check(task, bench.pool, grade=RefactorGrader().grade, cheats=REFACTORED)
     if not found.sound:
@@ -63,7 +63,7 @@ async def build(
 
 def drafted(
     sources: Sources, subject: Subject, operation: str, task_id: str, seed: int
-) -> tuple[Draft, dict[str, object]]:
+) -> tuple[TaskDraft, dict[str, object]]:
     """The task before anything was run, and what its grader is told beside. Raises CandidateRejected."""
     project = sources.project
     if operation == "rename":
@@ -78,7 +78,7 @@ def drafted(
     tests = sources.concerned(set(changed))
     facts = _facts(subject, operation, new, target, target_path, target_path in project.files)
     asked = {"operation": operation, "module": subject.module, "old": subject.name, "new": new, "target": target}
-    draft = Draft(
+    draft = TaskDraft(
         id=task_id,
         category="refactors",
         level=f"{operation}-{subject.kind}",

@@ -1,7 +1,8 @@
-"""Makes tasks of candidates, in order, a few at a time; what was decided is written down, so that a kill costs what was in flight.
+"""Builds the tasks of a suite from candidates, in order and a few at a time. Decisions are written down, so that a kill
+costs only those in flight.
 
-The folder of the work lies beside the suite to be: `asked.json` (of what it is made), `made.jsonl` (one line a candidate: taken, or
-why not), `tasks/`. It goes when the suite is frozen.
+The build folder is next to the future suite. It holds `asked.json` (the inputs), `made.jsonl` (one line a candidate:
+taken, or the reason why not) and `tasks/`. It is removed when the suite is frozen.
 """
 
 from __future__ import annotations
@@ -26,44 +27,48 @@ ASKED, MADE = "asked.json", "made.jsonl"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A task to be. `build` raises CandidateRejected with the reason why it is none, and InfraError for what is no fault of its own."""
+    """A candidate task.
+
+    `build` raises CandidateRejected with the reason why it is not a task, and InfraError for faults that are not its
+    own.
+    """
 
     id: str
     build: Callable[[], Awaitable[Task]]
 
 
 @dataclass(frozen=True)
-class Decision:
-    """What became of a candidate; an empty reason: it was taken."""
+class SuiteDecision:
+    """What was decided about a candidate. An empty reason means that its task was taken."""
 
     id: str
     reason: str = ""
 
 
-class Workshop:
-    """What was decided so far about the suite to be at `root`."""
+class SuiteBuild:
+    """The decisions so far about the suite to be written to `root`."""
 
     def __init__(self, root: Path, asked: dict[str, Any]) -> None:
         if root.exists():
             raise TaskError(f"{root} exists, and a suite is frozen: give another name, or --version and another --out")
         self.folder = root.parent / f".{root.name}.making"
         self.folder.mkdir(parents=True, exist_ok=True)
-        kept = self.folder / ASKED
+        inputs = self.folder / ASKED
         text = json.dumps(asked, sort_keys=True, default=str)
-        if kept.is_file() and kept.read_text() != text:
+        if inputs.is_file() and inputs.read_text() != text:
             raise TaskError(
-                f"{self.folder} holds a suite half made of something else: remove it, or ask for the same again"
+                f"{self.folder} holds an unfinished suite with other inputs: remove it, or repeat the same inputs"
             )
-        kept.write_text(text)
+        inputs.write_text(text)
         self._log = self.folder / MADE
         self.decisions = self._read()
 
-    def decide(self, candidate_id: str, task: Task | None, reason: str = "") -> Decision:
-        """Write down what became of a candidate; a taken task lies whole before its line does."""
-        decision = Decision(candidate_id, reason)
+    def decide(self, candidate_id: str, task: Task | None, reason: str = "") -> SuiteDecision:
+        """Records what was decided about a candidate. A taken task is stored whole before its line is written."""
+        decision = SuiteDecision(candidate_id, reason)
         if task is not None:
             folder = folder_of(self.folder, candidate_id)
-            shutil.rmtree(folder, ignore_errors=True)  # half of one, of a run that was killed
+            shutil.rmtree(folder, ignore_errors=True)  # left incomplete by a killed run
             write_task(task, folder)
         with open(self._log, "a", encoding="utf-8") as log:
             log.write(json.dumps(vars(decision)) + "\n")
@@ -74,44 +79,47 @@ class Workshop:
         return read_task(folder_of(self.folder, candidate_id))
 
     def close(self) -> None:
-        """The suite is frozen: the work goes."""
+        """Removes the build folder once the suite is frozen."""
         shutil.rmtree(self.folder)
 
-    def _read(self) -> dict[str, Decision]:
-        """A torn last line is no decision, and goes."""
+    def _read(self) -> dict[str, SuiteDecision]:
+        """Removes a truncated last line, which decides nothing."""
         if not self._log.is_file():
             return {}
         data = self._log.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            self._log.write_bytes(whole)
-        rows = [Decision(**json.loads(line)) for line in whole.splitlines()]
+        complete = data[: data.rfind(b"\n") + 1]
+        if len(complete) < len(data):
+            self._log.write_bytes(complete)
+        rows = [SuiteDecision(**json.loads(line)) for line in complete.splitlines()]
         return {row.id: row for row in rows}
 
 
-def tidy(folder: Path) -> None:
-    """Removes the work's own files from a finished folder."""
+def remove_build_files(folder: Path) -> None:
+    """Removes the build's own files from a finished folder."""
     for name in (ASKED, MADE):
         (folder / name).unlink(missing_ok=True)
 
 
 async def make_tasks(
     candidates: Sequence[Candidate],
-    workshop: Workshop,
+    workshop: SuiteBuild,
     *,
     count: int | None = None,
     concurrency: int = 2,
-    progress: Callable[[int, int, Decision], None] = lambda done, whole, last: None,
-) -> tuple[list[Task], list[Decision]]:
-    """The first `count` tasks that are sound, in order, and what was decided on the way. Never more are begun than may be
-    needed, so that which tasks are taken depends on nothing but their order. Raises InfraError."""
-    wanted = len(candidates) if count is None else count
+    progress: Callable[[int, int, SuiteDecision], None] = lambda done, whole, last: None,
+) -> tuple[list[Task], list[SuiteDecision]]:
+    """The first `count` sound tasks in order, and the decisions on the way.
+
+    No more candidates start than the count may need, so that the choice of tasks depends only on their order. Raises
+    InfraError.
+    """
+    needed = len(candidates) if count is None else count
     taken = sum(not workshop.decisions[c.id].reason for c in candidates if c.id in workshop.decisions)
-    queue = _Queue([c for c in candidates if c.id not in workshop.decisions], wanted - taken)
+    queue = _Queue([c for c in candidates if c.id not in workshop.decisions], needed - taken)
 
     async def worker() -> None:
         while (candidate := await queue.next()) is not None:
-            decision = await _decided(candidate, workshop)
+            decision = await _build_candidate(candidate, workshop)
             await queue.done(taken=not decision.reason)
             progress(len(workshop.decisions), len(candidates), decision)
 
@@ -119,15 +127,15 @@ async def make_tasks(
     try:
         await asyncio.gather(*workers)
     finally:
-        for one in workers:
-            one.cancel()
+        for task in workers:
+            task.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
     decided = [workshop.decisions[c.id] for c in candidates if c.id in workshop.decisions]
-    return [workshop.task(d.id) for d in decided if not d.reason][:wanted], decided
+    return [workshop.task(d.id) for d in decided if not d.reason][:needed], decided
 
 
 class _Queue:
-    """Hands out candidates while those in flight could not yet make up the number."""
+    """Hands out candidates while those in flight can't yet complete the number."""
 
     def __init__(self, waiting: Sequence[Candidate], missing: int) -> None:
         self._waiting = iter(waiting)
@@ -149,7 +157,7 @@ class _Queue:
             self._news.notify_all()
 
 
-async def _decided(candidate: Candidate, workshop: Workshop) -> Decision:
+async def _build_candidate(candidate: Candidate, workshop: SuiteBuild) -> SuiteDecision:
     try:
         return workshop.decide(candidate.id, await candidate.build())
     except (CandidateRejected, Unsupported, HarborError) as error:
