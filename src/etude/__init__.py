@@ -74,7 +74,38 @@ _PUBLIC = {
     "write_task": "etude.tasks.harbor",
 }
 
-__all__ = ["__version__", *_PUBLIC]
+__all__ = [
+    "__version__",
+    "Completion",
+    "EnginePolicy",
+    "Grader",
+    "HarnessSettings",
+    "InfraError",
+    "OpenAIPolicy",
+    "Policy",
+    "PolicyError",
+    "Recipe",
+    "Request",
+    "Sandbox",
+    "SandboxPool",
+    "SandboxSettings",
+    "SandboxSpec",
+    "Session",
+    "Task",
+    "TaskSource",
+    "Verdict",
+    "attempt",
+    "build_agent",
+    "grade",
+    "load_checkpoint",
+    "load_run",
+    "open_pool",
+    "read_recipe",
+    "read_session",
+    "read_task",
+    "run_batch",
+    "write_task",
+]
 
 
 def __getattr__(name: str) -> Any:
