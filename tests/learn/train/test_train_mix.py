@@ -54,7 +54,7 @@ def test_what_the_corpus_lacks_is_told_and_its_share_goes_to_the_rest() -> None:
 def test_a_phase_without_any_document_is_refused() -> None:
     with pytest.raises(NoDocuments, match="no documents of form projects of x .mix.; it has a.files"):
         mix_of([phase(form="projects", mix={"x": 1})], ("a.files",), {})
-    with pytest.raises(NoDocuments, match="no phase stands before"):
+    with pytest.raises(NoDocuments, match="no phase precedes"):
         mix_of([phase(replay=0.1)], FOLDERS, {})
 
 

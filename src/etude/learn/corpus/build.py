@@ -98,7 +98,7 @@ class LibraryBuilder:
         manifest.append(gathered.entry(), gathered.tally.refusals)
 
     def _bind(self) -> None:
-        """A library is of one recipe: texts that were judged by other rules would lie beside each other unseen."""
+        """A library is of one recipe: texts that were judged by different rules would be mixed without notice."""
         path, mine = self.folder / SETTINGS, identity(self.settings)
         if not path.exists():
             path.write_text(json.dumps(mine, indent=1) + "\n")

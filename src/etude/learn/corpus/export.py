@@ -44,7 +44,7 @@ FINER = 0.8
 
 
 class LibraryUnfinished(Exception):
-    """The build has not come to its end, so nobody knows yet which texts are copies."""
+    """The build has not finished, so it is not known yet which texts are copies."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ExportShape:
     fim_longest_chars: int = LONGEST_CHARS
     order: Order = "dependencies"
     edits: Edits = (
-        "unified"  # how a change is told: as a diff, or as the file, the request and search-and-replace blocks
+        "unified"  # how a change is shown: as a diff, or as the file, the request and search-and-replace blocks
     )
     chars_per_token: float = 3.5  # of code under a vocabulary of 100,000 and more; a small one has fewer
     buckets: tuple[int, ...] = BUCKETS  # tokens; a project is cut at the longest

@@ -102,17 +102,17 @@ def _read(path: Path) -> _Suite:
         if (header["format"], header["version"], header["gram_tokens"]) != (FORMAT, VERSION, GRAM_TOKENS):
             raise FingerprintsBroken(
                 f"{path}: format {header['format']!r} version {header['version']} with {header['gram_tokens']}-grams; "
-                f"this reads {FORMAT!r} version {VERSION} with {GRAM_TOKENS}: have the suite publish it anew"
+                f"this reads {FORMAT!r} version {VERSION} with {GRAM_TOKENS}: have the suite publish it again"
             )
         count = header["grams"]
         intact = len(body) == 12 * count and digest(header, body) == header["sha256"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, FingerprintsBroken):
             raise
-        raise FingerprintsBroken(f"{path}: no fingerprint file ({error!r}); have the suite publish it anew") from error
+        raise FingerprintsBroken(f"{path}: no fingerprint file ({error!r}); have the suite publish it again") from error
     if not intact:
         raise FingerprintsBroken(
-            f"{path}: damaged (its content isn't what its header says); have the suite publish it anew"
+            f"{path}: damaged (its content isn't what its header says); have the suite publish it again"
         )
     hashes = np.frombuffer(body, dtype="<u8", count=count).astype(np.uint64)
     owners = np.frombuffer(body, dtype="<u4", offset=8 * count, count=count).astype(np.uint32)

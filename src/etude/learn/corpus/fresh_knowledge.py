@@ -27,7 +27,7 @@ PLACE = re.compile(r"([^\s:]+):\d+[: ](.*)")  # how a search names the line it f
 
 @dataclass(frozen=True)
 class KnowledgeQuestion:
-    """`request` is the session's, `looked_for` the search or the file that told the `answer`."""
+    """`request` is the session's, `looked_for` the search or the file that showed the `answer`."""
 
     session: str
     request: str
@@ -41,7 +41,7 @@ class KnowledgeQuestion:
 
 @dataclass(frozen=True)
 class _FreshName:
-    """One line that was found, and the file it stands in ("" where nobody says)."""
+    """One line that was found, and its file ("" where unknown)."""
 
     looked_for: str
     path: str
@@ -100,7 +100,7 @@ def _looked(call: ToolCall, text: str) -> Iterator[_FreshName]:
 
 
 def _used(call: ToolCall, known: list[str], found: list[_FreshName]) -> tuple[str, str] | None:
-    """(looked for, longest span) of what was found outside the edited file and stands in the edit alone."""
+    """(looked for, longest span) of what was found outside the edited file and occurs in the edit alone."""
     new = _argument(call.arguments, CHANGED) or ""
     spans = [
         (looked.looked_for, span)

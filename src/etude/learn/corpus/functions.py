@@ -1,6 +1,6 @@
-"""Python functions as they stand in files: name, parameters as written, source. What lookups are made of.
+"""Python functions as files have them: name, parameters as written, source. What lookups are made of.
 
-Only those whose whole signature stands on one line and names at least one parameter beside `self` (and not `*args` first): such
+Only those whose whole signature is on one line and names at least one parameter except `self` (and not `*args` first): such
 parameters have to be looked up, and can be copied word by word.
 """
 

@@ -18,7 +18,7 @@ from etude.learn.corpus.judge.python import PythonCheck
 from etude.learn.corpus.quota import OVER
 from etude.learn.corpus.record import TextRecord
 
-# A licence header stands at the top; reading on would find the licences that a file talks about.
+# A licence header is at the top; reading on would find the licences that a file talks about.
 HEAD_CHARS = 4_000
 
 

@@ -81,7 +81,7 @@ def questions(
 
 
 def lookup_documents(files: Iterable[tuple[str, str]], count: Count, length: int, seed: int) -> Iterator[str]:
-    """Documents of at most `length` tokens, many of them shorter, from (path, text) in the order given; no function stands in two.
+    """Documents of at most `length` tokens, many of them shorter, from (path, text) in the order given; no function is in two.
 
     Streams: POOL functions are held at a time.
     """

@@ -3,7 +3,7 @@
     definition   `def name(` → the parameters of that function, as where it is quoted or edited
     test         `covered_by(name, test` → the rest of the name of the one test that calls it
 
-The right end occurs beside the name in one place only, and a name that says the answer by itself is not asked.
+The right end occurs next to the name in one place only, and a name that says the answer by itself is not asked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from etude.learn.corpus.functions import SourceFunction
 Kind = Literal["definition", "test"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 CHOICES = 4  # of a lookup: chance is one in four
-CALLED = re.compile(r"\b([A-Za-z_]\w{3,})\(")  # shorter names stand everywhere
+CALLED = re.compile(r"\b([A-Za-z_]\w{3,})\(")  # shorter names occur everywhere
 TEST = "test"
 
 
@@ -53,7 +53,7 @@ def _definition(target: SourceFunction, others: Sequence[SourceFunction]) -> Loo
         return None
     wrong: dict[str, SourceFunction] = {}
     for function in others:
-        # Ends that begin alike could be told apart late only, or by how common they are.
+        # Ends that begin alike differ late only, or by how common they are.
         if function.first_parameter != target.first_parameter:
             wrong.setdefault(function.first_parameter, function)
     return _line(

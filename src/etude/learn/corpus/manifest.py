@@ -6,7 +6,7 @@
     {"previous": "<digest of the line before>", "id": "npm/express@5.1", …}
 
 A line's `digest` is the SHA-256 of its bytes before the digest, `previous` among them; so no byte of any line can change unnoticed, and no
-line can go, except the last ones: keep `head` elsewhere (the library's index, a report) where that matters. The refused files stand in a side
+line can go, except the last ones: keep `head` elsewhere (the library's index, a report) where that matters. The refused files are in a side
 file, one zstd frame of JSONL a project, `zstd -dc` reads it whole; the line holds the frame's place and digest.
 
 The frame is on disk before the line, the line (fsync) before `append` returns. What a kill or a full disk leaves, a torn last line or a frame
@@ -112,7 +112,7 @@ class LibraryManifest:
             self._verify_frame(line.number, line.entry["refused_files"])
         if head != self.head:
             raise ManifestBroken(
-                f"{self.path}: ends with another line than this process wrote; restore it from a copy or build anew"
+                f"{self.path}: ends with another line than this process wrote; restore it from a copy or build again"
             )
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class LibraryManifest:
             raise self._broken(number, f"its refused files in {self.refused_path.name} were changed")
 
     def _broken(self, number: int, what: str) -> ManifestBroken:
-        return ManifestBroken(f"{self.path}: line {number}: {what}; restore both files from a copy or build anew")
+        return ManifestBroken(f"{self.path}: line {number}: {what}; restore both files from a copy or build again")
 
 
 def entries(path: Path) -> Iterator[dict[str, Any]]:
@@ -181,7 +181,7 @@ def refused_files(path: Path, entry: Mapping[str, Any]) -> list[tuple[str, str]]
         frame = file.read(place["bytes"])
     if hashlib.sha256(frame).hexdigest() != place["sha256"]:
         raise ManifestBroken(
-            f"{path}: the refused files of {entry['id']} were changed; restore both files from a copy or build anew"
+            f"{path}: the refused files of {entry['id']} were changed; restore both files from a copy or build again"
         )
     rows = map(json.loads, decompress(frame, MOST_REFUSED_BYTES).splitlines())
     return [(row["path"], row["reason"]) for row in rows]
@@ -207,12 +207,12 @@ def _chain(path: Path, *, torn_tail: bool = False) -> Iterator[_ManifestLine]:
                 return
             if not _whole(line[:-1]) or line[-1:] != b"\n":
                 raise ManifestBroken(
-                    f"{path}: line {number} was changed (its digest does not fit); restore it from a copy or build anew"
+                    f"{path}: line {number} was changed (its digest does not fit); restore it from a copy or build again"
                 )
             entry = json.loads(line)
             if entry.pop("previous") != head:
                 raise ManifestBroken(
-                    f"{path}: line {number} does not follow the one before it; restore it from a copy or build anew"
+                    f"{path}: line {number} does not follow the one before it; restore it from a copy or build again"
                 )
             head, end = entry.pop("digest"), end + len(line)
             yield _ManifestLine(number, entry, head, end)

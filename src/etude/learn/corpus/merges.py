@@ -1,7 +1,7 @@
 """More merges for a byte-pair tokenizer that exists: learnt from text of one's own, put behind those it has.
 
 Byte-pair encoding applies its merges in the order of their ranks, and no old merge has a new token for a part; so text is first encoded as
-it always was, and the new merges join what came out. An old id means what it meant, in every text. (Training a tokenizer anew on both
+it always was, and the new merges join what came out. An old id means what it meant, in every text. (Training a new tokenizer on both
 texts would give better merges and other ids: a trained checkpoint would have to learn its alphabet again.)
 """
 
@@ -27,7 +27,7 @@ def learn_merges(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> list
     if type(tokenizer.model).__name__ != "BPE" or tokenizer.pre_tokenizer is None:
         raise CannotExtend(
             f"merges can be added to a byte-pair tokenizer that parts text into words; this is {type(tokenizer.model).__name__}"
-            f"{'' if tokenizer.pre_tokenizer else ' without a pre-tokenizer'}: add special tokens alone, or train one anew"
+            f"{'' if tokenizer.pre_tokenizer else ' without a pre-tokenizer'}: add special tokens alone, or train a new one"
         )
     known = set(tokenizer.get_vocab())
     words = [(parts, n) for parts, n in _words(tokenizer, texts) if len(parts) > 1]
@@ -42,7 +42,7 @@ def learn_merges(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> list
     found: list[Pair] = []
     while heap and len(found) < count:
         n, pair = heapq.heappop(heap)
-        if counts[pair] != -n:  # it has changed since: if it still counts, it stands in the heap again
+        if counts[pair] != -n:  # it has changed since: if it still counts, it is in the heap again
             continue
         if -n < 2:  # a pair seen once is a name, not a pattern
             break
@@ -56,7 +56,7 @@ def learn_merges(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> list
 
 
 def _words(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[list[str], int]]:
-    """Each distinct word as the tokens that it has now, and how often it stands in the texts."""
+    """Each distinct word as the tokens that it has now, and how often it occurs in the texts."""
     seen: Counter[str] = Counter()
     for text in texts:
         if tokenizer.normalizer is not None:
@@ -69,7 +69,7 @@ def _words(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[list[st
 def _merge(
     pair: Pair, words: list[tuple[list[str], int]], counts: Counter[Pair], places: defaultdict[Pair, set[int]]
 ) -> set[Pair]:
-    """Joins the pair wherever it stands; returns the pairs whose counts have changed."""
+    """Joins the pair wherever it occurs; returns the pairs whose counts have changed."""
     changed: set[Pair] = set()
     for number in sorted(places.pop(pair)):
         parts, n = words[number]

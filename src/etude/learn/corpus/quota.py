@@ -1,4 +1,4 @@
-"""How much of each source is kept: `max_bytes` bounds it, and what is left out for that is told with a reason of its own.
+"""How much of each source is kept: `max_bytes` bounds it, and what is left out for that is listed with its own reason.
 
 The projects of a bounded source come in the order of a hash of their names, so that what is kept is a fair sample whatever they are
 called. The first project that does not fit ends its source (going on with smaller ones would favour the small), and of a single

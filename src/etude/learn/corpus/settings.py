@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from etude.core.licence.licence import FAMILIES, Family
 
 SourceKind = Literal["folder", "git", "stdlib", "installed", "sdist", "npm", "debian"]
-# The run's own exercises stand beside the library's sources under this name.
+# The run's own exercises are one more source under this name, next to the library's.
 EXERCISES = "exercises"
 # A source's name is part of folder names, and a dot in it sets the form apart.
 SOURCE_NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -98,7 +98,7 @@ class CorpusSettings(BaseModel):
     project_tokens: int = Field(262_144, ge=256, description="Longest document that a project's files are joined to.")
 
     lookup_tokens: int = Field(
-        8_192, ge=0, description="Length of documents that ask for what stands far above; 0: none."
+        8_192, ge=0, description="Length of documents that ask for something far above; 0: none."
     )
 
     @field_validator("sources")

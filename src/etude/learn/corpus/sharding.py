@@ -1,4 +1,4 @@
-"""Documents to token shards, a folder for each source and form, with some of the documents beside them to be looked at.
+"""Documents to token shards, a folder for each source and form, with some of the documents as samples for people.
 
 Resumable by folder: one that is finished is not made again. Memory holds a batch of documents and of their ids.
 """
@@ -19,7 +19,7 @@ from etude.learn.corpus.shards import DONE_FILE, ShardWriter, TokenShards
 SAMPLES = "samples.json"
 SAMPLED = 8  # documents of each folder that are kept as they were
 SAMPLE_CHARS = 3_000  # of each: about a screen and a half
-# Texts encoded side by side: enough for every core, few enough that their ids fit in memory beside them.
+# Texts encoded at once: enough for every core, few enough that their ids fit in memory together with them.
 BATCH_DOCUMENTS, BATCH_CHARS = 256, 4_000_000
 Document = dict[str, Any]  # as `export` gives it: `text` or `pieces`, and where it is from
 PROVENANCE = ("source", "project", "version", "path", "language", "licence")

@@ -42,7 +42,7 @@ class StateQuestion:
         return edit_distance(self.texts[0], self.answer)
 
     def fence(self) -> str:
-        """More backticks than stand in a row anywhere in the versions."""
+        """More backticks than occur in a row anywhere in the versions."""
         mark = "```"
         while any(mark in text for text in self.texts):
             mark += "`"
@@ -58,7 +58,7 @@ class StateQuestion:
         return "\n".join([*parts, f"{self.path} after change {self.changes}:\n{fence}\n"])
 
     def answered(self, continuation: str) -> tuple[str, bool]:
-        """What stands before the closing fence, and whether the model closed it."""
+        """The text before the closing fence, and whether the model closed it."""
         text, fence, _ = ("\n" + continuation).partition("\n" + self.fence())
         return text[1:] + ("\n" if fence and text else ""), bool(fence)
 

@@ -1,7 +1,7 @@
 """Trains the one tokenizer of a run: byte-level BPE, lossless for any text.
 
 Pre-tokenisation shapes what a merge may join, so that copying and counting are easy for a very small model: every digit
-stands alone; a newline with its indent is one token; a word, an operator run or a digit may carry one leading space.
+is a token alone; a newline with its indent is one token; a word, an operator run or a digit may carry one leading space.
 Underscores open a new piece (`count_items` is `count` + `_items`), so held-out names are made of known parts.
 """
 
@@ -32,7 +32,7 @@ FIRST_MERGES = [
 ]
 
 
-# Texts encoded side by side: enough for every core, few enough that their ids fit in memory beside the texts.
+# Texts encoded at once: enough for every core, few enough that their ids fit in memory together with the texts.
 BATCH = 64
 
 

@@ -62,7 +62,7 @@ class BatchingClient:
         self._wake()
 
     def give_up(self, reason: str) -> None:
-        """Open requests fail as infra faults; answers that come after all are nobody's."""
+        """Open requests fail as infrastructure errors; answers that still arrive are dropped."""
         self._fail(PolicyError(reason))
 
     async def close(self) -> None:

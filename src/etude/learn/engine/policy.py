@@ -1,6 +1,6 @@
 """The engine in this process as a policy: what the bench, the evaluation of SFT, `etude agent` and `etude capture` ask.
 
-A request that wants its turn in pieces (`on_delta`) is told them as the tokens are sampled, once in a step, if the policy
+A request that wants its turn in pieces (`on_delta`) receives them as the tokens are sampled, once per step, if the policy
 knows the model's chat format. One that doesn't costs nothing more.
 """
 
@@ -40,7 +40,7 @@ class EnginePolicy:
         renderer: Renderer | None = None,
     ) -> EnginePolicy:
         """A policy with an engine of its own, which `close` stops. The engine owns `model` from now on. `renderer` is the
-        model's: without it nobody hears turns in pieces."""
+        model's: without it no turn is streamed."""
         return cls(EngineThread(EngineCore(model, settings, version=version)).start(), name, renderer)
 
     @property
@@ -84,7 +84,7 @@ class EnginePolicy:
 
 
 class Ear:
-    """One turn in pieces, told on the asker's event loop."""
+    """One streamed turn, delivered on the caller's event loop."""
 
     def __init__(self, renderer: Renderer, tell: Told) -> None:
         self._turn = renderer.listen()

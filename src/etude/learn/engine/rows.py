@@ -19,7 +19,7 @@ class TokenRows:
     """Per-token tensors (slots * max_len, ...) and per-request tensors (slots, ...), all on the CPU but `hidden`.
 
     `hidden` (slots * max_len, H) is kept only for draft layers, which read the trunk's output at tokens that were forwarded
-    long before they are needed: those of a shared prompt or an earlier turn. It weighs H floats a token beside the cache's
+    long before they are needed: those of a shared prompt or an earlier turn. It takes H floats a token in addition to the cache's
     layers * cache_width.
     """
 

@@ -2,7 +2,7 @@
 
 A row's token depends on its own logits and its own number in [0, 1) alone: the inverse of the cumulative distribution, not
 a shared generator. The numbers of a request come from Philox keyed by (seed, prompt length), so the same request gives the
-same tokens whoever else is in the batch, up to the last bits in which logits differ between batch shapes (1e-6: about one
+same tokens for any other requests in the batch, up to the last bits in which logits differ between batch shapes (1e-6: about one
 token in 1e5 falls on the other side of a boundary). The prompt length in the key keeps the turns of one session apart.
 
 The logprob is that of the distribution drawn from: after temperature and top-p. Temperature 0 takes the likeliest token;

@@ -19,7 +19,7 @@ from etude.learn.weights.store import WeightStore
 
 
 class EngineService:
-    """Thread-safe: `poll` and `stage` block and should run beside `submit_many` (a threaded actor)."""
+    """Thread-safe: `poll` and `stage` block and should run in other threads than `submit_many` (a threaded actor)."""
 
     def __init__(self, core: EngineCore, store: WeightStore | None = None) -> None:
         self._thread = EngineThread(core).start()

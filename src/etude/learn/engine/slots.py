@@ -81,7 +81,7 @@ class SlotTable:
         heapq.heappush(self._free, slot)
 
 
-# Below this many tokens the copy costs as much as computing them beside the rest of the prompt.
+# Below this many tokens the copy costs as much as computing them with the rest of the prompt.
 MIN_SHARED = 16
 
 

@@ -2,7 +2,7 @@
 
 Everything that touches the core happens in this thread, between two of its steps: submissions, aborts, releases, swaps. A
 call made from outside is queued and answered by a future. If a step fails, the engine is dead: every request in it, and every
-later one, fails as an infra fault (promise 8), so that whoever owns the engine restarts it.
+later one, fails as an infrastructure error (promise 8), so that the engine's owner restarts it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass
 class _Listener:
-    """Who wants a request's tokens as they come, and how many were told."""
+    """The receiver of a request's tokens as they are sampled, and how many it received."""
 
     heard: Callable[[list[int]], None]
     told: int = 0
@@ -64,7 +64,7 @@ class EngineThread:
         self, request: Request, deliver: Callable[[Result], None], heard: Callable[[list[int]], None] | None = None
     ) -> Future[int]:
         """`deliver` is called once, in the engine's thread, with the completion or the error. The future gives the ticket.
-        `heard` is told, there too, what each step but the last sampled; it must not raise."""
+        `heard` receives, there too, what each step except the last sampled; it must not raise."""
         future: Future[int] = Future()
         self._post(lambda: self._enter(request, deliver, future, heard), deliver)
         return future

@@ -12,7 +12,7 @@ The specification's own suggestion (section 6.3, rule "floor") is e = floor(log2
 largest are cut to 448 * 2^e, which is what the recipe's rule is there to avoid.
 
 What is not finite: a block with a NaN is NaN altogether (its scale is). Infinities take the largest scale and saturate, and 448 * 2^127 is
-infinite in fp32 again, as is what lies so near fp32's end that it is rounded up beyond it; beside an infinity, numbers below 2^117 are lost.
+infinite in fp32 again, as is what lies so near fp32's end that it is rounded up beyond it; next to an infinity, numbers below 2^117 are lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Scaling = Literal["ceil", "floor"]
 
 def quantise(x: Tensor, scaling: Scaling = "ceil") -> tuple[Tensor, Tensor]:
     """Elements (..., K) as fp32 numbers that E4M3 holds, and the exponents of the scales (..., ceil(K / 32)) int32, blocks along the last
-    dimension; a last block of fewer than 32 is one of its own. NaN elements stand for a NaN scale."""
+    dimension; a last block of fewer than 32 is a block too. NaN elements mean a NaN scale."""
     blocks = _blocks(x.float())  # (..., B, 32)
     amax = blocks.abs().amax(-1)  # (..., B); NaN where one is
     exponents = _scale_exponents(amax, scaling)
@@ -45,7 +45,7 @@ def quantise(x: Tensor, scaling: Scaling = "ceil") -> tuple[Tensor, Tensor]:
 
 
 def dequantise(elements: Tensor, exponents: Tensor) -> Tensor:
-    """The numbers (..., K) that they stand for, fp32: exact, unless beyond what fp32 holds."""
+    """The numbers (..., K) that they represent, fp32: exact, unless beyond what fp32 holds."""
     return _times_two_to(_blocks(elements), exponents.unsqueeze(-1)).flatten(-2)[..., : elements.shape[-1]]
 
 

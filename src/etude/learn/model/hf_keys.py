@@ -46,7 +46,7 @@ TOP = {
     "norm.weight": KeyPlace(("model.norm.weight",)),
     "head.weight": KeyPlace(("lm_head.weight",)),
 }
-# Within `mtp.D.` here and `model.layers.{layers + D}.` there; the layer's block lies beside them, as any other.
+# Within `mtp.D.` here and `model.layers.{layers + D}.` there; the layer's block is next to them, as any other.
 DRAFT = {
     "enorm.weight": KeyPlace(("enorm.weight",)),
     "hnorm.weight": KeyPlace(("hnorm.weight",)),

@@ -59,7 +59,7 @@ class MtpLayer(nn.Module):
 
 def ahead(x: Tensor, steps: int) -> Tensor:
     """x (B, T, ...) moved left: place i holds what stood at i + steps. The last `steps` places repeat the last one, and are
-    of no use: causality keeps them from all others, and whoever predicts from them must leave them out.
+    of no use: causality keeps them from all others, and a caller that predicts from them must leave them out.
     """
     places = torch.arange(x.shape[1], device=x.device).add_(steps).clamp_(max=x.shape[1] - 1)
     return x.index_select(1, places)

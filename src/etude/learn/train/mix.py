@@ -29,7 +29,7 @@ def mix_of(phases: Sequence[PhaseSettings], folders: Collection[str], weights: M
     """The mix of the last of `phases`, which are those up to it in order. Raises NoDocuments."""
     phase, before = phases[-1], phases[:-1]
     if phase.replay and not before:
-        raise NoDocuments(f"replay={phase.replay}, but no phase stands before this one: set it to 0")
+        raise NoDocuments(f"replay={phase.replay}, but no phase precedes this one: set it to 0")
     parts: list[tuple[float, Mapping[str, float]]] = []
     missing = [
         f"source {name} has no {phase.form}" for name in sorted(phase.mix) if f"{name}.{phase.form}" not in folders

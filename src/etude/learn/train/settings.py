@@ -167,7 +167,7 @@ class PretrainSettings(BaseModel):
     def _base_is_first(self) -> PretrainSettings:
         if self.base.replay or self.base.yarn_factor != 1:
             raise ValueError(
-                f"base has replay={self.base.replay} and yarn_factor={self.base.yarn_factor}, but no phase stands before "
+                f"base has replay={self.base.replay} and yarn_factor={self.base.yarn_factor}, but no phase precedes "
                 "it: set them in pretrain.short or pretrain.long"
             )
         return self

@@ -2,8 +2,8 @@
 
     publish -> copied -> (queue) -> compressed and uploaded, shards side by side -> committed -> announced
 
-The thread takes what it is told in the order it was told, acknowledgements too, so base and versions advance as they would
-without it. At most one publication waits beside the one under way: a trainer that is faster than the store waits in `publish`
+The thread takes messages in the order in which they were sent, acknowledgements too, so base and versions advance as they would
+without it. At most one publication waits behind the one under way: a trainer that is faster than the store waits in `publish`
 instead of filling memory with states. A publication that fails stops the ones behind it; its error is raised by the next
 call, whichever that is, and by `close`. After that the same version may be published again.
 """
@@ -25,7 +25,7 @@ WAITING = 1
 
 
 class BackgroundPublisher:
-    """Owns a publisher; nobody else may call it meanwhile. Callers may be of one thread or several."""
+    """Owns a publisher; nothing else may call it meanwhile. Callers may be of one thread or several."""
 
     def __init__(self, publisher: Publisher, announce: Callable[[Published], None] | None = None) -> None:
         """`announce` is called on the worker thread when a version is in the store: receivers may fetch it now."""
@@ -126,7 +126,7 @@ class BackgroundPublisher:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - as above
-            self._fail("the publisher refused what it was told", error)
+            self._fail("the publisher refused a message", error)
 
     def _fail(self, what: str, error: Exception) -> None:
         failure = PublishFailed(f"{what}: {type(error).__name__}: {error}")

@@ -2,9 +2,9 @@
 
 Every published version but the first is a delta from a *base* that the sender still holds. The base advances to a version
 only once every live receiver acknowledged it or a later one; until then further deltas are made from the old base. Every
-`anchor_every` publications an anchor goes beside the delta, so that whoever comes late need not walk the whole history.
+`anchor_every` publications an anchor accompanies the delta, so that a late receiver need not walk the whole history.
 
-    join(r) -> r is live, holds nothing      acknowledge(r, v) -> r holds v      leave(r) -> nobody waits for r any more
+    join(r) -> r is live, holds nothing      acknowledge(r, v) -> r holds v      leave(r) -> nothing waits for r any more
     plan(v) -> what to publish               published(v) -> it is in the store
 
 A receiver that restarts joins again under the same or another name; it starts from an anchor. Messages may be lost, doubled
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# States held beside the base: the oldest pending one is the likeliest to be acknowledged next, the newest the cheapest to
+# States held in addition to the base: the oldest pending one is the likeliest to be acknowledged next, the newest the cheapest to
 # go on from. More would cost a full copy of the weights each.
 MAX_PENDING = 2
 

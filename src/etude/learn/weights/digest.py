@@ -2,7 +2,7 @@
 numbers, so NaN payloads, -0.0 and denormals count like any other bits (promise 7).
 
 Two hashes, for two dangers. What crosses the wire (manifests, shards, the table) is checked by sha256: the index names a
-manifest by it, the manifest its shards, so nobody who can write objects but not the index passes for the sender. What comes
+manifest by it, the manifest its shards, so a writer of objects without the index can't pass for the sender. What comes
 out of base and shards is then determined; its digest only has to notice accidents (a wrong base, a fault of the codec or of
 memory), over all bytes of the state instead of the few that moved. There sha256 would cost more than all else together:
 1.8 GB/s on a core with SHA extensions and a third of that without, BLAKE3 3.9 GB/s, XXH3 16 GB/s (docs/weights.md).

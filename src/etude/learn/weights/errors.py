@@ -44,7 +44,7 @@ class ForeignFormat(WeightsError):
 
 
 class Overtaken(WeightsError):
-    """Another writer claimed the store; whoever meets this must not write on."""
+    """Another writer claimed the store; the caller must stop writing."""
 
 
 class BadStore(WeightsError):

@@ -75,7 +75,7 @@ class FolderBucket:
         shutil.rmtree(self.root / folder, ignore_errors=True)
 
     def _missing(self, key: str) -> MissingShard:
-        return MissingShard(f"{key} is not in {self.root}; read the index anew or use an anchor")
+        return MissingShard(f"{key} is not in {self.root}; read the index again or use an anchor")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

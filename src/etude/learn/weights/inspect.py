@@ -39,7 +39,7 @@ def show(store: WeightStore) -> dict[str, Any]:
 
 def verify(store: WeightStore) -> dict[str, Any]:
     """Checks every file against its sha256, and reaches and checks every version once, by the cheapest walk from the one
-    before (an anchor beside a delta is not decoded); `problems` is empty if the store is whole."""
+    before (an anchor that accompanies a delta is not decoded); `problems` is empty if the store is whole."""
     problems: list[str] = []
     receiver, held = Receiver(store), None
     versions = sorted({entry.version for entry in store.index().entries})

@@ -107,7 +107,7 @@ def blanks(likes: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def owned(state: State) -> dict[str, Tensor]:
-    """A copy on the CPU that nobody else writes to."""
+    """A copy on the CPU that nothing else writes to."""
     copy = blanks(state)
     for name, tensor in state.items():
         copy[name].copy_(tensor.detach())

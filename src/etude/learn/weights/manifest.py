@@ -1,4 +1,4 @@
-"""What an anchor or a delta consists of: the table of tensors and the table of shards, as JSON beside the shard files."""
+"""What an anchor or a delta consists of: the table of tensors and the table of shards, as JSON next to the shard files."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def needed(edges: Sequence[Edge], keep_anchors: int, held: Collection[int]) -> l
     up = {e.version: e for e in edges if e.base is not None}  # each version's delta, towards its base
     trunk = [oldest, *(base for _, base in _climb(up, oldest, ()))]  # the oldest anchor and what it descends from
     kept, top = set(anchors), oldest
-    roots = {anchor.version for anchor in anchors}  # an anchor that healed a broken chain has no delta beside it
+    roots = {anchor.version for anchor in anchors}  # an anchor that healed a broken chain has no delta
     for version in {*held, *(v for v in up if v > oldest)}:
         walk = _climb(up, version, trunk)
         meets = walk[-1][1] if walk else version

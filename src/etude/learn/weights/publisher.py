@@ -91,7 +91,7 @@ class Publisher:
         self._forget()
 
     def publish(self, state: State, version: int, *, copied: bool = False) -> Published:
-        """Puts `state` into the store as `version`; it is copied, so the caller may train on (`copied`: nobody else writes to it).
+        """Puts `state` into the store as `version`; it is copied, so the caller may train on (`copied`: nothing else writes to it).
 
         Publishing a version again is fine if the state is the same (a resumed trainer), else it raises ForkedChain. If
         anything fails nothing is published and the same may be tried again, but for Overtaken: another writer has the store.
@@ -120,7 +120,7 @@ class Publisher:
         self._chain.anchor_next()
 
     def mend(self, version: int, state: State | None = None) -> Published:
-        """An anchor for a version that is published and can't be read: its objects are put down anew, whatever lies under their names.
+        """An anchor for a version that is published and can't be read: its objects are written again, whatever is under their names.
         `state` is wanted where this publisher holds it no more. Raises ForkedChain if it is not what was published, Unreachable if nothing
         was, or no state is at hand."""
         start = time.perf_counter()

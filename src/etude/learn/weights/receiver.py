@@ -55,7 +55,7 @@ class Receiver:
     def catch_up(self, state: State | None = None, version: int | None = None, *, goal: int | None = None) -> Received:
         """From `state` at `version` (or from nothing) to version `goal`, by default the newest.
 
-        Raises Unreachable if the store leads there in no way, or the error of the file that stands in the way; BadStore,
+        Raises Unreachable if the store leads there in no way, or the error of the file that prevents it; BadStore,
         ForeignFormat if the store itself can't be read.
         """
         index = self.store.index()

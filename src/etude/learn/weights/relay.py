@@ -1,4 +1,4 @@
-"""A region's own copy of a weight store: every object crosses the link once, whoever reads it there (promise 7 holds at every moment).
+"""A region's own copy of a weight store: every object crosses the link once for all its readers there (promise 7 holds at every moment).
 
     source (the run's)  --link-->  target (the region's)  --->  engines of the region, which see nothing else
 
@@ -94,7 +94,7 @@ class WeightRelay:
         return self._writer.index.newest
 
     def once(self) -> int:
-        """Copies until nothing is missing; the newest version of both. Raises Unreachable or the error of the file that stands in the way."""
+        """Copies until nothing is missing; the newest version of both. Raises Unreachable or the error of the file that prevents it."""
         while self.advance():
             pass
         if self.newest is None or self.newest != self._index.newest:

@@ -1,8 +1,8 @@
 """What a relay copies next: as little as leads on. Pure.
 
     first    what leads from the newest version of the target (or from nothing, where that costs less) to the newest of the source, in the order
-             of walking; versions that this walk passes by are not copied, for nobody needs them any more
-    later    the newest anchor and what leads on from it: an engine that starts anew, or was away, begins there. It gives way to `first`
+             of walking; versions that this walk passes by are not copied: nothing needs them any more
+    later    the newest anchor and what leads on from it: an engine that restarts, or was away, begins there. It gives way to `first`
 
 What the target has costs nothing, so both go by it wherever they can. What the source has retired leaves the target with its next index.
 """

@@ -4,7 +4,7 @@
     AWS_ACCESS_KEY_ID ...   credentials, region, proxies: all that boto3 reads
 
 A store of another server than the environment's says so itself, as a region's does: `s3://bucket/prefix?endpoint=https://host:port`,
-and `profile=NAME` beside it for credentials of another name in boto3's files.
+and `profile=NAME` in addition for credentials of another name in boto3's files.
 
 An upload carries its MD5, so a server keeps it whole or refuses it. Errors 5xx, throttling and timeouts are tried again with
 growing pauses, by botocore; what stays is a BadStore that says what to look at.
@@ -90,7 +90,7 @@ class S3Bucket:
                 if _code(error) in SAME:
                     raise _Same from error
                 if _code(error) in MISSING:
-                    raise MissingShard(f"{key} is not in {self.url}; read the index anew or use an anchor") from error
+                    raise MissingShard(f"{key} is not in {self.url}; read the index again or use an anchor") from error
                 if not tries_left or not isinstance(error, self._torn):
                     self._refuse(error, f"read {key}")
         raise AssertionError("unreachable")

@@ -5,8 +5,8 @@
     delta-1/            manifest-<sha256>.json, shard-00000-<sha256>.bin, ...
 
 What the index names is whole: shards are put down first, their manifest next and the index last. A kill in between leaves
-objects that nobody is told of; the next writer removes them. Every object but the index is named by its content, so what the
-index names is never overwritten, whoever writes.
+objects that no index names; the next writer removes them. Every object but the index is named by its content, so what the
+index names is never overwritten by any writer.
 """
 
 from __future__ import annotations

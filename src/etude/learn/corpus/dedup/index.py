@@ -5,7 +5,7 @@ documents by the file's length. `finish` makes two passes over the records:
 1. equal digests are sorted side by side and joined (exact copies);
 2. of what is left, the signature is cut into bands of few places; documents that agree in a whole band are sorted side by
    side, and pairs among them are joined if their signatures agree in `threshold` of the places.
-Unlike the textbook's, a cluster is no chain: `leaders.py` lets nobody stand for a document that is not like it.
+Unlike the textbook's, a cluster is no chain: a document is never represented by one that is not like it.
 
 On disk: 280 bytes a document, and while `finish` runs 12 bytes a document and band. In memory: about ten bytes a document (union.py,
 the answer), thirty more for each copy, and a few blocks.
@@ -191,7 +191,7 @@ def _with_company(roots: Numbers) -> Numbers:
 
 Rows = NDArray[np.void]
 
-# Rows read and sorted at once: 16 MiB of (hash, number), small beside the rest and large enough to be read in one go.
+# Rows read and sorted at once: 16 MiB of (hash, number), small compared with the rest and large enough to be read in one go.
 ROWS_AT_ONCE = 1 << 20
 # Rows held back for all partitions together before they are written: with 1,000 partitions still 1,000 rows a write.
 ROWS_HELD = 1 << 20

@@ -56,7 +56,7 @@ class Records:
         """Forgets the documents from number `count` on."""
         if count > self._count:
             raise ValueError(
-                f"{self._path} holds {self._count} documents, fewer than the {count} to cut it to; start it anew"
+                f"{self._path} holds {self._count} documents, fewer than the {count} to cut it to; start it again"
             )
         self._file.flush()
         self._file.truncate(count * RECORD.itemsize)

@@ -94,7 +94,7 @@ def _minified(data: bytes, limits: FileLimits) -> bool:
 
 
 def _encoded(data: bytes, limits: FileLimits) -> bool:
-    """Whether most of the characters stand in long runs of base64, hexadecimal or numbers."""
+    """Whether most of the characters are in long runs of base64, hexadecimal or numbers."""
     most = limits.max_encoded_share * len(data)
     letters = data.translate(_BASE64)
     if b"A" * BASE64_RUN in letters and sum(map(len, _BASE64_RUNS.findall(letters))) > most:

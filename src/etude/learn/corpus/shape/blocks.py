@@ -1,4 +1,4 @@
-"""Changes written as search/replace blocks, as coding agents edit: each names some lines that stand once in the file, and what comes in their place.
+"""Changes written as search/replace blocks, as coding agents edit: each names some lines that occur once in the file, and their replacement.
 
     <<<<<<< SEARCH
     old lines
@@ -62,7 +62,7 @@ def ended(text: str) -> str:
 
 
 def _only_place(text: str, search: str) -> int | None:
-    """Where these whole lines begin, if they stand there once."""
+    """Where these whole lines begin, if they occur there once."""
     if not search:
         return None
     places = []

@@ -25,7 +25,7 @@ DATED = re.compile(r"\d{4}|unreleased|released|urgency=", re.IGNORECASE)
 
 
 def changelog_section(texts: Mapping[str, str], old: str, new: str) -> str:
-    """What stands between the headings of `old` and `new`, the latter included, in the first changelog that has it; "" if none has. `texts` is
+    """The text between the headings of `old` and `new`, the latter included, in the first changelog that has it; "" if none has. `texts` is
     path -> text of a project's files."""
     found = ""
     for path in sorted((path for path in texts if NAMES.match(path)), key=lambda path: (path.count("/"), path)):
@@ -42,7 +42,7 @@ def _between(lines: Sequence[str], old: str, new: str) -> str:
         return ""
     at = names.index(_plain(new))
     before = names.index(_plain(old)) if _plain(old) in names else None
-    if before is None or before > at:  # newest first, or the old one is not told of: up to the next heading
+    if before is None or before > at:  # newest first, or the old one is not mentioned: up to the next heading
         first, last = at, before if before is not None else at + 1
     else:  # oldest first
         first, last = before + 1, at + 1

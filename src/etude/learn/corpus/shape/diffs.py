@@ -5,8 +5,8 @@ Commits are what others train on (Seed-Coder, The Stack); a registry has only re
     unified   title, changelog section, then a unified diff a file: read like a commit
     blocks    the files as they were, the section as a request, then search/replace blocks: written like an agent's edit
 
-Left out as noise: files of others (vendored, locks), files in which only versions, dates and years changed, files written anew from
-end to end, large new files, and the changelog itself where its section is told. A moved file is told as moved, a removed one by its path.
+Left out as noise: files of others (vendored, locks), files in which only versions, dates and years changed, files rewritten from
+end to end, large new files, and the changelog itself where its section is given. A moved file is shown as moved, a removed one by its path.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def file_changes(
     old: Mapping[str, str], new: Mapping[str, str], *, told: bool = False
 ) -> tuple[list[ProjectFileChange], list[str]]:
     """What changed between two trees (path -> text) by path, and the paths of removed files, both without noise. `told`: the changelog's
-    own change is left out, as its section is told."""
+    own change is left out, because its section is given."""
     gone = {path: text for path, text in old.items() if path not in new and not NOT_THEIRS.search(path)}
     moved = {text: path for path, text in sorted(gone.items(), reverse=True)}
     found = []
@@ -108,7 +108,7 @@ def file_changes(
 
 
 def is_noise(change: ProjectFileChange) -> bool:
-    """A bumped version, a file written anew, or a large new file."""
+    """A bumped version, a rewritten file, or a large new file."""
     if change.old is None:
         return change.new.count("\n") > LONGEST_NEW_FILE_LINES
     old, new = split_lines(ended(change.old)), split_lines(ended(change.new))

@@ -1,4 +1,4 @@
-"""Fill-in-the-middle: a short document is cut in three and told in another order, so that the model learns to write what stands between.
+"""Fill-in-the-middle: a short document is cut in three and reordered, so that the model learns to write the middle.
 
 After Bavarian et al. 2022, "Efficient Training of Language Models to Fill in the Middle" (section 3; SPM in the second variant of its
 appendix, where both orders begin with the same token), with two changes: half of the cuts in Python run along a node of the syntax tree, so
@@ -8,7 +8,7 @@ is cut alike in every run and order.
     PSM   <prefix> p <suffix> s <middle> m
     SPM   <prefix> <suffix> s <middle> p m
 
-The answer is a list of pieces, special tokens apart from text: whoever encodes it encodes text with special tokens switched off,
+The answer is a list of pieces, special tokens apart from text: the encoder encodes text with special tokens switched off,
 so that no document can forge one, and encodes p and m apart, as they are when the model is asked.
 """
 

@@ -1,6 +1,6 @@
-"""Which files of a project a file of it stands on: Python's imports, JavaScript's and TypeScript's, C's includes.
+"""Which files of a project a file of it depends on: Python's imports, JavaScript's and TypeScript's, C's includes.
 
-Only what is told by the text and found in the same project counts; a name from elsewhere is nobody's file. Python's statements are found by a
+Only what the text names and the same project holds counts; a name from elsewhere is no file. Python's statements are found by a
 regular expression that steps over strings and comments and are then read by `ast` (the whole file through `ast` takes
 six times as long); JavaScript's and C's are read by expressions of the same kind.
 """
@@ -92,7 +92,7 @@ def script_imports(text: str) -> list[str]:
 
 
 def _until_last(pattern: re.Pattern[str], place: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """The careful pattern's matches as far as the quick one sees a place: imports stand at the head, and the rest is long."""
+    """The careful pattern's matches as far as the quick one sees a place: imports are at the head, and the rest is long."""
     places = [found.start() for found in place.finditer(text)]
     if places:
         for found in pattern.finditer(text):

@@ -2,7 +2,7 @@
 
 `difflib` compares every pair of equal lines and takes minutes for two large files. Here: equal ends are taken off; lines that stand
 exactly once in both are anchors, of which the longest run in common order is kept (Bram Cohen's patience diff), and each gap is compared
-in the same way. Only small gaps without an anchor go to `difflib`; a large one, where all lines repeat, is told as a replacement: right, but long.
+in the same way. Only small gaps without an anchor go to `difflib`; a large one, where all lines repeat, becomes a replacement: right, but long.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _trimmed(old: Sequence[str], new: Sequence[str], gap: LineChange) -> LineCha
 
 
 def _anchors(old: Sequence[str], new: Sequence[str], gap: LineChange) -> list[tuple[int, int]]:
-    """Places of lines that stand once in both sides of the gap, as many as keep their order."""
+    """Places of lines that occur once in both sides of the gap, as many as keep their order."""
     once = _once(old, gap.start, gap.end)
     new_once = _once(new, gap.new_start, gap.new_end)
     pairs = [(place, new_once[line]) for line, place in once.items() if line in new_once]
@@ -88,7 +88,7 @@ def _anchors(old: Sequence[str], new: Sequence[str], gap: LineChange) -> list[tu
 
 
 def _once(lines: Sequence[str], start: int, end: int) -> dict[str, int]:
-    """Line -> its place, in order, of those that stand there once."""
+    """Line -> its place, in order, of those that occur there once."""
     places: dict[str, int] = {}
     for place in range(start, end):
         line = lines[place]

@@ -1,4 +1,4 @@
-"""A project as one long text, for long context: what it is, then its files so that each is read after what it stands on.
+"""A project as one long text, for long context: what it is, then its files so that each is read after what it depends on.
 
     manifest       name and version, the list of paths, the README's head
     dependencies   modules (dependencies first), tests, documents, history: the order to learn from
@@ -177,7 +177,7 @@ def _folders_apart(one: str, other: str) -> int:
 
 
 def dependency_order(graph: Mapping[str, Sequence[str]]) -> list[str]:
-    """Each key once. `graph` is path -> paths that it stands on, all of them keys."""
+    """Each key once. `graph` is path -> paths that it depends on, all of them keys."""
     order: list[str] = []
     number: dict[str, int] = {}
     low: dict[str, int] = {}

@@ -49,7 +49,7 @@ def _parts(section: Section, longest_chars: int) -> Iterable[Section]:
     room = longest_chars - len(Section(section.path, "", continued=True).heading) - 2
     if room < 1:
         raise ValueError(
-            f"no text of {section.path} fits in {longest_chars} characters beside its heading; take a longer bucket"
+            f"no text of {section.path} fits in {longest_chars} characters together with its heading; take a longer bucket"
         )
     rest = section
     while rest.chars > longest_chars:

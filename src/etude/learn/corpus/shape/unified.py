@@ -28,7 +28,7 @@ def unified_diff(path: str, old: str | None, new: str, *, old_path: str = "") ->
 
 
 def grouped(found: Sequence[LineChange], context: int) -> list[list[LineChange]]:
-    """Changes whose contexts touch stand in one hunk."""
+    """Changes whose contexts touch share one hunk."""
     groups: list[list[LineChange]] = []
     for change in found:
         if groups and change.start - groups[-1][-1].end <= 2 * context:

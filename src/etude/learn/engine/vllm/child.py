@@ -1,6 +1,6 @@
 """The process that runs vLLM, in a Python of its own (`program/`), spoken to by lines of JSON over a pair of pipes.
 
-It ends with its owner, however that ends: its input is at its end then. When it ends, or a process that it started, whoever waits or
+It ends with its owner, however that ends: its input is closed then. When it ends, or a process that it started, a caller that waits or
 asks hears `EngineGone`, and nothing of it is left: what it starts dies with it, but for Python's tracker, which removes the shared
 memory first.
 """
@@ -39,7 +39,7 @@ class VllmChild:
         heard: Callable[[Message], None],
         ended: Callable[[], None],
     ) -> None:
-        """`heard` is told answers and refusals, `ended` that nothing more comes; both in a thread of this object."""
+        """`heard` receives answers and refusals, `ended` is called when nothing more comes; both in a thread of this object."""
         self._log, self._heard, self._ended = log, heard, ended
         self._lock = threading.Lock()
         self._open: dict[int, Future[Message]] = {}  # calls without an answer

@@ -1,8 +1,8 @@
 """A node's copy of the weights, for all vLLM engines on it: a checkpoint directory in Hugging Face layout, brought from version to version
 by deltas and checked there, bit by bit (promise 7).
 
-One file, written in place, under a lock: whoever brings it to a version has it alone, engines read it together. `held.json` says what
-is in it and is away while that changes, so a kill in the middle leaves a copy that is made anew from an anchor.
+One file, written in place, under a lock: a writer has it alone, engines read it together. `held.json` says what
+is in it and is away while that changes, so a kill in the middle leaves a copy that is rebuilt from an anchor.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HostCopy:
     """One folder; any number of processes may have it open."""
 
     def __init__(self, folder: Path, checkpoint: Path) -> None:
-        """`checkpoint`: whose model it is; its configuration and tokenizer lie beside the weights, so that any reader takes the folder."""
+        """`checkpoint`: whose model it is; its configuration and tokenizer are next to the weights, so that any reader takes the folder."""
         self.folder = folder
         self._layers = load_config(checkpoint).layers
         folder.mkdir(parents=True, exist_ok=True)

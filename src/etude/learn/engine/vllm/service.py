@@ -33,7 +33,7 @@ STEP_TOKENS = 2048  # vLLM's own default
 
 
 class VllmService:
-    """Thread-safe: `poll`, `stage` and `apply` block and should run beside the others (a threaded actor). Once the process of vLLM has
+    """Thread-safe: `poll`, `stage` and `apply` block and should run in threads of their own (a threaded actor). Once the process of vLLM has
     ended every method raises EngineGone."""
 
     def __init__(
