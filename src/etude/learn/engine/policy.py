@@ -51,7 +51,9 @@ class EnginePolicy:
         """Raises PolicyError. A cancelled call ends its request in the engine too."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Completion] = loop.create_future()
-        ear = None if self._renderer is None or request.on_delta is None else Ear(self._renderer, request.on_delta)
+        stream = (
+            None if self._renderer is None or request.on_delta is None else TurnStream(self._renderer, request.on_delta)
+        )
 
         def settle(result: Result) -> None:
             if answer.done():
@@ -59,16 +61,16 @@ class EnginePolicy:
             if isinstance(result, PolicyError):
                 answer.set_exception(result)
                 return
-            if ear is not None and result.tokens is not None:
-                ear.rest(result.tokens.ids)
+            if stream is not None and result.tokens is not None:
+                stream.add_rest(result.tokens.ids)
             answer.set_result(result)
 
-        def hear(ids: list[int]) -> None:
-            if ear is not None and not answer.done():
-                ear.hear(ids)
+        def forward(ids: list[int]) -> None:
+            if stream is not None and not answer.done():
+                stream.add_tokens(ids)
 
-        heard = None if ear is None else lambda ids: _post(loop, hear, ids)
-        ticket = self._thread.submit(request, lambda result: _post(loop, settle, result), heard)
+        on_tokens = None if stream is None else lambda ids: _post(loop, forward, ids)
+        ticket = self._thread.submit(request, lambda result: _post(loop, settle, result), on_tokens)
         try:
             return await answer
         except asyncio.CancelledError:
@@ -83,7 +85,7 @@ class EnginePolicy:
         self._thread.close()
 
 
-class Ear:
+class TurnStream:
     """One streamed turn, delivered on the caller's event loop."""
 
     def __init__(self, renderer: Renderer, tell: Told) -> None:
@@ -91,17 +93,17 @@ class Ear:
         self._tell = tell
         self._count = 0
 
-    def hear(self, ids: list[int]) -> None:
-        """The tokens that follow those heard before."""
+    def add_tokens(self, ids: list[int]) -> None:
+        """The tokens that follow those added before."""
         self._count += len(ids)
         for part, piece in self._turn.feed(ids):
             self._tell(part, piece)
 
-    def rest(self, ids: list[int]) -> None:
-        """All tokens of the turn: those that were not heard yet are."""
-        self.hear(ids[self._count :])
+    def add_rest(self, ids: list[int]) -> None:
+        """All tokens of the turn: adds those that were not added yet."""
+        self.add_tokens(ids[self._count :])
 
 
-def _post(loop: asyncio.AbstractEventLoop, told: Callable[[Any], None], what: Any) -> None:
+def _post(loop: asyncio.AbstractEventLoop, callback: Callable[[Any], None], value: Any) -> None:
     if not loop.is_closed():  # the asker is gone, and with it the need for an answer
-        loop.call_soon_threadsafe(told, what)
+        loop.call_soon_threadsafe(callback, value)

@@ -28,8 +28,8 @@ T = TypeVar("T")
 class _Listener:
     """The receiver of a request's tokens as they are sampled, and how many it received."""
 
-    heard: Callable[[list[int]], None]
-    told: int = 0
+    on_tokens: Callable[[list[int]], None]
+    delivered: int = 0
 
 
 class EngineThread:
@@ -40,7 +40,7 @@ class EngineThread:
         self._calls: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
         self._deliver: dict[int, Callable[[Result], None]] = {}  # by ticket
-        self._heard: dict[int, _Listener] = {}  # by ticket, of those alone whose tokens somebody wants as they come
+        self._listeners: dict[int, _Listener] = {}  # by ticket, only for requests that are streamed
         self._dead: PolicyError | None = None
         self._stopping = False
         self._next_step_at = 0.0  # monotonic; keeps the steps of a thin batch apart
@@ -61,12 +61,12 @@ class EngineThread:
         return self._dead is None and self._thread.is_alive()
 
     def submit(
-        self, request: Request, deliver: Callable[[Result], None], heard: Callable[[list[int]], None] | None = None
+        self, request: Request, deliver: Callable[[Result], None], on_tokens: Callable[[list[int]], None] | None = None
     ) -> Future[int]:
         """`deliver` is called once, in the engine's thread, with the completion or the error. The future gives the ticket.
-        `heard` receives, there too, what each step except the last sampled; it must not raise."""
+        `on_tokens` receives, there too, what each step except the last sampled; it must not raise."""
         future: Future[int] = Future()
-        self._post(lambda: self._enter(request, deliver, future, heard), deliver)
+        self._post(lambda: self._enter(request, deliver, future, on_tokens), deliver)
         return future
 
     def submit_many(self, requests: list[tuple[Request, Callable[[Result], None]]]) -> list[Future[int]]:
@@ -86,7 +86,7 @@ class EngineThread:
         def end() -> None:
             completion = self._core.abort(ticket)
             if completion is not None:
-                self._heard.pop(ticket, None)
+                self._listeners.pop(ticket, None)
                 self._deliver.pop(ticket)(completion)
 
         self._post(end)
@@ -130,7 +130,7 @@ class EngineThread:
         request: Request,
         deliver: Callable[[Result], None],
         future: Future[int],
-        heard: Callable[[list[int]], None] | None = None,
+        on_tokens: Callable[[list[int]], None] | None = None,
     ) -> None:
         try:
             ticket = self._core.submit(request)
@@ -139,18 +139,18 @@ class EngineThread:
             future.set_exception(error)
             return
         self._deliver[ticket] = deliver
-        if heard is not None:
-            self._heard[ticket] = _Listener(heard)
+        if on_tokens is not None:
+            self._listeners[ticket] = _Listener(on_tokens)
         future.set_result(ticket)
 
     def _step(self) -> None:
         for ticket, completion in self._core.step():
-            self._heard.pop(ticket, None)
+            self._listeners.pop(ticket, None)
             self._deliver.pop(ticket)(completion)
-        for ticket, listener in self._heard.items():
-            if ids := self._core.sampled(ticket, listener.told):
-                listener.told += len(ids)
-                listener.heard(ids)
+        for ticket, listener in self._listeners.items():
+            if ids := self._core.sampled(ticket, listener.delivered):
+                listener.delivered += len(ids)
+                listener.on_tokens(ids)
 
     def _run(self) -> None:
         torch.set_num_threads(self._core.settings.threads)

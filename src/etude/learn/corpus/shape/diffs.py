@@ -70,7 +70,7 @@ def release_diffs(
     old = {record.path: record for record in before if record.kind == "file"}
     new = {record.path: record for record in after if record.kind == "file"}
     section = changelog_section({path: record.text for path, record in new.items()}, old_version, new_version)
-    found, removed = file_changes(_texts(old), _texts(new), told=bool(section))
+    found, removed = file_changes(_texts(old), _texts(new), with_section=bool(section))
     head = f"{before[0].project} {old_version} to {new_version}\n\n" + (_shortened(section) + "\n\n" if section else "")
     head += "".join(f"Removed: {path}\n" for path in removed[:20]) + ("\n" if removed else "")
     told = [(change, body) for change in found if (body := _body(change, form))]
@@ -84,7 +84,7 @@ def release_diffs(
 
 
 def file_changes(
-    old: Mapping[str, str], new: Mapping[str, str], *, told: bool = False
+    old: Mapping[str, str], new: Mapping[str, str], *, with_section: bool = False
 ) -> tuple[list[ProjectFileChange], list[str]]:
     """What changed between two trees (path -> text) by path, and the paths of removed files, both without noise. `told`: the changelog's
     own change is left out, because its section is given."""
@@ -93,7 +93,7 @@ def file_changes(
     found = []
     for path in sorted(new):
         text = new[path]
-        if old.get(path) == text or NOT_THEIRS.search(path) or (told and NAMES.match(path)):
+        if old.get(path) == text or NOT_THEIRS.search(path) or (with_section and NAMES.match(path)):
             continue
         if path in old:
             change = ProjectFileChange(path, path, old[path], text)
