@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.sandbox.fleet.simulation.rollouts import simulate
-from etude.sandbox.fleet.simulation.world import Shape
+from etude.sandbox.fleet.simulation.world import FleetShape
 
 
 def machine() -> dict[str, Any]:
@@ -38,7 +38,7 @@ def main() -> None:
     asked = parser.parse_args()
     facts, start = machine(), time.process_time()
     # Lives of some minutes: nearly all of them are there at once before the first end.
-    found = simulate(Shape(asked.sandboxes, asked.hosts, commands=3, life_s=300.0, seed=asked.seed))
+    found = simulate(FleetShape(asked.sandboxes, asked.hosts, commands=3, life_s=300.0, seed=asked.seed))
     command = f"python benchmarks/fleet.py --sandboxes {asked.sandboxes} --hosts {asked.hosts} --seed {asked.seed}"
     result = {"command": command, "machine": facts, "cpu_s": round(time.process_time() - start, 1), **found}
     text = json.dumps(result, indent=1) + "\n"

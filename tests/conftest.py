@@ -39,10 +39,10 @@ for _name in ("XDG_DATA_HOME", "XDG_STATE_HOME"):
 
 def pytest_sessionfinish() -> None:
     """What pools that tests killed left in memory would stay until the machine is switched off."""
-    from etude.sandbox.layers.forsaken import forsaken, remove
+    from etude.sandbox.layers.orphaned import orphaned_stores, remove_orphaned
 
-    for place in forsaken():
-        remove(place)
+    for place in orphaned_stores():
+        remove_orphaned(place)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

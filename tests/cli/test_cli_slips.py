@@ -14,7 +14,7 @@ from etude.cli.answer import give
 from etude.cli.main import app
 from etude.core.spelling import distance
 from etude.evaluate.bench.suite import shares
-from etude.sandbox.layers.names import Names
+from etude.sandbox.layers.names import SnapshotNames
 
 ROOT: Any = typer.main.get_command(app)
 # They serve until they are stopped, work without a bound on other people's data, or repeat another group.
@@ -129,5 +129,5 @@ def test_only_a_value_error_that_our_own_code_raises_has_no_traceback(capfd: pyt
 
 def test_what_can_not_be_the_name_of_an_image_names_none(tmp_path: Path) -> None:
     for name in ("é\udce9", "", ".", "..", "a\0b", "../x"):
-        assert not Names(tmp_path).take(name)
+        assert not SnapshotNames(tmp_path).take(name)
     assert os.listdir(tmp_path) == []

@@ -12,7 +12,7 @@ from etude.agent.code_index.admission import admitted
 from etude.agent.code_index.languages import grammar_name
 from etude.core.licence.words import words
 from etude.learn.corpus.shape.changelog import _heading
-from etude.sandbox.layered.images import _COMMENT
+from etude.sandbox.snapshots.images import _COMMENT
 from etude.tasks.generate.generators.bugs.failures import _RAISED
 from etude.tasks.generate.generators.bugs.families.bounds import _ENDED
 from etude.tasks.generate.generators.request_text import _only_refers

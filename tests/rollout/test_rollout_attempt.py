@@ -20,7 +20,7 @@ from etude.rollout.batch import Job, run_batch
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.errors import DiskFull, SandboxDied, Unsupported, UserError
-from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
+from etude.sandbox.spec import ExecResult, FileEntry, SandboxSpec
 from etude.tasks.task import Task, Verdict
 
 TASK = Task(
@@ -54,8 +54,8 @@ class MemorySandbox:
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         self.files[path] = data
 
-    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
-        return [Entry(name, "file", len(data), 0o644) for name, data in self.files.items()]
+    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[FileEntry]:
+        return [FileEntry(name, "file", len(data), 0o644) for name, data in self.files.items()]
 
     async def remove(self, path: str) -> None:
         del self.files[path]

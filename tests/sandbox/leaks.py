@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from etude.sandbox.cleanup import account
+from etude.sandbox.cleanup import journal_state
 from etude.sandbox.local_pool import LocalPool
 
 Census = dict[str, Counter[str]]
@@ -119,5 +119,5 @@ def _mounts_of_ours(pid: int) -> list[str]:
 
 
 def _entered(pool: LocalPool) -> list[str]:
-    found = account.read(pool._journal.path)
+    found = journal_state.read(pool._journal.path)
     return [] if found is None else list(found.entries)

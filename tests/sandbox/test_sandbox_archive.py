@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from etude.sandbox.errors import UserError
 from etude.sandbox.fake import archive as fake_archive
-from etude.sandbox.fake.files import Files
+from etude.sandbox.fake.files import FakeFiles
 from etude.sandbox.inside import frames
 from etude.sandbox.wire import archive as archives
 
@@ -104,7 +104,7 @@ def _tar(*members: tuple[str, float]) -> bytes:
 def test_an_archive_that_is_cut_is_put_whole_or_refused(reader: str) -> None:
     whole = _tar(("a", 1.0), ("folder", 1.0), ("b", 1.0))[: 9 * 512 + 1024]  # three blocks each, and the end
     for cut in range(len(whole)):
-        files = Files("/w", 1 << 20)
+        files = FakeFiles("/w", 1 << 20)
         try:
             if reader == "wire":
                 names = {entry[0] for head, _ in archives.parts(whole[:cut], 1000) for entry in head["entries"]}

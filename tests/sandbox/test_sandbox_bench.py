@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.speed import bench as measuring
 from etude.sandbox.speed import peers, single
-from etude.sandbox.speed.bench import bench
-from etude.sandbox.speed.clock import interleave, quantile, summary
+from etude.sandbox.speed.bench import bench, interleave, quantile, summary
 
 LATENCIES = ("fork_exec_ms", "create_ms", "exec_ms", "fork_ms", "fork8_ms", "kill_ms", "warm_ms")
 RATES = ("creates_per_s", "live", "idle_mib", "exec_per_s", "stream_mb_s")

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from etude.sandbox.door import FOLDER_BACKENDS
 from etude.sandbox.errors import Unsupported, UserError
 from etude.sandbox.inside.cell import DOOR
 from etude.sandbox.pool import open_around, open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import Network, SandboxSpec
+from etude.sandbox.spec_validation import FOLDER_BACKENDS
 
 
 def spec(folder: Path, **more: object) -> SandboxSpec:

@@ -15,8 +15,8 @@ from etude.sandbox.errors import InfraError, SandboxDied
 from etude.sandbox.inside import frames
 from etude.sandbox.inside.output import Output
 from etude.sandbox.spec import SandboxSpec
-from etude.sandbox.wire.calls import Calls
-from etude.sandbox.wire.channel import Channel
+from etude.sandbox.wire.calls import SandboxCalls
+from etude.sandbox.wire.channel import ControlChannel
 
 heads = st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.text()), max_size=4)
 KINDS = sorted(frames.KNOWN)
@@ -98,7 +98,7 @@ HOSTILE = {
 async def test_a_hostile_runner_ends_as_sandbox_died(data: bytes) -> None:
     """Test 50 of docs/sandbox.md."""
     ours, theirs = socket.socketpair()
-    channel = Channel(ours, "sb")
+    channel = ControlChannel(ours, "sb")
     call = asyncio.create_task(channel.call(frames.READ, {}, limit_bytes=10, patience_s=5))
     await asyncio.sleep(0)
     theirs.sendall(data) if len(data) < 100_000 else theirs.send(data[:100_000])
@@ -125,7 +125,7 @@ async def test_a_hostile_runner_ends_as_sandbox_died(data: bytes) -> None:
 async def test_descriptors_a_hostile_runner_sends_are_closed(messages: list[tuple[bytes, int]]) -> None:
     """Test 50 of docs/sandbox.md, for what travels beside the bytes."""
     ours, theirs = socket.socketpair()
-    channel = Channel(ours, "sb")
+    channel = ControlChannel(ours, "sb")
     call = asyncio.create_task(channel.call(frames.READ, {}, limit_bytes=10, patience_s=5))
     await asyncio.sleep(0)
     reader, writer = socket.socketpair()
@@ -149,7 +149,7 @@ async def test_descriptors_a_hostile_runner_sends_are_closed(messages: list[tupl
 
 async def test_granted_descriptors_are_held_by_name_until_death() -> None:
     ours, theirs = socket.socketpair()
-    channel = Channel(ours, "sb")
+    channel = ControlChannel(ours, "sb")
     reader, writer = socket.socketpair()
     with reader, writer, theirs:
         for names in (["upper"], ["egress", "other"]):
@@ -171,7 +171,7 @@ async def test_granted_descriptors_are_held_by_name_until_death() -> None:
 
 async def test_errors_from_inside_take_only_known_names() -> None:
     ours, theirs = socket.socketpair()
-    channel = Channel(ours, "sb")
+    channel = ControlChannel(ours, "sb")
     call = asyncio.create_task(channel.call(frames.READ, {}, patience_s=5))
     await asyncio.sleep(0)
     theirs.sendall(frames.pack(frames.ERROR, 1, {"error": "KeyboardInterrupt", "message": "x"}))
@@ -183,7 +183,7 @@ async def test_errors_from_inside_take_only_known_names() -> None:
 
 async def test_silence_is_ended_by_patience() -> None:
     ours, theirs = socket.socketpair()
-    channel = Channel(ours, "sb")
+    channel = ControlChannel(ours, "sb")
     with pytest.raises(SandboxDied, match="no answer within"):
         await channel.call(frames.READ, {}, patience_s=0.05)
     theirs.close()
@@ -191,7 +191,7 @@ async def test_silence_is_ended_by_patience() -> None:
 
 async def test_an_answer_that_came_in_time_counts_however_late_this_loop_looks() -> None:
     ours, theirs = socket.socketpair()
-    channel = Channel(ours, "sb")
+    channel = ControlChannel(ours, "sb")
     call = asyncio.create_task(channel.call(frames.READ, {}, patience_s=0.05))
     await asyncio.sleep(0)
     theirs.sendall(frames.pack(frames.OK, 1, {}))
@@ -205,7 +205,7 @@ async def test_an_answer_that_came_in_time_counts_however_late_this_loop_looks()
 async def test_who_is_introduced_to_a_connection_that_has_failed_is_let_go() -> None:
     """A launched runner may die before its launcher has told us of it."""
     ours, theirs = socket.socketpair()
-    channel = Channel(ours, "sandbox")
+    channel = ControlChannel(ours, "sandbox")
     theirs.close()
     with pytest.raises(SandboxDied):
         await channel.hello
@@ -221,7 +221,7 @@ async def test_who_is_introduced_to_a_connection_that_has_failed_is_let_go() -> 
 async def test_what_a_hostile_runner_answers_to_connect_is_looked_at_and_let_go(sent: str) -> None:
     """Test 50 of docs/sandbox.md."""
     ours, theirs = socket.socketpair()
-    calls = Calls("sandbox", SandboxSpec(), Channel(ours, "sandbox"))
+    calls = SandboxCalls("sandbox", SandboxSpec(), ControlChannel(ours, "sandbox"))
     asked = asyncio.ensure_future(calls.connect(80))
     other = socket.socket(socket.AF_UNIX)
     fd = os.memfd_create("a file") if sent == "a file" else other.detach()
@@ -238,8 +238,8 @@ async def test_what_a_hostile_runner_answers_to_connect_is_looked_at_and_let_go(
 
 async def test_a_caller_that_gives_up_as_its_connection_comes_leaves_none_open() -> None:
     ours, theirs = socket.socketpair()
-    channel = Channel(ours, "sandbox")
-    asked = asyncio.ensure_future(Calls("sandbox", SandboxSpec(), channel).connect(80))
+    channel = ControlChannel(ours, "sandbox")
+    asked = asyncio.ensure_future(SandboxCalls("sandbox", SandboxSpec(), channel).connect(80))
     await asyncio.sleep(0.01)
     held = len(os.listdir("/proc/self/fd"))
     with socket.socket() as other:

@@ -16,7 +16,7 @@ import pytest_asyncio
 from etude.sandbox import interpreter
 from etude.sandbox.errors import Unsupported, UserError
 from etude.sandbox.launch.launcher import in_memory
-from etude.sandbox.launch.podman import Podman
+from etude.sandbox.launch.podman import PodmanRuntime
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
@@ -44,14 +44,14 @@ async def container(engine: SandboxPool) -> AsyncIterator[Sandbox]:
 
 async def test_the_command_closes_what_podman_leaves_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    surroundings = Podman(interpreter.find())
+    runtime = PodmanRuntime(interpreter.find())
     with ExitStack() as files:
         ends = [in_memory(b"", files) for _ in range(2)]
         spec = SandboxSpec(workdir="/testbed", disk_mb=3, read_only_binds=(("/usr/share", "/opt/share"),))
-        launch = surroundings.launch(spec, ends[0], ends[1], files)
+        launch = runtime.launch(spec, ends[0], ends[1], files)
         assert min(launch.descriptors) > 4 and set(launch.descriptors).isdisjoint(ends)
         with pytest.raises(Unsupported, match="separator"):
-            surroundings.launch(SandboxSpec(read_only_binds=(("/a:b", "/c"),)), ends[0], ends[1], files)
+            runtime.launch(SandboxSpec(read_only_binds=(("/a:b", "/c"),)), ends[0], ends[1], files)
     words = launch.argv[launch.argv.index("run") + 1 :]
     pairs = list(zip(words, words[1:], strict=False))
     for pair in [("--network", "none"), ("--cap-drop", "all"), ("--security-opt", "no-new-privileges"), ("--pull", "never"),
@@ -67,7 +67,7 @@ async def test_the_command_closes_what_podman_leaves_open(monkeypatch: pytest.Mo
     )
     base = Path(words[words.index("--rootfs") + 1])
     assert (base / "etc/passwd").is_file() and (base / "testbed").is_dir()
-    surroundings.close()
+    runtime.close()
     assert not base.exists()
 
 
@@ -147,7 +147,7 @@ async def test_a_closed_pool_leaves_no_process_and_no_folder() -> None:
         pytest.skip(str(error))
     box = await pool.create(SandboxSpec())
     await box.run("setsid sleep 31539002 >/dev/null 2>&1 &")
-    folder: Path = pool._cradle._surroundings._folder  # type: ignore[attr-defined]
+    folder: Path = pool._backend._runtime._folder  # type: ignore[attr-defined]
     assert folder.is_dir()
     await pool.close()
     assert not folder.exists()

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from etude.sandbox import interpreter
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.launch.zygotes import ZygotePool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
@@ -68,7 +68,7 @@ async def test_auto_takes_the_next_that_works_and_says_why(monkeypatch: pytest.M
     async def refuse(*_: object) -> None:
         raise Unsupported("no namespaces today")
 
-    monkeypatch.setattr(Nurseries, "bear", refuse)
+    monkeypatch.setattr(ZygotePool, "spawn", refuse)
     pool = await open_pool(SandboxSettings())
     found = pool.probe()
     assert (found.backend, found.isolation) == ("bubblewrap", "namespace") and "no namespaces today" in found.reason

@@ -36,7 +36,7 @@ async def test_a_policed_door_opens_no_other_family(pool: SandboxPool, kind: str
     """Test 34 of docs/sandbox.md: with network allowlist as well."""
     if not isinstance(pool, LocalPool) or kind == "bubblewrap":
         pytest.skip("bubblewrap has no allowlist")
-    box = await pool._maker.make(SandboxSpec(network=Network("allowlist"), warm_python=kind != "native"))
+    box = await pool._creator.make(SandboxSpec(network=Network("allowlist"), warm_python=kind != "native"))
     assert (await box.run(["python3", "-c", FAMILIES])).out.split() == [b"1"] * 9
     await box.kill()
 

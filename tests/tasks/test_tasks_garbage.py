@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from etude.sandbox.errors import InfraError, UserError
-from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
+from etude.sandbox.spec import ExecResult, FileEntry, SandboxSpec
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.generate.settings import ExerciseSettings
 from etude.tasks.graders import devops, documentation, mutants, refactor, script
@@ -100,11 +100,11 @@ class GarbageSandbox:
         self._odd()
         return scrap(self.dice)
 
-    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
+    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[FileEntry]:
         self._odd()
         kind = self.dice.choice(["file", "dir", "symlink"])
         return [
-            Entry(
+            FileEntry(
                 self.dice.choice(["reward.json", "reward.txt", "²", "a"]),
                 kind,
                 self.dice.choice([0, 5, 1 << 40]),

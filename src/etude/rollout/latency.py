@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from etude.sandbox.protocol import Disposable
-from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
+from etude.sandbox.spec import ExecResult, FileEntry, SandboxSpec
 
 
 class SlowSandbox:
@@ -30,7 +30,7 @@ class SlowSandbox:
         await asyncio.sleep(self.latency_s)
         await self.inner.write(path, data, mode=mode)
 
-    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
+    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[FileEntry]:
         await asyncio.sleep(self.latency_s)
         return await self.inner.list(path, recursive=recursive, max_entries=max_entries)
 

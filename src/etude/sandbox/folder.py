@@ -29,7 +29,7 @@ _EMPTY_BYTES = 4096
 Kind = Literal["read", "write", "device", "link", "folder", "memory"]
 
 
-class Step(NamedTuple):
+class MountStep(NamedTuple):
     """One entry of the file system. read, write and device show `source` of the host at `path`, a device only where it exists; link points
     to `source`; folder is empty; memory is an empty file system of `mode` that holds `size_bytes`."""
 
@@ -40,25 +40,25 @@ class Step(NamedTuple):
     size_bytes: int = 0
 
 
-def steps(spec: SandboxSpec) -> list[Step]:
+def mount_steps(spec: SandboxSpec) -> list[MountStep]:
     """The file system but for /proc, in the order in which it is made. Every back end that offers such a sandbox builds this one."""
-    made: list[Step] = []
+    made: list[MountStep] = []
     for name in sorted(os.listdir("/")):
         path = f"/{name}"
         if os.path.islink(path):
-            made.append(Step("link", path, os.readlink(path)))
+            made.append(MountStep("link", path, os.readlink(path)))
         elif name not in _NOT_BOUND and os.path.isdir(path):
-            made.append(Step("read", path, path))
-    made += [Step("device", f"/dev/{name}", f"/dev/{name}") for name in root.DEVICES]
-    made += [Step("link", path, goal) for path, goal in root.LINKS.items()]
-    made += [Step("memory", "/tmp", mode=0o1777, size_bytes=spec.disk_mb << 20), Step("folder", "/run")]
+            made.append(MountStep("read", path, path))
+    made += [MountStep("device", f"/dev/{name}", f"/dev/{name}") for name in root.DEVICES]
+    made += [MountStep("link", path, goal) for path, goal in root.LINKS.items()]
+    made += [MountStep("memory", "/tmp", mode=0o1777, size_bytes=spec.disk_mb << 20), MountStep("folder", "/run")]
     made += [_cover(path) for path in _covered(spec)]
-    made.append(Step("write", spec.folder, spec.folder))
-    made += [Step("read", path, path) for path in _kept(spec.folder)]
+    made.append(MountStep("write", spec.folder, spec.folder))
+    made += [MountStep("read", path, path) for path in _kept(spec.folder)]
     return [*made, *_name_servers(spec)]
 
 
-def require(spec: SandboxSpec) -> None:
+def require_folder(spec: SandboxSpec) -> None:
     """Raises UserError for a folder that can't be one's workspace."""
     real = os.path.realpath(spec.folder)
     if not os.path.isdir(spec.folder) or real != spec.folder:
@@ -86,7 +86,7 @@ def require(spec: SandboxSpec) -> None:
         raise UserError("a sandbox around a folder works in that folder, and brings no files of its own")
 
 
-def uid(spec: SandboxSpec) -> int:
+def launcher_uid(spec: SandboxSpec) -> int:
     """Who the launcher must be: the folder's owner where root starts it, else whoever we are."""
     return os.stat(spec.folder).st_uid if os.geteuid() == 0 else os.geteuid()
 
@@ -96,7 +96,7 @@ def _covered(spec: SandboxSpec) -> list[str]:
     places = ["/var/tmp", *(os.path.join(home, name) for name in SECRETS), *spec.hidden]
     real = [os.path.realpath(path) for path in places if os.path.exists(path)]
     apart = [path for path in real if not (spec.folder + "/").startswith(path + "/")]
-    return [path for path in apart if uid(spec) == os.geteuid() or _open_to_others(path)]
+    return [path for path in apart if launcher_uid(spec) == os.geteuid() or _open_to_others(path)]
 
 
 def _open_to_others(path: str) -> bool:
@@ -104,10 +104,10 @@ def _open_to_others(path: str) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in Path(path).parents)
 
 
-def _cover(path: str) -> Step:
+def _cover(path: str) -> MountStep:
     if os.path.isdir(path):
-        return Step("memory", path, size_bytes=_EMPTY_BYTES)
-    return Step("read", path, "/dev/null")
+        return MountStep("memory", path, size_bytes=_EMPTY_BYTES)
+    return MountStep("read", path, "/dev/null")
 
 
 def _kept(folder: str) -> list[str]:
@@ -115,9 +115,9 @@ def _kept(folder: str) -> list[str]:
     return [path for path in [os.path.join(folder, ".git")] if os.path.exists(path) and not os.path.islink(path)]
 
 
-def _name_servers(spec: SandboxSpec) -> list[Step]:
+def _name_servers(spec: SandboxSpec) -> list[MountStep]:
     """The list of name servers often is a link into /run."""
     real = os.path.realpath("/etc/resolv.conf")
     if spec.network.mode != "host" or not real.startswith("/run/") or not os.path.exists(real):
         return []
-    return [Step("read", real, real)]
+    return [MountStep("read", real, real)]

@@ -5,27 +5,34 @@ from __future__ import annotations
 import asyncio
 
 from etude.sandbox import interpreter
-from etude.sandbox.door import FOLDER_BACKENDS
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.fake.pool import FakePool
-from etude.sandbox.launch.alone import Alone
-from etude.sandbox.launch.bubblewrap import Bubble
-from etude.sandbox.launch.docker import Docker
-from etude.sandbox.launch.firecracker.firecracker import Firecracker
-from etude.sandbox.launch.gvisor import Gvisor
+from etude.sandbox.launch.bubblewrap import BubblewrapRuntime
+from etude.sandbox.launch.docker import DockerRuntime
+from etude.sandbox.launch.firecracker.firecracker import FirecrackerRuntime
+from etude.sandbox.launch.gvisor import GvisorRuntime
 from etude.sandbox.launch.launcher import Launcher
-from etude.sandbox.launch.podman import Podman
-from etude.sandbox.launch.runc import Runc
-from etude.sandbox.launch.zygotes import Nurseries
-from etude.sandbox.layered.shelf import Shelf, open_store
+from etude.sandbox.launch.plain_process import ProcessRuntime
+from etude.sandbox.launch.podman import PodmanRuntime
+from etude.sandbox.launch.runc import RuncRuntime
+from etude.sandbox.launch.zygotes import ZygotePool
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.snapshots.cache import LayerCache, open_store
 from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.spec_validation import FOLDER_BACKENDS
 
 # By speed; all three isolate by namespaces. `process` is never among them.
 LADDER = ("local", "bubblewrap", "podman")
-_LAUNCHED = {"bubblewrap": Bubble, "podman": Podman, "runc": Runc, "docker": Docker, "gvisor": Gvisor, "process": Alone}
+_LAUNCHED = {
+    "bubblewrap": BubblewrapRuntime,
+    "podman": PodmanRuntime,
+    "runc": RuncRuntime,
+    "docker": DockerRuntime,
+    "gvisor": GvisorRuntime,
+    "process": ProcessRuntime,
+}
 
 
 async def open_pool(settings: SandboxSettings) -> SandboxPool:
@@ -71,13 +78,13 @@ async def _opened(settings: SandboxSettings, backend: str, why: str) -> LocalPoo
     if backend != "local":
         python = interpreter.find()
         if backend == "firecracker":  # its probe takes a moment
-            surroundings = await asyncio.to_thread(Firecracker, python, settings.firecracker)
-            return await LocalPool.open(settings, Launcher(surroundings, python), why)
+            runtime = await asyncio.to_thread(FirecrackerRuntime, python, settings.firecracker)
+            return await LocalPool.open(settings, Launcher(runtime, python), why)
         return await LocalPool.open(settings, Launcher(_LAUNCHED[backend](python), python), why)
     try:
         store = open_store(settings.layers)
     except OSError as error:  # sandboxes without snapshots are better than none; `probe` tells
-        return await LocalPool.open(settings, Nurseries(), f"{why}; {error}")
+        return await LocalPool.open(settings, ZygotePool(), f"{why}; {error}")
     return await LocalPool.open(
-        settings, Nurseries(tuple(str(medium.layers) for medium in store.media)), why, Shelf(store)
+        settings, ZygotePool(tuple(str(medium.layers) for medium in store.backings)), why, LayerCache(store)
     )

@@ -7,21 +7,21 @@ import socket
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from etude.sandbox.egress.record import Decision
+from etude.sandbox.egress.decisions import Decision
 from etude.sandbox.errors import SandboxError
 from etude.sandbox.spec import (
     Capabilities,
-    Change,
-    Chunk,
-    Entry,
     ExecResult,
+    FileChange,
+    FileEntry,
     Network,
+    OutputChunk,
     PoolStats,
     SandboxSpec,
     ServiceStatus,
     SnapshotRef,
     State,
-    Terminal,
+    TerminalSize,
 )
 
 
@@ -54,7 +54,7 @@ class Operations(Protocol):
         """Whole or not at all; missing folders are made. Without a mode the file's own stays, and a new file gets 0o644."""
         ...
 
-    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]: ...
+    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[FileEntry]: ...
     async def remove(self, path: str) -> None: ...
     async def export(self, path: str = ".", *, max_bytes: int = 16 << 20) -> dict[str, bytes]:
         """All regular files under `path` that can be read (links, devices and what has a mode against it left out), relative paths."""
@@ -74,7 +74,7 @@ class Disposable(Operations, Protocol):
 class Process(Protocol):
     """A running command. Its output waits inside while nobody takes it (bounded; then the command blocks)."""
 
-    def stream(self) -> AsyncIterator[Chunk]:
+    def stream(self) -> AsyncIterator[OutputChunk]:
         """Output as it comes, until the command has ended. Once only."""
         ...
 
@@ -83,7 +83,7 @@ class Process(Protocol):
         ...
 
     async def close_stdin(self) -> None: ...
-    async def resize(self, size: Terminal) -> None: ...
+    async def resize(self, size: TerminalSize) -> None: ...
     async def signal(self, number: int) -> None:
         """To every process of the command. No error after its end."""
         ...
@@ -112,13 +112,13 @@ class Sandbox(Disposable, Protocol):
         user: str | None = None,
         timeout_s: float | None = None,
         stdin: bytes | None = b"",
-        tty: Terminal | None = None,
+        tty: TerminalSize | None = None,
         max_output_bytes: int = 1 << 20,
     ) -> Process:
         """Start a command. stdin=None keeps it open for `write`. `user`: a name or number, where the spec's uid_mode has more than one."""
         ...
 
-    async def stat(self, path: str) -> Entry: ...
+    async def stat(self, path: str) -> FileEntry: ...
     async def put_tar(self, path: str, archive: bytes) -> None:
         """Unpack below a folder. Names that lead outside, devices and links out of it are refused before anything is written."""
         ...
@@ -135,7 +135,7 @@ class Sandbox(Disposable, Protocol):
         """n children over one frozen moment of this one's files; each fails on its own."""
         ...
 
-    async def diff(self, since: SnapshotRef | None = None) -> list[Change]:
+    async def diff(self, since: SnapshotRef | None = None) -> list[FileChange]:
         """What changed since a snapshot, or since its birth."""
         ...
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 
-from etude.sandbox.egress.record import Decision
+from etude.sandbox.egress.decisions import Decision
 from etude.sandbox.errors import SandboxError, Unsupported
 from etude.sandbox.protocol import Process, Sandbox
-from etude.sandbox.spec import Change, Entry, Network, ServiceStatus, SnapshotRef, State, Terminal
+from etude.sandbox.spec import FileChange, FileEntry, Network, ServiceStatus, SnapshotRef, State, TerminalSize
 
 
 class Refusals:
@@ -32,12 +32,12 @@ class Refusals:
         user: str | None = None,
         timeout_s: float | None = None,
         stdin: bytes | None = b"",
-        tty: Terminal | None = None,
+        tty: TerminalSize | None = None,
         max_output_bytes: int = 1 << 20,
     ) -> Process:
         raise self._refusal("streaming exec")
 
-    async def stat(self, path: str) -> Entry:
+    async def stat(self, path: str) -> FileEntry:
         raise self._refusal("stat")
 
     async def put_tar(self, path: str, archive: bytes) -> None:
@@ -52,7 +52,7 @@ class Refusals:
     async def fork(self, n: int = 1, *, memory: bool = False) -> list[Sandbox | SandboxError]:
         raise self._refusal("fork")
 
-    async def diff(self, since: SnapshotRef | None = None) -> list[Change]:
+    async def diff(self, since: SnapshotRef | None = None) -> list[FileChange]:
         raise self._refusal("diff")
 
     async def git_patch(self, since: SnapshotRef | None = None) -> bytes:

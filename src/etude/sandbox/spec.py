@@ -34,7 +34,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Service:
+class ServiceSpec:
     """A process beside the agent's shell, started before the sandbox is handed out and again after a restore."""
 
     name: str
@@ -77,7 +77,7 @@ class SandboxSpec:
     ttl_s: float | None = None  # it is killed this long after its birth
     idle_ttl_s: float | None = None  # ... this long after its last use; a heartbeat is a use
     start_script: str = ""  # for /bin/sh, run to its end before the services start, at birth and after a restore
-    services: tuple[Service, ...] = ()
+    services: tuple[ServiceSpec, ...] = ()
     # A folder of the host to work in, read-write under its own path; the rest of the host is then in sight, read-only (folder.py).
     folder: str = ""
     hidden: tuple[str, ...] = ()  # around a folder: paths of the host to cover, beside those of folder.SECRETS
@@ -100,7 +100,7 @@ class ExecResult:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class OutputChunk:
     """A piece of a process' output. `seq` counts from 0 over both streams, in the order in which they were read inside."""
 
     seq: int
@@ -109,7 +109,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Terminal:
+class TerminalSize:
     """The size of a pseudo-terminal, in characters."""
 
     rows: int = 24
@@ -117,7 +117,7 @@ class Terminal:
 
 
 @dataclass(frozen=True)
-class Entry:
+class FileEntry:
     """One file system entry, path relative to the folder that was listed."""
 
     path: str
@@ -127,7 +127,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """One difference between a sandbox' files and a snapshot; path relative to the root, without a leading slash."""
 
     path: str

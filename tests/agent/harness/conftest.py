@@ -20,7 +20,7 @@ from etude.core.trace.completion import Completion, SampledTokens
 from etude.core.trace.message import Message, ToolCall
 from etude.learn.corpus.tokenizer import train_tokenizer
 from etude.sandbox.errors import UserError
-from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
+from etude.sandbox.spec import ExecResult, FileEntry, SandboxSpec
 
 Run = Callable[["FakeSandbox", Any], ExecResult]
 
@@ -47,8 +47,8 @@ class FakeSandbox:
             raise UserError(f"outside of the workspace: {path}")
         self.files[path] = data
 
-    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
-        return [Entry(p, "file", len(data), 0o644) for p, data in sorted(self.files.items())]
+    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[FileEntry]:
+        return [FileEntry(p, "file", len(data), 0o644) for p, data in sorted(self.files.items())]
 
     async def remove(self, path: str) -> None:
         self.files.pop(path, None)

@@ -15,11 +15,11 @@ from etude.evaluate.bench.suites.folder import FolderSuite
 from etude.evaluate.bench.suites.freeze import freeze
 from etude.evaluate.bench.suites.manifest import Environment, check
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.layered import images
-from etude.sandbox.layered.shelf import open_store
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.snapshots import images
+from etude.sandbox.snapshots.cache import open_store
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.errors import TaskError
 from etude.tasks.fail_to_pass import CandidateRejected

@@ -12,9 +12,9 @@ import pytest
 _OWNER = """
 import sys, time
 from pathlib import Path
-from etude.sandbox.cleanup.ledger import Ledger
-from etude.sandbox.cleanup.undo import Command, File, Folder, Group, Process
-journal = Ledger(Path(sys.argv[1])).open("a test's owner")
+from etude.sandbox.cleanup.ledger import CleanupLedger
+from etude.sandbox.cleanup.undo import RunCommand, RemoveFile, RemoveFolder, RemoveGroup, KillProcess
+journal = CleanupLedger(Path(sys.argv[1])).open("a test's owner")
 exec(sys.argv[2])
 print("entered", flush=True)
 time.sleep(600)

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.sandbox.cleanup import account, journal
-from etude.sandbox.cleanup.ledger import Ledger, default_folder
-from etude.sandbox.cleanup.undo import Command, File, Folder, Group, Process
+from etude.sandbox.cleanup import journal, journal_state
+from etude.sandbox.cleanup.ledger import CleanupLedger, default_folder
+from etude.sandbox.cleanup.undo import KillProcess, RemoveFile, RemoveFolder, RemoveGroup, RunCommand
 
 WAYS = (
-    Process(4, 5),
-    Group("/sys/fs/cgroup/etude-1"),
-    Folder("/tmp/etude-1"),
-    File("/run/etude/1"),
-    Command(("true",)),
+    KillProcess(4, 5),
+    RemoveGroup("/sys/fs/cgroup/etude-1"),
+    RemoveFolder("/tmp/etude-1"),
+    RemoveFile("/run/etude/1"),
+    RunCommand(("true",)),
 )
 NAMES = st.sampled_from(["a", "b", "ü\n"])
 STEPS = st.lists(
@@ -36,7 +36,7 @@ STEPS = st.lists(
 
 
 def _told(path: Path) -> dict[str, list[object]]:
-    found = account.read(path)
+    found = journal_state.read(path)
     return {} if found is None else {name: list(entry.undo) for name, entry in found.entries.items()}
 
 
@@ -44,7 +44,7 @@ def _told(path: Path) -> dict[str, list[object]]:
 @given(steps=STEPS, share=st.floats(0, 1))
 def test_wherever_death_cuts_it_the_journal_tells_the_state_after_its_last_whole_line(steps, share) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        book = Ledger(Path(folder, "ledger")).open("test")
+        book = CleanupLedger(Path(folder, "ledger")).open("test")
         states: list[tuple[int, dict[str, list[object]]]] = [(0, {}), (book.path.stat().st_size, {})]
         model: dict[str, list[object]] = {}
         for word, name, way in steps:
@@ -68,7 +68,7 @@ def test_wherever_death_cuts_it_the_journal_tells_the_state_after_its_last_whole
 
 def test_what_has_come_and_gone_is_left_out_in_time_and_nothing_else(folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "_LONG_LINES", 50)
-    book = Ledger(folder).open("test")
+    book = CleanupLedger(folder).open("test")
     book.enter("stays", "thing", [WAYS[0]])
     book.add("stays", WAYS[1])
     for number in range(200):
@@ -84,7 +84,7 @@ def test_what_has_come_and_gone_is_left_out_in_time_and_nothing_else(folder, mon
 def test_a_full_disk_refuses_what_would_be_made_and_forgets_nothing_that_has_gone(
     folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    book = Ledger(folder).open("test")
+    book = CleanupLedger(folder).open("test")
     book.enter("first", "thing")
     with monkeypatch.context() as full:
         full.setattr(journal.os, "write", lambda fd, data, write=os.write: write(fd, data[:7]))
@@ -100,7 +100,7 @@ def test_a_full_disk_refuses_what_would_be_made_and_forgets_nothing_that_has_gon
 def test_a_copy_that_can_not_be_made_costs_nothing_but_the_copy(folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaving never raises, and no lock stays behind that would keep reapers out for ever."""
     monkeypatch.setattr(journal, "_LONG_LINES", 10)
-    book = Ledger(folder).open("test")
+    book = CleanupLedger(folder).open("test")
     book.enter("stays", "thing")
     with monkeypatch.context() as full:
 
@@ -122,11 +122,11 @@ def test_a_copy_that_can_not_be_made_costs_nothing_but_the_copy(folder, monkeypa
 
 
 def test_an_owner_gives_signs_without_an_event_loop(folder) -> None:
-    ledger = Ledger(folder)
+    ledger = CleanupLedger(folder)
     book = ledger.open("test", beat_s=0.01)
-    first = ledger.accounts()[0].beat
+    first = ledger.journal_states()[0].beat
     end_s = time.monotonic() + 10
-    while ledger.accounts()[0].beat == first:
+    while ledger.journal_states()[0].beat == first:
         assert time.monotonic() < end_s
         time.sleep(0.01)
     book.close()
@@ -134,7 +134,7 @@ def test_an_owner_gives_signs_without_an_event_loop(folder) -> None:
 
 def test_entering_and_leaving_costs_less_than_a_third_of_a_millisecond(folder) -> None:
     """10 us on a quiet machine; ten times that is the bar for a busy one."""
-    book = Ledger(folder).open("test")
+    book = CleanupLedger(folder).open("test")
     times = []
     for number in range(300):
         start_s = time.perf_counter()
@@ -149,7 +149,7 @@ def test_entering_and_leaving_costs_less_than_a_third_of_a_millisecond(folder) -
 def test_a_ledger_that_others_may_write_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(PermissionError, match="chmod 700"):
-        Ledger(tmp_path)
+        CleanupLedger(tmp_path)
 
 
 def test_a_user_without_a_home_has_a_ledger_below_the_temporary_folder(

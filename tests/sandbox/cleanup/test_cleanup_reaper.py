@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from etude.sandbox.cleanup import being
-from etude.sandbox.cleanup.being import Being
-from etude.sandbox.cleanup.ledger import Ledger
-from etude.sandbox.cleanup.reaper import Reaped, Reaper
-from etude.sandbox.cleanup.stuck import Stuck
-from etude.sandbox.cleanup.undo import Command, File, Folder, Process
+from etude.sandbox.cleanup import process as being
+from etude.sandbox.cleanup.errors import CleanupError
+from etude.sandbox.cleanup.ledger import CleanupLedger
+from etude.sandbox.cleanup.process import ProcessIdentity
+from etude.sandbox.cleanup.reaper import Reaper, ReapResult
+from etude.sandbox.cleanup.undo import KillProcess, RemoveFile, RemoveFolder, RunCommand
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def sleeper():
 
 
 def _dead(process: subprocess.Popen[bytes]) -> bool:
-    return Being.of(process.pid) is None
+    return ProcessIdentity.of(process.pid) is None
 
 
 def test_after_sigkill_of_an_owner_all_it_entered_goes_and_no_other_owners(folder, tmp_path, owner, sleeper) -> None:
@@ -39,17 +39,17 @@ def test_after_sigkill_of_an_owner_all_it_entered_goes_and_no_other_owners(folde
         (tmp_path / name / "below").mkdir(parents=True)
     claim = tmp_path / "etude-claim"
     claim.touch()
-    mine = Ledger(folder).open("test")
-    mine.enter("x", "sandbox", [Folder(str(tmp_path / "etude-living"))])
+    mine = CleanupLedger(folder).open("test")
+    mine.enter("x", "sandbox", [RemoveFolder(str(tmp_path / "etude-living"))])
     dead = owner(
-        f"journal.enter('x', 'sandbox', [Folder({str(tmp_path / 'etude-dead')!r}), File({str(claim)!r})], {{'a': 'b'}});"
-        f"journal.add('x', Process.of({sleeper.pid}))"
+        f"journal.enter('x', 'sandbox', [RemoveFolder({str(tmp_path / 'etude-dead')!r}), RemoveFile({str(claim)!r})], {{'a': 'b'}});"
+        f"journal.add('x', KillProcess.of({sleeper.pid}))"
     )
-    reaper = Reaper(Ledger(folder))
+    reaper = Reaper(CleanupLedger(folder))
     assert reaper.reap() == [], "both live"
     dead.kill()
     dead.wait()
-    assert reaper.reap() == [Reaped("x", "sandbox", f"a test's owner ({dead.pid})")]
+    assert reaper.reap() == [ReapResult("x", "sandbox", f"a test's owner ({dead.pid})")]
     assert _dead(sleeper) and not claim.exists()
     assert sorted(path.name for path in tmp_path.glob("etude-*")) == ["etude-living"]
     assert reaper.reap() == []
@@ -62,13 +62,13 @@ def test_a_zombie_owner_is_a_dead_owner(folder, owner) -> None:
     dead = owner("journal.enter('x', 'sandbox')")
     dead.kill()
     os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
-    assert [one.id for one in Reaper(Ledger(folder)).reap()] == ["x"]
+    assert [one.id for one in Reaper(CleanupLedger(folder)).reap()] == ["x"]
 
 
 def test_a_number_that_another_process_took_over_is_left_alone(sleeper) -> None:
-    me = Process.of(sleeper.pid)
+    me = KillProcess.of(sleeper.pid)
     assert me is not None
-    Process(me.pid, me.start_ticks - 1).undo()
+    KillProcess(me.pid, me.start_ticks - 1).undo()
     assert not _dead(sleeper)
     me.undo()
     me.undo()
@@ -88,7 +88,7 @@ def test_a_folder_that_somebody_else_clears_meanwhile_goes_whole(tmp_path, monke
             raise races.pop()
 
     monkeypatch.setattr(os, "unlink", raced)
-    Folder(str(tmp_path / "etude-x")).undo()
+    RemoveFolder(str(tmp_path / "etude-x")).undo()
     assert not (tmp_path / "etude-x").exists() and not races
 
 
@@ -99,16 +99,16 @@ def test_a_folder_that_is_never_empty_is_stuck(tmp_path, monkeypatch) -> None:
         raise OSError(39, "not empty", str(path))
 
     monkeypatch.setattr(shutil, "rmtree", refuse)
-    with pytest.raises(Stuck, match="not empty"):
-        Folder(str(tmp_path / "etude-x")).undo()
+    with pytest.raises(CleanupError, match="not empty"):
+        RemoveFolder(str(tmp_path / "etude-x")).undo()
 
 
 def test_an_owner_that_closed_with_things_left_has_let_go_of_them(folder, tmp_path) -> None:
     (tmp_path / "etude-x").mkdir()
-    book = Ledger(folder).open("test")
-    book.enter("x", "scratch", [Folder(str(tmp_path / "etude-x"))])
+    book = CleanupLedger(folder).open("test")
+    book.enter("x", "scratch", [RemoveFolder(str(tmp_path / "etude-x"))])
     book.close()
-    assert [one.id for one in Reaper(Ledger(folder)).reap()] == ["x"]
+    assert [one.id for one in Reaper(CleanupLedger(folder)).reap()] == ["x"]
     assert not (tmp_path / "etude-x").exists() and list(folder.iterdir()) == []
 
 
@@ -116,7 +116,7 @@ def test_a_leap_of_the_clock_costs_nobody_anything_and_lasting_silence_does(fold
     """Test 24 of docs/sandbox.md: neither an hour's leap of the wall clock nor one of the monotonic clock itself (a machine that was
     suspended whole) is an owner's death."""
     now = [1000.0]
-    ledger = Ledger(folder, clock=lambda: now[0])
+    ledger = CleanupLedger(folder, clock=lambda: now[0])
     book = ledger.open("test", lease_s=60, beat_s=10)
     book._stop.set()  # the machine's own clock must not speak in between
     book.enter("x", "sandbox")
@@ -140,10 +140,10 @@ def test_a_leap_of_the_clock_costs_nobody_anything_and_lasting_silence_does(fold
 
 def test_a_leap_of_the_wall_clock_is_not_even_noticed(folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Test 24 of docs/sandbox.md."""
-    book = Ledger(folder).open("test")
+    book = CleanupLedger(folder).open("test")
     book.enter("x", "sandbox")
     monkeypatch.setattr(time, "time", lambda start=time.time: start() + 3600)
-    assert Reaper(Ledger(folder)).reap() == []
+    assert Reaper(CleanupLedger(folder)).reap() == []
     book.leave("x")
     book.close()
 
@@ -154,10 +154,10 @@ def test_after_a_reboot_files_go_and_process_numbers_mean_nothing(
     """Fault model: node reboot; the ledger is there, and its numbers are other people's."""
     (tmp_path / "etude-x").mkdir()
     owner(
-        f"journal.enter('x', 'sandbox', [Process.of({sleeper.pid}), Command(('false',)), Folder({str(tmp_path / 'etude-x')!r})])"
+        f"journal.enter('x', 'sandbox', [KillProcess.of({sleeper.pid}), RunCommand(('false',)), RemoveFolder({str(tmp_path / 'etude-x')!r})])"
     )
     monkeypatch.setattr(being, "boot_id", lambda: "another boot")
-    assert [(one.id, one.stuck) for one in Reaper(Ledger(folder)).reap()] == [("x", "")]
+    assert [(one.id, one.stuck) for one in Reaper(CleanupLedger(folder)).reap()] == [("x", "")]
     assert not _dead(sleeper) and not (tmp_path / "etude-x").exists()
 
 
@@ -166,21 +166,21 @@ def test_owners_of_another_pid_namespace_are_nobodys_to_judge(folder, owner, mon
     dead.kill()
     dead.wait()
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(being, "space_id", lambda: "pid:[1]")
-        assert Reaper(Ledger(folder)).reap() == []
-    assert len(Reaper(Ledger(folder)).reap()) == 1
+        elsewhere.setattr(being, "pid_namespace_id", lambda: "pid:[1]")
+        assert Reaper(CleanupLedger(folder)).reap() == []
+    assert len(Reaper(CleanupLedger(folder)).reap()) == 1
 
 
 def test_what_will_not_go_is_quarantined_said_and_tried_again(folder, tmp_path) -> None:
     flag = tmp_path / "now"
-    book = Ledger(folder).open("test")
-    book.enter("x", "container", [Command(("/bin/sh", "-c", f"test -e {flag} || {{ echo it hangs >&2; exit 3; }}"))])
+    book = CleanupLedger(folder).open("test")
+    book.enter("x", "container", [RunCommand(("/bin/sh", "-c", f"test -e {flag} || {{ echo it hangs >&2; exit 3; }}"))])
     book.close()
-    reaper = Reaper(Ledger(folder))
+    reaper = Reaper(CleanupLedger(folder))
     for _ in range(2):
         (found,) = reaper.reap()
         assert "ended with 3: it hangs" in found.stuck
-    assert "it hangs" in Ledger(folder).accounts()[0].entries["x"].stuck
+    assert "it hangs" in CleanupLedger(folder).journal_states()[0].entries["x"].stuck
     flag.touch()
     assert [one.stuck for one in reaper.reap()] == [""]
     assert list(folder.iterdir()) == []
@@ -188,26 +188,26 @@ def test_what_will_not_go_is_quarantined_said_and_tried_again(folder, tmp_path) 
 
 @pytest.mark.parametrize("path", ["/", "/home", "/home/somebody", "etude-x", "/tmp/../etude-x", "/tmp/etude/a/b/c"])
 def test_nothing_is_removed_that_is_not_ours_by_its_name(path: str, folder) -> None:
-    book = Ledger(folder).open("test")
-    book.enter("x", "scratch", [Folder(path), File(path)])
+    book = CleanupLedger(folder).open("test")
+    book.enter("x", "scratch", [RemoveFolder(path), RemoveFile(path)])
     book.close()
-    assert "left alone" in Reaper(Ledger(folder)).reap()[0].stuck
+    assert "left alone" in Reaper(CleanupLedger(folder)).reap()[0].stuck
 
 
 def test_a_line_of_another_version_is_kept_and_said(folder) -> None:
-    book = Ledger(folder).open("test")
+    book = CleanupLedger(folder).open("test")
     book.enter("x", "thing")
     book._write([{"add": "x", "undo": [["teleporter", 1]]}, {"word": "of the future"}])
     book.close()
-    assert "the version that wrote it" in Reaper(Ledger(folder)).reap()[0].stuck
+    assert "the version that wrote it" in Reaper(CleanupLedger(folder)).reap()[0].stuck
 
 
 def test_of_two_reapers_at_once_one_does_it(folder, owner) -> None:
-    dead = owner("[journal.enter(f'{n}', 'c', [Command(('sleep', '0.05'))]) for n in range(4)]")
+    dead = owner("[journal.enter(f'{n}', 'c', [RunCommand(('sleep', '0.05'))]) for n in range(4)]")
     dead.kill()
     dead.wait()
-    found: list[Reaped] = []
-    reapers = [threading.Thread(target=lambda: found.extend(Reaper(Ledger(folder)).reap())) for _ in range(3)]
+    found: list[ReapResult] = []
+    reapers = [threading.Thread(target=lambda: found.extend(Reaper(CleanupLedger(folder)).reap())) for _ in range(3)]
     for one in reapers:
         one.start()
     for one in reapers:
@@ -216,7 +216,7 @@ def test_of_two_reapers_at_once_one_does_it(folder, owner) -> None:
 
 
 def test_a_file_without_a_word_goes_when_its_owner_has(folder) -> None:
-    ledger = Ledger(folder)
+    ledger = CleanupLedger(folder)
     (folder / "4194305-ab.jsonl").write_text('{"pid": 4194')  # beyond the highest number that Linux gives
     (folder / f"{os.getpid()}-ab.jsonl").touch()
     Reaper(ledger).reap()
@@ -232,10 +232,10 @@ def test_a_folder_goes_without_what_is_mounted_in_it(tmp_path: Path) -> None:
     (tmp_path / "precious" / "file").touch()
     program = f"""
 import subprocess
-from etude.sandbox.cleanup.stuck import Stuck
-from etude.sandbox.cleanup.undo import Folder
+from etude.sandbox.cleanup.errors import CleanupError
+from etude.sandbox.cleanup.undo import RemoveFolder
 subprocess.run(["mount", "--bind", {str(tmp_path / "precious")!r}, {str(tmp_path / "etude-a b" / "mounted")!r}], check=True)
-Folder({str(tmp_path / "etude-a b")!r}).undo()
+RemoveFolder({str(tmp_path / "etude-a b")!r}).undo()
 """
     subprocess.run(["unshare", "-Urm", sys.executable, "-c", program], check=True)
     assert [path.name for path in tmp_path.rglob("*")] == ["precious", "file"]
@@ -261,10 +261,10 @@ def test_a_control_group_goes_with_frozen_processes_in_it(folder, owner, sleeper
         for name, word in (("freezer.state", "FROZEN"), ("cgroup.freeze", "1")):
             if (group / "inner" / name).exists():
                 (group / "inner" / name).write_text(word)
-        dead = owner(f"journal.enter('x', 'sandbox', [Group({str(group)!r})])")
+        dead = owner(f"journal.enter('x', 'sandbox', [RemoveGroup({str(group)!r})])")
         dead.send_signal(signal.SIGKILL)
         dead.wait()
-        assert [one.stuck for one in Reaper(Ledger(folder)).reap()] == [""]
+        assert [one.stuck for one in Reaper(CleanupLedger(folder)).reap()] == [""]
         assert _dead(sleeper) and not group.exists()
     finally:
         for left in (group / "inner", group):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from etude.sandbox.cleanup import tenants
-from etude.sandbox.cleanup.stuck import Stuck
-from etude.sandbox.cleanup.undo import Tenants
+from etude.sandbox.cleanup import undo
+from etude.sandbox.cleanup.errors import CleanupError
+from etude.sandbox.cleanup.undo import EndHelpers
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def _start(*words: str, **environment: str) -> subprocess.Popen[bytes]:
 
 
 def test_helpers_end_and_those_who_only_stand_there_or_name_it_do_not(folder: Path, monkeypatch) -> None:
-    monkeypatch.setattr("etude.sandbox.cleanup.undo.TENANTS_GRACE_S", 0.05)
+    monkeypatch.setattr("etude.sandbox.cleanup.undo.HELPERS_GRACE_S", 0.05)
     helpers = [
         _start(HOME=f"{folder}/home"),
         _start(XDG_RUNTIME_DIR=str(folder)),
@@ -40,11 +40,11 @@ def test_helpers_end_and_those_who_only_stand_there_or_name_it_do_not(folder: Pa
     ]
     try:
         time.sleep(0.1)  # until all have become what they were started as
-        assert {being.pid for being in tenants.of(str(folder))} == {one.pid for one in helpers}
-        Tenants(str(folder)).undo()
+        assert {being.pid for being in undo.helpers_of(str(folder))} == {one.pid for one in helpers}
+        EndHelpers(str(folder)).undo()
         assert [one.wait(5) for one in helpers] == [-9] * 4
         assert [one.poll() for one in others] == [None] * 3
-        Tenants(str(folder)).undo()
+        EndHelpers(str(folder)).undo()
     finally:
         subprocess.run(["pkill", "-KILL", "-P", ",".join(str(one.pid) for one in (*helpers, *others))])
         for one in (*helpers, *others):
@@ -54,11 +54,11 @@ def test_helpers_end_and_those_who_only_stand_there_or_name_it_do_not(folder: Pa
 
 def test_what_cleans_up_by_itself_is_waited_for(folder: Path) -> None:
     helper = _start("/bin/sh", "-c", f"sleep 0.2; touch {folder}/cleaned", "sh", "--root", str(folder))
-    Tenants(str(folder)).undo()
+    EndHelpers(str(folder)).undo()
     helper.wait()
     assert (folder / "cleaned").exists()
 
 
 def test_a_folder_that_is_not_ours_has_no_tenants() -> None:
-    with pytest.raises(Stuck, match="left alone"):
-        Tenants("/root").undo()
+    with pytest.raises(CleanupError, match="left alone"):
+        EndHelpers("/root").undo()

@@ -15,7 +15,7 @@ import pytest
 from makers import MadePool
 
 from etude.sandbox.errors import SandboxDied, SandboxNotFound, Unsupported, UserError
-from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.launch.zygotes import ZygotePool
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
@@ -112,12 +112,12 @@ async def test_a_stopped_runner_is_given_up_in_bounded_time(box: Sandbox, monkey
 
 
 async def test_a_dead_zygote_is_replaced_and_its_children_live_on() -> None:
-    cradle = Nurseries()
-    pool = await LocalPool.open(SandboxSettings(), cradle)
+    backend = ZygotePool()
+    pool = await LocalPool.open(SandboxSettings(), backend)
     before = await pool.create(SandboxSpec())
-    nursery = await next(iter(cradle._nurseries.values()))
-    os.kill(nursery._process.pid, signal.SIGKILL)
-    nursery._process.wait()
+    zygote = await next(iter(backend._zygotes.values()))
+    os.kill(zygote._process.pid, signal.SIGKILL)
+    zygote._process.wait()
     after = await pool.create(SandboxSpec())
     assert [(await one.run("echo 1")).out for one in (before, after)] == [b"1\n", b"1\n"]
     await pool.close()
@@ -125,7 +125,7 @@ async def test_a_dead_zygote_is_replaced_and_its_children_live_on() -> None:
 
 CLIENT = """
 import asyncio, sys
-from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.launch.zygotes import ZygotePool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.spec import WORKDIR, SandboxSpec
 from etude.sandbox.settings import SandboxSettings
@@ -191,10 +191,10 @@ async def test_sandboxes_outlive_the_thread_that_asked_for_them() -> None:
 
 @pytest.mark.nightly
 async def test_two_hundred_sandboxes_live_at_once_and_leave_nothing(pool: MadePool) -> None:
-    gate = asyncio.Semaphore(16)
+    egress = asyncio.Semaphore(16)
 
     async def one() -> Sandbox:
-        async with gate:
+        async with egress:
             return await pool.create(SandboxSpec(disk_mb=1))
 
     boxes = await asyncio.gather(*(one() for _ in range(200)))

@@ -15,7 +15,7 @@ from etude.sandbox.errors import OutputLimit, Unsupported, UserError
 from etude.sandbox.inside import files
 from etude.sandbox.inside.ground import Ground
 from etude.sandbox.protocol import Sandbox
-from etude.sandbox.spec import WORKDIR, Entry, Network, SandboxSpec
+from etude.sandbox.spec import WORKDIR, FileEntry, Network, SandboxSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,10 +29,10 @@ async def test_what_is_written_is_read_listed_and_exported(box: Sandbox) -> None
     )
     assert await box.read("a/b/c.bin", max_bytes=3, offset=1) == data[1:4]
     assert await box.list() == [
-        Entry("a", "dir", 60, 0o755),
-        Entry("a/b", "dir", 60, 0o755),
-        Entry("a/b/c.bin", "file", len(data), 0o600),
-        Entry("hello.txt", "file", 6, 0o644),
+        FileEntry("a", "dir", 60, 0o755),
+        FileEntry("a/b", "dir", 60, 0o755),
+        FileEntry("a/b/c.bin", "file", len(data), 0o600),
+        FileEntry("hello.txt", "file", 6, 0o644),
     ]
     assert [entry.path for entry in await box.list(recursive=False)] == ["a", "hello.txt"]
     assert await box.export() == {"a/b/c.bin": data, "hello.txt": b"hello\n"}
@@ -194,7 +194,7 @@ async def test_demands_that_cannot_be_met_are_refused_not_downgraded(pool: MadeP
 
 async def test_stat_tells_what_list_tells_and_follows_no_link(box: Sandbox) -> None:
     await box.run("mkdir -m 750 d; ln -s hello.txt link; mkfifo pipe")
-    assert await box.stat("hello.txt") == Entry("hello.txt", "file", 6, 0o644)
+    assert await box.stat("hello.txt") == FileEntry("hello.txt", "file", 6, 0o644)
     kinds = {path: (await box.stat(path)).kind for path in ("d", "link", "pipe", WORKDIR, "/")}
     assert kinds == {"d": "dir", "link": "link", "pipe": "other", WORKDIR: "dir", "/": "dir"}
     assert (await box.stat("d")).mode == 0o750

@@ -12,7 +12,7 @@ from makers import MadePool
 
 from etude.sandbox.errors import OutputLimit, UserError
 from etude.sandbox.protocol import Sandbox
-from etude.sandbox.spec import SandboxSpec, Terminal
+from etude.sandbox.spec import SandboxSpec, TerminalSize
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,8 +29,8 @@ ODD: dict[str, Ask] = {
     },
     "run with half a byte": lambda box: box.run(["true"], max_output_bytes=1.5),  # type: ignore[arg-type]
     "run with all the bytes": lambda box: box.run(["true"], max_output_bytes=HUGE),
-    "exec on a large terminal": lambda box: box.exec(["true"], tty=Terminal(1 << 16, 80)),
-    "exec on a negative terminal": lambda box: box.exec(["true"], tty=Terminal(24, -1)),
+    "exec on a large terminal": lambda box: box.exec(["true"], tty=TerminalSize(1 << 16, 80)),
+    "exec on a negative terminal": lambda box: box.exec(["true"], tty=TerminalSize(24, -1)),
     "read from before": lambda box: box.read("hello.txt", offset=-1),
     "read from beyond": lambda box: box.read("hello.txt", offset=HUGE),
     "read less than nothing": lambda box: box.read("hello.txt", max_bytes=-1),

@@ -10,7 +10,7 @@ from makers import MadePool
 
 from etude.sandbox.errors import Unsupported, UserError
 from etude.sandbox.protocol import Sandbox
-from etude.sandbox.spec import SandboxSpec, Terminal
+from etude.sandbox.spec import SandboxSpec, TerminalSize
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -143,14 +143,14 @@ async def test_many_processes_at_once_do_not_mix(pool: MadePool) -> None:
 
 async def test_a_terminal_is_one_and_can_be_resized(box: Sandbox) -> None:
     script = "test -t 0 && test -t 1 && test -t 2 && echo yes; stty size; read x; stty size; read y; echo $x$y >&2; cat"
-    process = await box.exec(script, stdin=None, tty=Terminal(30, 100))
+    process = await box.exec(script, stdin=None, tty=TerminalSize(30, 100))
     text = b""
     try:
         async for chunk in process.stream():
             assert chunk.stream == "stdout"
             before, text = text, text + chunk.data
             if b"30 100" not in before and b"30 100" in text:
-                await process.resize(Terminal(5, 60))
+                await process.resize(TerminalSize(5, 60))
                 await process.write(b"a\n")
             if b"5 60" not in before and b"5 60" in text:
                 await process.write(b"b\n")

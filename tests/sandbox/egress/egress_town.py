@@ -7,12 +7,12 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
-from etude.sandbox.egress.door import Door
-from etude.sandbox.egress.inner import Service
-from etude.sandbox.egress.limits import DoorLimits
-from etude.sandbox.egress.outside import Outside, Streams
-from etude.sandbox.egress.policy import Policy
-from etude.sandbox.egress.record import Decision, DecisionFile, Journal
+from etude.sandbox.egress.decisions import Decision, DecisionFile, DecisionLog
+from etude.sandbox.egress.dialer import Dialer, Streams
+from etude.sandbox.egress.limits import ProxyLimits
+from etude.sandbox.egress.policy import AllowList
+from etude.sandbox.egress.proxy import EgressProxy
+from etude.sandbox.egress.service import ProxyService
 
 PUBLIC = "93.184.216.34"  # never dialled: the town's own dialling maps it to loopback
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -23,17 +23,19 @@ class Town:
         self.names: dict[str, list[str]] = {}
         self.servers: dict[tuple[str, int], int] = {}  # invented address and port -> port on loopback
         self.dialled: list[tuple[str, int]] = []
-        self.journal = Journal("sb-test", DecisionFile(None))
-        self.limits = DoorLimits(head_s=5.0, idle_s=5.0)
+        self.journal = DecisionLog("sb-test", DecisionFile(None))
+        self.limits = ProxyLimits(head_s=5.0, idle_s=5.0)
         self._started: list[asyncio.Server] = []
-        self._doors: list[Door] = []
+        self._doors: list[EgressProxy] = []
         self.port = 0
 
-    async def open(self, hosts: list[str], services: Mapping[str, Service] | None = None) -> Door:
+    async def open(self, hosts: list[str], services: Mapping[str, ProxyService] | None = None) -> EgressProxy:
         listener = socket.create_server(("127.0.0.1", 0))
         self.port = listener.getsockname()[1]
-        outside = Outside(self._resolve, self._dial)
-        door = Door(listener, Policy.parse(hosts), self.journal, services=services, outside=outside, limits=self.limits)
+        dialer = Dialer(self._resolve, self._dial)
+        door = EgressProxy(
+            listener, AllowList.parse(hosts), self.journal, services=services, dialer=dialer, limits=self.limits
+        )
         self._doors.append(door)
         door.start()
         return door

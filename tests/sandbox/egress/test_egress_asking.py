@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from etude.sandbox.egress.packages import asking
+from etude.sandbox.egress.errors import BadRule
+from etude.sandbox.egress.packages import discovery
 from etude.sandbox.egress.packages.cache import Digest, FileCache
-from etude.sandbox.egress.refused import BadRule
 
 
 def tool(folder: Path, script: str) -> list[str]:
@@ -24,33 +24,35 @@ def test_pips_environment_wins_over_its_files_and_extras_follow(tmp_path: Path) 
         "global.index-url='http://file.test/simple'\n:env:.index-url='http://user:pw@env.test/simple'\n"
         "install.index-url='http://install.test/simple'\nglobal.extra-index-url='file:///a file:///b'\nglobal.cert='/ca.pem'"
     )
-    found = asking.pip(tool(tmp_path, f'cat <<"E"\n{said}\nE'))
-    assert found == asking.Configured(("http://user:pw@env.test/simple", "file:///a", "file:///b"), "/ca.pem")
+    found = discovery.pip(tool(tmp_path, f'cat <<"E"\n{said}\nE'))
+    assert found == discovery.IndexConfiguration(
+        ("http://user:pw@env.test/simple", "file:///a", "file:///b"), "/ca.pem"
+    )
     assert "pw" not in repr(found)
 
 
 def test_without_a_setting_pip_tells_its_own_default(tmp_path: Path) -> None:
     words = ["  -i, --index-url <url>  Base URL of it (default", "       http://default.test/simple). More"]
     script = f'if [ "$1" = install ]; then printf "%s\\n" "{words[0]}" "{words[1]}"; fi'
-    assert asking.pip(tool(tmp_path, script)).urls == ("http://default.test/simple",)
+    assert discovery.pip(tool(tmp_path, script)).urls == ("http://default.test/simple",)
 
 
 def test_the_real_pip_has_an_index() -> None:
-    assert asking.pip().urls
+    assert discovery.pip().urls
 
 
 def test_npm_tells_its_registry(tmp_path: Path) -> None:
     script = 'case "$3" in registry) echo http://npm.test/;; *) echo null;; esac'
-    assert asking.npm(tool(tmp_path, script)) == asking.Configured(("http://npm.test/",), "")
+    assert discovery.npm(tool(tmp_path, script)) == discovery.IndexConfiguration(("http://npm.test/",), "")
 
 
 @pytest.mark.parametrize("script", ["exit 1", "true"])
 def test_a_tool_that_has_no_answer_says_what_to_do(tmp_path: Path, script: str) -> None:
-    for ask in (asking.pip, asking.npm):
+    for ask in (discovery.pip, discovery.npm):
         with pytest.raises(BadRule):
             ask(tool(tmp_path, script))
     with pytest.raises(BadRule, match="can't be asked"):
-        asking.npm([str(tmp_path / "absent")])
+        discovery.npm([str(tmp_path / "absent")])
 
 
 async def test_the_cache_keeps_what_was_used_last(tmp_path: Path) -> None:

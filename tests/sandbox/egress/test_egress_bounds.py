@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from egress_town import PUBLIC, Town, Web, connect, echo, get
 
-from etude.sandbox.egress.inner import Ask, Page
-from etude.sandbox.egress.limits import DoorLimits
-from etude.sandbox.egress.outside import Outside, Streams
-from etude.sandbox.egress.pace import Pace
-from etude.sandbox.egress.record import Decision, DecisionFile, Journal
-from etude.sandbox.egress.refused import Refused
+from etude.sandbox.egress.decisions import Decision, DecisionFile, DecisionLog
+from etude.sandbox.egress.dialer import Dialer, Streams
+from etude.sandbox.egress.errors import RequestRefused
+from etude.sandbox.egress.limits import ProxyLimits, RequestRate
+from etude.sandbox.egress.service import ServiceRequest, ServiceResponse
 
 
 async def test_a_head_that_is_too_large_is_refused(town: Town) -> None:
@@ -28,7 +27,7 @@ async def test_a_head_that_is_too_large_is_refused(town: Town) -> None:
 
 async def test_a_head_that_trickles_is_given_up(town: Town) -> None:
     """Test 36 of docs/sandbox.md: each byte in time, the whole not."""
-    town.limits = DoorLimits(head_s=0.5)
+    town.limits = ProxyLimits(head_s=0.5)
     await town.open([])
     async with town.client() as (reader, writer):
         with pytest.raises(OSError):
@@ -43,7 +42,7 @@ async def test_a_head_that_trickles_is_given_up(town: Town) -> None:
 
 
 async def test_a_connection_that_says_nothing_ends_without_a_record(town: Town) -> None:
-    town.limits = DoorLimits(idle_s=0.2)
+    town.limits = ProxyLimits(idle_s=0.2)
     await town.open([])
     async with town.client() as (reader, _):
         assert await reader.read() == b""
@@ -51,7 +50,7 @@ async def test_a_connection_that_says_nothing_ends_without_a_record(town: Town) 
 
 
 async def test_more_connections_than_places_wait_and_are_served_in_turn(town: Town) -> None:
-    town.limits = DoorLimits(connections=2, idle_s=30.0)
+    town.limits = ProxyLimits(connections=2, idle_s=30.0)
     await town.host("good.example", echo)
     await town.open(["good.example"])
     async with town.client() as first, town.client() as second, town.client() as third:
@@ -95,7 +94,7 @@ async def test_a_side_that_does_not_read_makes_the_other_wait(town: Town) -> Non
 
 async def test_every_decision_is_a_line(town: Town, tmp_path: Path) -> None:
     path = tmp_path / "logs" / "egress.jsonl"
-    town.journal = Journal("sb-7", DecisionFile(path))
+    town.journal = DecisionLog("sb-7", DecisionFile(path))
     await town.host("good.example", Web(), port=80)
     await town.open(["good.example"])
     await town.say(get("http://good.example/x", "good.example"))
@@ -113,7 +112,7 @@ async def test_a_log_that_can_not_be_written_closes_the_door(town: Town) -> None
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("no /dev/full here")
-    town.journal = Journal("sb-7", DecisionFile(full))
+    town.journal = DecisionLog("sb-7", DecisionFile(full))
     await town.host("good.example", Web(), port=80)
     await town.open(["good.example"])
     assert await town.status(get("http://good.example/", "good.example")) == 200  # noticed by its record
@@ -122,7 +121,7 @@ async def test_a_log_that_can_not_be_written_closes_the_door(town: Town) -> None
 
 async def test_one_sandbox_can_not_fill_the_disk_with_its_log(town: Town, tmp_path: Path) -> None:
     path = tmp_path / "egress.jsonl"
-    town.journal = Journal("sb-7", DecisionFile(path), remembered=5, share=10)
+    town.journal = DecisionLog("sb-7", DecisionFile(path), remembered=5, share=10)
     await town.host("good.example", Web(), port=80)
     await town.open(["good.example"])
     for _ in range(12):
@@ -164,7 +163,7 @@ async def test_a_door_leaves_no_descriptor_behind(town: Town) -> None:
 
 
 async def test_a_sandbox_that_asks_in_a_loop_is_slowed_down(town: Town) -> None:
-    town.limits = DoorLimits(requests_per_s=20)
+    town.limits = ProxyLimits(requests_per_s=20)
     await town.open([])
     began = asyncio.get_running_loop().time()
     for _ in range(50):  # 40 at once, 10 at 20 a second
@@ -173,7 +172,7 @@ async def test_a_sandbox_that_asks_in_a_loop_is_slowed_down(town: Town) -> None:
 
 
 def test_a_pace_is_kept_in_the_long_run() -> None:
-    pace, now_s = Pace(10), 0.0
+    pace, now_s = RequestRate(10), 0.0
     for _ in range(120):
         now_s += pace.wait_s(now_s)
     assert 9.5 < now_s < 10.5  # 20 at once, 100 at 10 a second
@@ -206,19 +205,19 @@ async def test_an_address_that_does_not_answer_leaves_time_for_the_next(town: To
             await asyncio.sleep(60)
         return await dial(address, port)
 
-    outside = Outside(town._resolve, silent, patience_s=0.4)
-    streams = await outside.connect("good.example", 443, asyncio.Semaphore(1))
+    dialer = Dialer(town._resolve, silent, patience_s=0.4)
+    streams = await dialer.connect("good.example", 443, asyncio.Semaphore(1))
     streams[1].close()
-    with pytest.raises(Refused, match="answer"):
+    with pytest.raises(RequestRefused, match="answer"):
         town.names["good.example"] = [PUBLIC]
-        await outside.connect("good.example", 443, asyncio.Semaphore(1))
+        await dialer.connect("good.example", 443, asyncio.Semaphore(1))
 
 
 class _Shop:
     name = "shop"
 
-    async def serve(self, ask: Ask) -> Page:
-        return Page(body=b"open")
+    async def serve(self, ask: ServiceRequest) -> ServiceResponse:
+        return ServiceResponse(body=b"open")
 
 
 async def test_an_endless_body_that_nobody_asked_for_is_refused(town: Town) -> None:

@@ -13,14 +13,13 @@ from egress_town import Town
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.sandbox.egress.packages import asking, simple
-from etude.sandbox.egress.packages.asking import Configured
+from etude.sandbox.egress.packages import discovery, simple
 from etude.sandbox.egress.packages.cache import FileCache
-from etude.sandbox.egress.packages.credentials import Credentials, bare
-from etude.sandbox.egress.packages.npm import NpmDoor, NpmIndex
-from etude.sandbox.egress.packages.pip import PipDoor, PipIndex
-from etude.sandbox.egress.packages.rule import Named
-from etude.sandbox.egress.packages.upstream import Upstream
+from etude.sandbox.egress.packages.discovery import IndexConfiguration
+from etude.sandbox.egress.packages.npm import NpmIndex, NpmService
+from etude.sandbox.egress.packages.pip import PipIndex, PipService
+from etude.sandbox.egress.packages.rule import PackageFilter
+from etude.sandbox.egress.packages.upstream import Credentials, IndexUpstream, bare
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
@@ -28,10 +27,10 @@ from etude.sandbox.spec import Network, PackageRule, SandboxSpec
 
 WORD = "s3cret-w0rd"
 BASIC = "Basic " + base64.b64encode(f"me:{WORD}".encode()).decode()
-EVERY = Named(frozenset(), None, frozenset(), True)
+EVERY = PackageFilter(frozenset(), None, frozenset(), True)
 
 
-def private(shelf: Shelf) -> Configured:
+def private(shelf: Shelf) -> IndexConfiguration:
     """The shelf as a mirror that asks for a name and a password, with a link to itself that is whole."""
     shelf.lock = BASIC
     files = [
@@ -45,14 +44,14 @@ def private(shelf: Shelf) -> Configured:
     row = {"meta": {"api-version": "1.1"}, "name": "a", "files": files}
     shelf.things["/simple/a/"] = (simple.JSON_TYPE, json.dumps(row).encode())
     shelf.things["/files/a-1.0.tar.gz"] = ("application/gzip", b"packed")
-    return Configured((f"http://me:{WORD}@127.0.0.1:{shelf.port}/simple",))
+    return IndexConfiguration((f"http://me:{WORD}@127.0.0.1:{shelf.port}/simple",))
 
 
 async def test_pages_and_files_of_a_private_mirror_are_had_and_hold_no_credential(
     town: Town, shelf: Shelf, tmp_path: Path
 ) -> None:
-    index = PipIndex(Upstream(private(shelf)), FileCache(tmp_path))
-    await town.open([], {"pip": PipDoor(index, EVERY)})
+    index = PipIndex(IndexUpstream(private(shelf)), FileCache(tmp_path))
+    await town.open([], {"pip": PipService(index, EVERY)})
     status, page = await town.fetch("/pip/simple/a/")
     assert status == 200 and WORD.encode() not in page and b"me:" not in page
     assert await town.fetch("/pip/files/a/a-1.0.tar.gz") == (200, b"packed")
@@ -70,8 +69,8 @@ async def test_a_token_of_npm_s_settings_opens_its_registry(town: Town, shelf: S
     }
     shelf.things["/npm/a"] = ("application/json", json.dumps({**row, "dist-tags": {"latest": "1.0.0"}}).encode())
     place = (f"//127.0.0.1:{shelf.port}/npm/", WORD)
-    index = NpmIndex(Upstream(Configured((f"{shelf.url}/npm/",), tokens=(place,))), FileCache(tmp_path))
-    await town.open([], {"npm": NpmDoor(index, EVERY, "http://door/npm/")})
+    index = NpmIndex(IndexUpstream(IndexConfiguration((f"{shelf.url}/npm/",), tokens=(place,))), FileCache(tmp_path))
+    await town.open([], {"npm": NpmService(index, EVERY, "http://door/npm/")})
     status, page = await town.fetch("/npm/a")
     assert status == 200 and WORD.encode() not in page and set(shelf.keys) == {f"Bearer {WORD}"}
 
@@ -88,7 +87,7 @@ def test_tokens_are_read_where_npm_keeps_them_with_its_variables(
     )
     tool.chmod(0o755)
     monkeypatch.setenv("MY_TOKEN", WORD)
-    found = asking.npm([str(tool)])
+    found = discovery.npm([str(tool)])
     assert found.tokens == (("//a.test/npm/", WORD), ("//b.test/", "plain")) and WORD not in repr(found)
 
 
@@ -118,7 +117,7 @@ async def test_inside_a_sandbox_the_mirror_serves_and_its_credential_is_nowhere(
     except Unsupported as error:
         pytest.skip(str(error))
     try:
-        assert asking.pip().urls[0] == configured.urls[0]  # the variable is heard
+        assert discovery.pip().urls[0] == configured.urls[0]  # the variable is heard
         spec = SandboxSpec(network=Network("allowlist", packages=(PackageRule("pip", ("*",)),)))
         box = await pool.create(spec)
         code = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:3128/pip/simple/a/').read().decode())"

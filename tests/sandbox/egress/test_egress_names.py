@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.sandbox.egress import addresses, names
-from etude.sandbox.egress.policy import Policy, Rule
-from etude.sandbox.egress.refused import BadRule, Refused
+from etude.sandbox.egress import dialer, targets
+from etude.sandbox.egress.errors import BadRule, RequestRefused
+from etude.sandbox.egress.policy import AllowList, AllowRule
 
 ADDRESSES = [
     "127.0.0.1", "127.1", "127.0.0.1.", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "1.2.3", "0", "[::1]", "[::ffff:127.0.0.1]",
@@ -31,8 +31,8 @@ FORBIDDEN = [
 @pytest.mark.parametrize("text", ADDRESSES)
 def test_an_address_in_any_spelling_is_no_host_name(text: str) -> None:
     """Test 36 of docs/sandbox.md."""
-    for read in (names.authority, lambda host: names.absolute(f"http://{host}/")):
-        with pytest.raises(Refused) as caught:
+    for read in (targets.authority, lambda host: targets.absolute(f"http://{host}/")):
+        with pytest.raises(RequestRefused) as caught:
             read(f"{text}:443")
         assert caught.value.status == 403
 
@@ -40,23 +40,23 @@ def test_an_address_in_any_spelling_is_no_host_name(text: str) -> None:
 @pytest.mark.parametrize("text", NO_NAMES)
 def test_what_is_no_plain_host_name_is_refused(text: str) -> None:
     """Test 36 of docs/sandbox.md."""
-    with pytest.raises(Refused):
-        names.host_name(text)
+    with pytest.raises(RequestRefused):
+        targets.host_name(text)
 
 
 def test_case_does_not_matter_and_is_gone_afterwards() -> None:
     """Test 36 of docs/sandbox.md."""
-    assert names.authority("EXAMPLE.Org:443") == names.Target("example.org", 443)
-    assert names.absolute("HTTP://Example.ORG:8080/A?b=C") == names.Target("example.org", 8080, "/A?b=C")
-    assert names.absolute("http://example.org?q") == names.Target("example.org", 80, "/?q")
+    assert targets.authority("EXAMPLE.Org:443") == targets.RequestTarget("example.org", 443)
+    assert targets.absolute("HTTP://Example.ORG:8080/A?b=C") == targets.RequestTarget("example.org", 8080, "/A?b=C")
+    assert targets.absolute("http://example.org?q") == targets.RequestTarget("example.org", 80, "/?q")
 
 
 @pytest.mark.parametrize(
     "text", ["example.org", "example.org:", "example.org:0", "example.org:65536", "example.org:+80", "example.org:080", "example.org:8 0", "a.org:٣"]
 )  # fmt: skip
 def test_a_tunnel_needs_a_plain_port(text: str) -> None:
-    with pytest.raises(Refused):
-        names.authority(text)
+    with pytest.raises(RequestRefused):
+        targets.authority(text)
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,15 @@ def test_a_tunnel_needs_a_plain_port(text: str) -> None:
              "http://user:pw@a.org:80/", "http://a.org\\@evil.org/", "http://a.org/#x", "http://a.org:/", "http://a.org:80:80/"]
 )  # fmt: skip
 def test_a_url_that_two_parsers_could_read_differently_is_refused(text: str) -> None:
-    with pytest.raises(Refused):
-        names.absolute(text)
+    with pytest.raises(RequestRefused):
+        targets.absolute(text)
 
 
 @given(st.text(max_size=80))
 def test_what_passes_is_always_a_plain_name(text: str) -> None:
     try:
-        host = names.host_name(text)
-    except Refused:
+        host = targets.host_name(text)
+    except RequestRefused:
         return
     assert host == text.lower() and host.isascii() and not set(host) - set("abcdefghijklmnopqrstuvwxyz0123456789-_.")
     with pytest.raises(ValueError):
@@ -82,11 +82,11 @@ def test_what_passes_is_always_a_plain_name(text: str) -> None:
 
 
 def test_rules_cover_hosts_trees_and_ports() -> None:
-    policy = Policy.parse(["Example.org", ".trees.net", "odd.org:8443"])
+    policy = AllowList.parse(["Example.org", ".trees.net", "odd.org:8443"])
     allowed = [("example.org", 80), ("example.org", 443), ("trees.net", 443), ("a.b.trees.net", 80), ("odd.org", 8443)]
     refused = [("example.org", 22), ("www.example.org", 443), ("nottrees.net", 443), ("odd.org", 443), ("org", 443)]
     assert all(policy.allows(*pair) for pair in allowed) and not any(policy.allows(*pair) for pair in refused)
-    assert not Policy().allows("example.org", 443)
+    assert not AllowList().allows("example.org", 443)
 
 
 @pytest.mark.parametrize(
@@ -94,20 +94,20 @@ def test_rules_cover_hosts_trees_and_ports() -> None:
 )
 def test_a_rule_that_is_none_says_what_to_write(text: str) -> None:
     with pytest.raises(BadRule, match=r"allow-list entry .*; give a host name such as"):
-        Rule.parse(text)
+        AllowRule.parse(text)
 
 
 @pytest.mark.parametrize("text", FORBIDDEN)
 def test_no_address_but_a_public_one_may_be_dialled(text: str) -> None:
     """Test 36 of docs/sandbox.md: DNS rebinding."""
-    assert addresses.objection(text)
+    assert dialer.refusal_reason(text)
 
 
 def test_public_addresses_may_be_dialled_and_opened_networks_too() -> None:
-    assert addresses.objection("93.184.216.34") is None
-    assert addresses.objection("2606:2800:220:1::1") is None
-    assert addresses.objection("127.0.0.1", (ipaddress.ip_network("127.0.0.0/8"),)) is None
-    assert addresses.objection("127.0.0.1", (ipaddress.ip_network("10.0.0.0/8"),))
+    assert dialer.refusal_reason("93.184.216.34") is None
+    assert dialer.refusal_reason("2606:2800:220:1::1") is None
+    assert dialer.refusal_reason("127.0.0.1", (ipaddress.ip_network("127.0.0.0/8"),)) is None
+    assert dialer.refusal_reason("127.0.0.1", (ipaddress.ip_network("10.0.0.0/8"),))
 
 
 def test_a_public_address_of_this_host_is_not_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,4 +124,4 @@ def test_a_public_address_of_this_host_is_not_dialled(monkeypatch: pytest.Monkey
             return self.address
 
     monkeypatch.setattr(socket, "socket", Own)
-    assert addresses.objection("93.184.216.34") == "an address of this host"
+    assert dialer.refusal_reason("93.184.216.34") == "an address of this host"

@@ -18,12 +18,12 @@ import pytest
 from egress_shelf import Shelf
 from egress_town import Town
 
-from etude.sandbox.egress.packages.asking import Configured
+from etude.sandbox.egress.errors import RequestRefused
 from etude.sandbox.egress.packages.cache import FileCache
-from etude.sandbox.egress.packages.npm import NpmDoor, NpmIndex, in_time
-from etude.sandbox.egress.packages.rule import Named, moment
-from etude.sandbox.egress.packages.upstream import Upstream
-from etude.sandbox.egress.refused import Refused
+from etude.sandbox.egress.packages.discovery import IndexConfiguration
+from etude.sandbox.egress.packages.npm import NpmIndex, NpmService, in_time
+from etude.sandbox.egress.packages.rule import PackageFilter, moment
+from etude.sandbox.egress.packages.upstream import IndexUpstream
 
 TIMES = {
     "created": "2020-01-01T00:00:00Z", "modified": "2026-01-01T00:00:00Z",
@@ -58,10 +58,10 @@ def stock(shelf: Shelf, name: str = "left-thing") -> None:
     shelf.things[f"/{name.replace('/', '%2F')}"] = ("application/json", json.dumps(document).encode())
 
 
-def door(shelf: Shelf, cache: Path, town_port: int = 3128) -> NpmDoor:
-    rule = Named(frozenset({"left-thing", "@scope/thing"}), moment("2024-06-01"))
-    index = NpmIndex(Upstream(Configured((shelf.url,))), FileCache(cache))
-    return NpmDoor(index, rule, f"http://127.0.0.1:{town_port}/npm/")
+def door(shelf: Shelf, cache: Path, town_port: int = 3128) -> NpmService:
+    rule = PackageFilter(frozenset({"left-thing", "@scope/thing"}), moment("2024-06-01"))
+    index = NpmIndex(IndexUpstream(IndexConfiguration((shelf.url,))), FileCache(cache))
+    return NpmService(index, rule, f"http://127.0.0.1:{town_port}/npm/")
 
 
 async def test_a_document_is_the_one_of_that_day(town: Town, shelf: Shelf, tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_latest_is_the_newest_release_that_is_left() -> None:
     versions = {version: entry for version in ("1.0.0", "1.1.0-beta.1", "2.0.0")}
     document = {"name": "a", "versions": versions, "time": TIMES, "dist-tags": {"latest": "2.0.0"}}
     names = frozenset({"a"})
-    assert in_time(document, Named(names, moment("2024-06-01")))["dist-tags"] == {"latest": "1.0.0"}
-    assert in_time(document, Named(names, None))["dist-tags"] == {"latest": "2.0.0"}
-    with pytest.raises(Refused):
-        in_time(document, Named(names, moment("2019-01-01")))
+    assert in_time(document, PackageFilter(names, moment("2024-06-01")))["dist-tags"] == {"latest": "1.0.0"}
+    assert in_time(document, PackageFilter(names, None))["dist-tags"] == {"latest": "2.0.0"}
+    with pytest.raises(RequestRefused):
+        in_time(document, PackageFilter(names, moment("2019-01-01")))
 
 
 @pytest.mark.nightly  # npm itself takes seconds to start

@@ -14,13 +14,13 @@ import pytest
 from egress_shelf import Shelf
 from egress_town import Town, get
 
+from etude.sandbox.egress.errors import BadRule
 from etude.sandbox.egress.packages import simple
-from etude.sandbox.egress.packages.asking import Configured
 from etude.sandbox.egress.packages.cache import FileCache
-from etude.sandbox.egress.packages.pip import PipDoor, PipIndex
-from etude.sandbox.egress.packages.rule import Named, moment, pip_name
-from etude.sandbox.egress.packages.upstream import Upstream
-from etude.sandbox.egress.refused import BadRule
+from etude.sandbox.egress.packages.discovery import IndexConfiguration
+from etude.sandbox.egress.packages.pip import PipIndex, PipService
+from etude.sandbox.egress.packages.rule import PackageFilter, moment, pip_name
+from etude.sandbox.egress.packages.upstream import IndexUpstream
 
 OLD, NEW = b"old contents", b"new contents"
 
@@ -48,10 +48,10 @@ def stock(shelf: Shelf) -> None:
     shelf.things["/simple/own-project/"] = ("text/html", b'<a href="x-1.tar.gz#sha256=00">x-1.tar.gz</a>')
 
 
-def door(shelf: Shelf, cache: Path, until: str | None = "2024-06-01") -> PipDoor:
-    upstream = Upstream(Configured((f"{shelf.url}/simple",)))
-    rule = Named(frozenset({"my-tool", "missing"}), moment(until) if until else None)
-    return PipDoor(PipIndex(upstream, FileCache(cache)), rule)
+def door(shelf: Shelf, cache: Path, until: str | None = "2024-06-01") -> PipService:
+    upstream = IndexUpstream(IndexConfiguration((f"{shelf.url}/simple",)))
+    rule = PackageFilter(frozenset({"my-tool", "missing"}), moment(until) if until else None)
+    return PipService(PipIndex(upstream, FileCache(cache)), rule)
 
 
 async def test_a_page_holds_what_was_published_in_time(town: Town, shelf: Shelf, tmp_path: Path) -> None:
@@ -199,10 +199,10 @@ async def test_real_pip_installs_through_the_door_and_finds_nothing_newer(
 
 
 def test_a_date_is_the_end_of_its_day() -> None:
-    rule = Named(frozenset(), moment("2024-05-01"))
+    rule = PackageFilter(frozenset(), moment("2024-05-01"))
     assert rule.in_time("2024-05-01T23:59:59.999Z") and not rule.in_time("2024-05-02T00:00:00Z")
     assert not rule.in_time(None) and not rule.in_time("yesterday")
-    assert Named(frozenset(), moment("2024-05-01T12:00:00+02:00")).in_time("2024-05-01T10:00:00Z")
+    assert PackageFilter(frozenset(), moment("2024-05-01T12:00:00+02:00")).in_time("2024-05-01T10:00:00Z")
     with pytest.raises(BadRule):
         moment("first of May")
 

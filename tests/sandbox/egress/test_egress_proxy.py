@@ -153,9 +153,9 @@ async def test_an_upstream_that_never_answers_ends_in_time(town: Town) -> None:
         await reader.read()
         writer.close()
 
-    from etude.sandbox.egress.limits import DoorLimits
+    from etude.sandbox.egress.limits import ProxyLimits
 
-    town.limits = DoorLimits(idle_s=0.3)
+    town.limits = ProxyLimits(idle_s=0.3)
     await town.host("good.example", silent, port=80)
     await town.host("tunnel.example", silent, port=443, address="93.184.216.35")
     await town.open(["good.example", "tunnel.example"])

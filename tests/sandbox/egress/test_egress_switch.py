@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from egress_town import Town, connect, echo
 
-from etude.sandbox.egress.outside import Streams
-from etude.sandbox.egress.policy import Policy
+from etude.sandbox.egress.dialer import Streams
+from etude.sandbox.egress.policy import AllowList
 
 
 async def established(streams: Streams, host: str) -> None:
@@ -31,7 +31,7 @@ async def test_a_narrower_policy_cuts_what_it_forbids_and_nothing_else(town: Tow
     async with town.client() as first, town.client() as second:
         await established(first, "one.example")
         await established(second, "two.example")
-        door.switch(Policy.parse(["two.example"]))
+        door.switch(AllowList.parse(["two.example"]))
         assert await ended(first)
         second[1].write(b"still here")
         assert await second[0].readexactly(10) == b"still here"
@@ -39,9 +39,9 @@ async def test_a_narrower_policy_cuts_what_it_forbids_and_nothing_else(town: Tow
         (cut, refused) = await town.recorded(2)
         assert (cut.host, cut.allowed, cut.reason) == ("one.example", True, "cut: the policy has changed")
         assert not refused.allowed
-        door.switch(Policy())
+        door.switch(AllowList())
         assert await ended(second)
-    door.switch(Policy.parse(["one.example"]))
+    door.switch(AllowList.parse(["one.example"]))
     async with town.client() as third:
         await established(third, "one.example")
 
@@ -60,7 +60,7 @@ async def test_a_flow_that_is_being_dialled_is_cut_as_well(town: Town) -> None:
     async with town.client() as client:
         client[1].write(connect("slow.example:443"))
         await dialling.wait()
-        door.switch(Policy())
+        door.switch(AllowList())
         assert await ended(client)
     (record,) = await town.recorded(1)
     assert record.reason.startswith("cut") and not record.allowed

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from etude.sandbox.errors import DiskFull, LayerCorrupt, OutputLimit, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.fake.clock import run
-from etude.sandbox.fake.files import Files
-from etude.sandbox.fake.layer import Layer
+from etude.sandbox.fake.files import FakeFiles
+from etude.sandbox.fake.layer import FakeLayer
 from etude.sandbox.fake.pool import FakePool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
@@ -155,7 +155,7 @@ async def test_demands_it_cannot_meet_are_refused() -> None:
 def test_layers_with_whiteouts_travel_unchanged(steps: list[tuple[str, bytes | None]]) -> None:
     """Against a plain dictionary: writes, removals and snapshots in any order, then every layer by way of its archive."""
     model: dict[str, bytes] = {}
-    files = Files("/", 1 << 20)
+    files = FakeFiles("/", 1 << 20)
     for name, data in steps:
         if not name:
             files.freeze()
@@ -166,17 +166,17 @@ def test_layers_with_whiteouts_travel_unchanged(steps: list[tuple[str, bytes | N
             files.write(name, data, None)
             model[name] = data
     layers = files.freeze()
-    moved = tuple(Layer.load(layer.digest, layer.export()) for layer in layers)
-    there = Files("/", 1 << 20, moved)
+    moved = tuple(FakeLayer.load(layer.digest, layer.export()) for layer in layers)
+    there = FakeFiles("/", 1 << 20, moved)
     assert {name: there.read(name, 100, 0) for name in there.names()} == model
 
 
 def test_a_changed_archive_is_refused() -> None:
     """Test 21 of docs/sandbox.md."""
-    files = Files("/", 100)
+    files = FakeFiles("/", 100)
     files.write("a", b"right", None)
     (layer,) = files.freeze()
     with pytest.raises(LayerCorrupt):
-        Layer.load(layer.digest, layer.export().replace(b"right", b"wrong"))
+        FakeLayer.load(layer.digest, layer.export().replace(b"right", b"wrong"))
     with pytest.raises(LayerCorrupt):
-        Layer.load(layer.digest, b"no archive at all" * 100)
+        FakeLayer.load(layer.digest, b"no archive at all" * 100)

@@ -38,7 +38,7 @@ class Bench:
             plan = (plans or {}).get(number, FaultPlan())
             pool = FakePool(COSTS, plan, seed=number, max_live=max_live, name=name)
             facts = HostFacts(1 << 20, 64, max_live, 64, 1000.0, pool.probe())
-            host = LocalHost(name, pool, facts, gauge=lambda: (0.0, 0.0))
+            host = LocalHost(name, pool, facts, read_load=lambda: (0.0, 0.0))
             self.pools[name], self.links[name] = pool, LoopLink(HostServer(host))
         hosts_seen = [RemoteHost(name, link) for name, link in self.links.items()]
         chosen = FleetSettings.model_validate(settings)

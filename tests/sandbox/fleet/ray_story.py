@@ -90,7 +90,7 @@ async def a_host_that_dies() -> None:
     box = await pool.create(SandboxSpec())
     waiting = asyncio.ensure_future(box.run("sleep 1000", timeout_s=2000))
     await asyncio.sleep(0.2)
-    (member,) = pool.roster.members.values()  # type: ignore[attr-defined]
+    (member,) = pool.registry.members.values()  # type: ignore[attr-defined]
     ray.kill(member.host._link._actor)
     try:
         await asyncio.wait_for(waiting, 60)

@@ -19,8 +19,6 @@ from etude.sandbox.fleet.settings import FleetSettings
 from etude.sandbox.fleet.wire.loop import LoopLink
 from etude.sandbox.fleet.wire.remote import RemoteHost
 from etude.sandbox.fleet.wire.server import HostServer
-from etude.sandbox.layered import images
-from etude.sandbox.layered.shelf import open_store
 from etude.sandbox.layers.collect import collect
 from etude.sandbox.layers.store import LayerStore
 from etude.sandbox.local_pool import LocalPool
@@ -28,6 +26,8 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox
 from etude.sandbox.services import presets
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.snapshots import images
+from etude.sandbox.snapshots.cache import open_store
 from etude.sandbox.spec import WORKDIR, SandboxSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -76,25 +76,25 @@ async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
     except Unsupported as error:
         pytest.skip(str(error))
     for pool in made.pools.values():
-        if pool.shelf is None:
+        if pool.host_layers is None:
             pytest.skip(f"no layers here: {pool.probe().reason}")
-        pool.shelf.piece_bytes = PIECE
-        _note(pool.shelf, made.pieces)
+        pool.host_layers.piece_bytes = PIECE
+        _note(pool.host_layers, made.pieces)
     yield made
     await made.fleet.close()
     for pool in made.pools.values():
         await pool.close()
 
 
-def _note(shelf: Any, pieces: list[int]) -> None:
-    export = shelf.export_layer
+def _note(host_layers: Any, pieces: list[int]) -> None:
+    export = host_layers.export_layer
 
     async def noted(digest: str, start: int) -> tuple[bytes, bool]:
         piece, more = await export(digest, start)
         pieces.append(len(piece))
         return piece, more
 
-    shelf.export_layer = noted
+    host_layers.export_layer = noted
 
 
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
@@ -161,19 +161,19 @@ async def test_what_is_on_its_way_is_never_collected(pair: Pair, stores: list[La
     box = await pair.fleet.create(SandboxSpec())
     await box.write("big", bytes(range(256)) * 500)
     ref = await box.snapshot()
-    shelf: Any = pair.pools[_home(box)].shelf
-    export, collections = shelf.export_layer, []
+    host_layers: Any = pair.pools[_home(box)].host_layers
+    export, collections = host_layers.export_layer, []
 
     async def collecting(digest: str, start: int) -> tuple[bytes, bool]:
         answer = await export(digest, start)
         collections.append([collect(store, patience_s=0.0) for store in stores])
         return answer
 
-    shelf.export_layer = collecting
+    host_layers.export_layer = collecting
     try:
         far = await _far(pair, box, ref)
     finally:
-        shelf.export_layer = export
+        host_layers.export_layer = export
     assert len(collections) > 2 and await far.read("big") == bytes(range(256)) * 500
 
 
@@ -182,23 +182,23 @@ async def test_a_layer_that_is_not_what_its_digest_says_is_not_entered(pair: Pai
     box = await pair.fleet.create(SandboxSpec())
     await box.write("a", b"right")
     ref = await box.snapshot()
-    shelf: Any = pair.pools[_home(box)].shelf
-    export = shelf.export_layer
-    layers, _ = await shelf.chain(ref.digest)
+    host_layers: Any = pair.pools[_home(box)].host_layers
+    export = host_layers.export_layer
+    layers, _ = await host_layers.chain(ref.digest)
 
     async def spoilt(digest: str, start: int) -> tuple[bytes, bool]:
         piece, more = await export(digest, start)
         return piece.replace(b"right", b"wrong"), more
 
-    there = pair.pools[pair.other(box)].shelf
+    there = pair.pools[pair.other(box)].host_layers
     assert there is not None
     for broken in (spoilt, _cut(export)):
-        shelf.export_layer = broken
+        host_layers.export_layer = broken
         try:
             with pytest.raises(AssertionError, match="arrived"):
                 await _far(pair, box, ref)
         finally:
-            shelf.export_layer = export
+            host_layers.export_layer = export
         assert await there.missing(layers) == [layers[0]]
     far = await _far(pair, box, ref)
     assert await far.read("a") == b"right"
@@ -235,14 +235,14 @@ async def test_an_image_is_found_by_its_name_wherever_it_is(
     ],
 )
 async def test_a_record_that_is_none_is_refused(pair: Pair, record: bytes) -> None:
-    shelf = pair.pools["h0"].shelf
-    assert shelf is not None
+    host_layers = pair.pools["h0"].host_layers
+    assert host_layers is not None
     with pytest.raises(InfraError, match="record"):
-        await shelf.enter(record, "")
-    assert await shelf.missing(("../../x", "f" * 64)) == ["../../x", "f" * 64]
+        await host_layers.enter(record, "")
+    assert await host_layers.missing(("../../x", "f" * 64)) == ["../../x", "f" * 64]
     for wrong in ("../../x", "f" * 64):
         with pytest.raises(InfraError, match="not on this host"):
-            await shelf.export_layer(wrong, 0)
+            await host_layers.export_layer(wrong, 0)
 
 
 async def test_services_are_told_of_and_connections_refused_over_a_wire(pair: Pair) -> None:
@@ -258,16 +258,21 @@ async def test_a_closed_pool_ships_nothing_and_leaves_nothing(tmp_path: Path) ->
     except Unsupported as error:
         pytest.skip(str(error))
     assert isinstance(pool, LocalPool)
-    shelf = pool.shelf
+    host_layers = pool.host_layers
     box = await pool.create(SandboxSpec())
     await box.write("a", b"1")
-    if shelf is None:
+    if host_layers is None:
         pytest.skip(f"no layers here: {pool.probe().reason}")
-    layers, _ = await shelf.chain((await box.snapshot("it")).digest)
-    piece, _ = await shelf.export_layer(layers[0], 0)
-    await shelf.import_layer("f" * 64, "parcel", 0, piece, True)
+    layers, _ = await host_layers.chain((await box.snapshot("it")).digest)
+    piece, _ = await host_layers.export_layer(layers[0], 0)
+    await host_layers.import_layer("f" * 64, "parcel", 0, piece, True)
     await pool.close()
-    for refused in (shelf.chain("it"), shelf.missing(layers), shelf.export_layer(layers[0], 0), shelf.held()):
+    for refused in (
+        host_layers.chain("it"),
+        host_layers.missing(layers),
+        host_layers.export_layer(layers[0], 0),
+        host_layers.held(),
+    ):
         with pytest.raises(InfraError, match="closed"):
             await refused
     assert not list((tmp_path / "live").iterdir())

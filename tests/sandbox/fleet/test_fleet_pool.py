@@ -43,14 +43,14 @@ def test_a_failing_host_is_left_after_three_faults_and_tried_before_it_is_truste
         fleet = await bench.open(2, plans={0: FAILS}, attempts=8)
         for _ in range(20):
             await fleet.create(SandboxSpec())
-        assert bench.live() == {"h0": 0, "h1": 20} and not fleet.roster.placement.takes("h0")
+        assert bench.live() == {"h0": 0, "h1": 20} and not fleet.registry.placement.takes("h0")
         asked = bench.pools["h0"].faults._asked["create_fails"]
         assert asked == 3
         await asyncio.sleep(60)  # its tries fail too
-        assert not fleet.roster.placement.takes("h0") and bench.pools["h0"].faults._asked["create_fails"] > asked
+        assert not fleet.registry.placement.takes("h0") and bench.pools["h0"].faults._asked["create_fails"] > asked
         bench.pools["h0"].faults.plan = FaultPlan()
         await asyncio.sleep(600)
-        assert fleet.roster.placement.takes("h0") and bench.live()["h0"] == 0  # what it tried with is gone
+        assert fleet.registry.placement.takes("h0") and bench.live()["h0"] == 0  # what it tried with is gone
         await fleet.create(SandboxSpec())
         assert bench.live()["h0"] == 1
         await fleet.close()
@@ -79,7 +79,7 @@ def test_a_dead_host_fails_what_waits_there_and_replaces_nothing(bench: Any) -> 
         assert bench.live()["h1"] == 11 - len(there)
         bench.links["h0"].silent = False  # it comes back: what it held of ours is ended, and it serves again
         await asyncio.sleep(600)
-        assert bench.live()["h0"] == 0 and fleet.roster.placement.takes("h0") and there[0].state == "dead"
+        assert bench.live()["h0"] == 0 and fleet.registry.placement.takes("h0") and there[0].state == "dead"
         await fleet.close()
 
     run(story())
@@ -133,7 +133,7 @@ def test_a_cancelled_create_leaves_nothing(bench: Any) -> None:
         await asyncio.sleep(0.5)
         assert bench.live() == {"h0": 1}  # the host made it all the same
         assert len(await fleet.reap()) == 1 and await fleet.reap() == [] and bench.live() == {"h0": 0}
-        assert fleet.roster.placement.places["h0"].live == 0
+        assert fleet.registry.placement.places["h0"].live == 0
         await fleet.close()
 
     run(story())
@@ -207,7 +207,7 @@ def test_a_snapshot_whose_only_host_is_lost_is_a_typed_error(bench: Any) -> None
         await asyncio.sleep(2 * HEARTBEAT_S)
         (error,) = await fleet.restore(ref, SandboxSpec())
         assert isinstance(error, SandboxNotFound) and "no living host" in str(error)
-        assert fleet.roster.placement.takes("h0") or fleet.roster.placement.takes(
+        assert fleet.registry.placement.takes("h0") or fleet.registry.placement.takes(
             "h1"
         )  # nobody's fault but the lost one's
         await fleet.close()
@@ -225,13 +225,13 @@ def test_a_corrupt_layer_is_never_served(bench: Any) -> None:
         home = box.id.split("/")[0]
         if hosts == 3:  # a second whole copy
             await box.fork(2)
-        export = bench.pools[home].shelf.export_layer
+        export = bench.pools[home].host_layers.export_layer
 
         async def spoilt(digest: str, start: int) -> tuple[bytes, bool]:
             piece, more = await export(digest, start)
             return piece.replace(b"right", b"wrong"), more
 
-        bench.pools[home].shelf.export_layer = spoilt
+        bench.pools[home].host_layers.export_layer = spoilt
         while bench.live()[home] < 2:
             await fleet.restore(ref, SandboxSpec())
         made = await fleet.restore(ref, SandboxSpec(), 2)
@@ -253,13 +253,13 @@ def test_shipping_from_a_host_that_is_lost_ends_with_it(bench: Any) -> None:
         await box.write("a", bytes(9 << 20))
         ref = await box.snapshot()
         home = box.id.split("/")[0]
-        export = bench.pools[home].shelf.export_layer
+        export = bench.pools[home].host_layers.export_layer
 
         async def falls_silent(digest: str, start: int) -> tuple[bytes, bool]:
             bench.links[home].silent = start > 0
             return await export(digest, start)
 
-        bench.pools[home].shelf.export_layer = falls_silent
+        bench.pools[home].host_layers.export_layer = falls_silent
         start_s = asyncio.get_running_loop().time()
         (error,) = await fleet.restore(ref, SandboxSpec())
         assert isinstance(error, InfraError) and f"{home} is lost" in str(error)
@@ -307,8 +307,8 @@ def test_a_ttl_that_ends_a_sandbox_far_away_is_learnt(bench: Any) -> None:
         assert box.deadline_s == pytest.approx(30, abs=1)
         await asyncio.sleep(30 + 2 * HEARTBEAT_S)
         assert box.state == "dead" and fleet.stats().live == 0
-        assert fleet.roster.placement.places["h0"].live == 0
-        assert fleet.roster.placement.takes("h0")  # it is no fault
+        assert fleet.registry.placement.places["h0"].live == 0
+        assert fleet.registry.placement.takes("h0")  # it is no fault
         await fleet.close()
 
     run(story())

@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.sandbox.errors import CapacityExhausted, InfraError, LayerCorrupt, SandboxDied, Unsupported, UserError
-from etude.sandbox.fleet import pressure, warmth
-from etude.sandbox.fleet.breaker import FAULTS, LONGEST_REST_S, REST_S, WINDOW_S, Breaker
-from etude.sandbox.fleet.bucket import TokenBucket
-from etude.sandbox.fleet.demand import Beat, Demand, HostFacts
-from etude.sandbox.fleet.drawer import Drawer
+from etude.sandbox.fleet import host as pressure
+from etude.sandbox.fleet import warmth
+from etude.sandbox.fleet.creation import Retry
+from etude.sandbox.fleet.demand import Demand, Heartbeat, HostFacts
+from etude.sandbox.fleet.hosts import FAULTS, LONGEST_REST_S, REST_S, WINDOW_S, HostBreaker
 from etude.sandbox.fleet.leases import LEASE_S, Leases
-from etude.sandbox.fleet.placement import Placement
-from etude.sandbox.fleet.retry import Retry
+from etude.sandbox.fleet.placement import Placement, RandomSet, ReservationBucket
 from etude.sandbox.fleet.warmth import WarmPlan
 from etude.sandbox.spec import Capabilities, Network, PackageRule, SandboxSpec
 
@@ -27,14 +26,14 @@ SMALL = Demand(100, 0.01)
 
 
 def test_three_faults_in_a_minute_open_the_breaker_and_slower_ones_never() -> None:
-    slow, quick = Breaker(), Breaker()
+    slow, quick = HostBreaker(), HostBreaker()
     assert not any(slow.fault(at) for at in (0, 31, 62, 93, 124))
     assert [quick.fault(at) for at in (0, 1, WINDOW_S)] == [False] * (FAULTS - 1) + [True]
     assert quick.state(WINDOW_S + REST_S - 1) == "open" and quick.state(WINDOW_S + REST_S) == "half-open"
 
 
 def test_a_failed_try_doubles_the_rest_and_a_good_one_closes() -> None:
-    breaker, now = Breaker(), 0.0
+    breaker, now = HostBreaker(), 0.0
     breaker.trip(now)
     for _ in range(10):
         now += LONGEST_REST_S
@@ -56,7 +55,7 @@ def test_a_lease_lasts_six_heartbeats_and_is_lost_once() -> None:
 
 @given(st.lists(st.floats(0, 0.5), min_size=1, max_size=200), st.sampled_from([1.0, 7.0, 80.0]))
 def test_in_no_span_are_more_creates_than_rate_and_burst_allow(pauses: list[float], rate: float) -> None:
-    free = TokenBucket(rate)
+    free = ReservationBucket(rate)
     now, times = 0.0, []
     for pause in pauses:
         now += pause
@@ -69,7 +68,7 @@ def test_in_no_span_are_more_creates_than_rate_and_burst_allow(pauses: list[floa
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from("abcdef"))))
 def test_a_drawer_is_a_set(steps: list[tuple[bool, str]]) -> None:
-    drawer, model = Drawer(), set[str]()
+    drawer, model = RandomSet(), set[str]()
     for adds, item in steps:
         (drawer.add if adds else drawer.remove)(item)
         (model.add if adds else model.discard)(item)
@@ -102,13 +101,13 @@ def test_warm_layers_win_until_that_host_is_much_busier() -> None:
     placement = Placement(2)
     for number in range(50):
         placement.join(str(number), FACTS)
-    placement.learn("7", Beat({}, frozenset({"top", "base"})))
+    placement.learn("7", Heartbeat({}, frozenset({"top", "base"})))
     demand = Demand(100, 0.01, ("top", "base"))
     counts = [placement.choose(demand, 0.0) for _ in range(20)]
     assert set(counts) == {"7"}
-    placement.learn("7", Beat({}, frozenset({"top", "base"}), cpu_pressure=0.6))
+    placement.learn("7", Heartbeat({}, frozenset({"top", "base"}), cpu_pressure=0.6))
     assert placement.choose(demand, 0.0) != "7"
-    placement.learn("7", Beat({}, frozenset()))
+    placement.learn("7", Heartbeat({}, frozenset()))
     assert placement.holders("top") == []
 
 
@@ -142,7 +141,7 @@ def test_a_decision_among_500_hosts_takes_less_than_a_millisecond() -> None:
     placement = Placement(5)
     for number in range(500):
         placement.join(str(number), FACTS)
-        placement.learn(str(number), Beat({}, frozenset({"base", f"env{number % 20}"})))
+        placement.learn(str(number), Heartbeat({}, frozenset({"base", f"env{number % 20}"})))
     demand = Demand(100, 0.01, ("env3", "base"))
     best = float("inf")
     for _ in range(200):
@@ -191,6 +190,6 @@ def test_a_kept_sandbox_has_a_closed_door_where_it_will_be_asked_for_an_open_one
 
 def test_pressure_is_the_kernels_where_it_counts_and_a_share_anyway(tmp_path: Path) -> None:
     (tmp_path / "cpu").write_text("some avg10=12.50 avg60=1.00 avg300=0.00 total=9\nfull avg10=0.00\n")
-    assert pressure._stalled("cpu", tmp_path) == 0.125
-    assert pressure._stalled("memory", tmp_path) is None
-    assert all(0 <= one <= 1 for one in pressure.read())
+    assert pressure._stalled_share("cpu", tmp_path) == 0.125
+    assert pressure._stalled_share("memory", tmp_path) is None
+    assert all(0 <= one <= 1 for one in pressure.read_pressure())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from etude.sandbox.fleet.simulation.rollouts import simulate
-from etude.sandbox.fleet.simulation.world import Shape
+from etude.sandbox.fleet.simulation.world import FleetShape
 
 
 @pytest.mark.parametrize(("sandboxes", "hosts"), [(2_000, 100), pytest.param(10_000, 500, marks=pytest.mark.nightly)])
 def test_sandboxes_on_many_hosts_with_faults_lose_no_rollout(sandboxes: int, hosts: int) -> None:
     """500 creates a second, 1 % faults, 0 lost."""
-    found = simulate(Shape(sandboxes=sandboxes, hosts=hosts, commands=2, life_s=20.0))
+    found = simulate(FleetShape(sandboxes=sandboxes, hosts=hosts, commands=2, life_s=20.0))
     assert found["rollouts"] == {"done": sandboxes, "lost": 0, "wrong": 0}
     assert found["creates_per_s"]["min"] >= 500
     assert 0.005 <= sum(found["faults"].values()) / sandboxes <= 0.05  # they did happen
@@ -20,8 +20,8 @@ def test_sandboxes_on_many_hosts_with_faults_lose_no_rollout(sandboxes: int, hos
 
 
 def test_one_seed_one_story() -> None:
-    shape = Shape(sandboxes=400, hosts=20, faults=0.1, crashes=1, silences=1)
+    shape = FleetShape(sandboxes=400, hosts=20, faults=0.1, crashes=1, silences=1)
     first, again = simulate(shape), simulate(shape)
-    other = simulate(Shape(**{**first["shape"], "seed": 1}))
+    other = simulate(FleetShape(**{**first["shape"], "seed": 1}))
     assert first["story"] == again["story"] != other["story"]
     assert first["rollouts"]["lost"] == other["rollouts"]["lost"] == 0

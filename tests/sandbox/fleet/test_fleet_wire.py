@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from etude.sandbox.egress.record import Decision
+from etude.sandbox.egress.decisions import Decision
 from etude.sandbox.errors import CapacityExhausted, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.fake.clock import run
-from etude.sandbox.fake.command import Command
+from etude.sandbox.fake.command import FakeCommand
 from etude.sandbox.fake.pool import FakePool
 from etude.sandbox.fleet.demand import HostFacts
 from etude.sandbox.fleet.errors import AnswerLost
 from etude.sandbox.fleet.host import LocalHost
 from etude.sandbox.fleet.leases import LEASE_S
-from etude.sandbox.fleet.wire import output
+from etude.sandbox.fleet.wire import server as output
 from etude.sandbox.fleet.wire.loop import LoopLink
 from etude.sandbox.fleet.wire.remote import RemoteHost
 from etude.sandbox.fleet.wire.server import HostServer
@@ -30,7 +30,7 @@ from etude.sandbox.spec import Network, SandboxSpec
 BIG = 300_000
 
 
-async def _flood(command: Command) -> int:
+async def _flood(command: FakeCommand) -> int:
     for number in range(40):
         command.put(bytes([number]) * BIG)
         await asyncio.sleep(0)

@@ -16,7 +16,7 @@ import pytest_asyncio
 from etude.sandbox import interpreter
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.launch import handing
-from etude.sandbox.launch.docker import Docker
+from etude.sandbox.launch.docker import DockerRuntime
 from etude.sandbox.launch.launcher import Launcher
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
@@ -69,7 +69,7 @@ async def container(engine: SandboxPool) -> AsyncIterator[Sandbox]:
 
 async def _opened(words: tuple[str, ...]) -> LocalPool:
     python = interpreter.find()
-    return await LocalPool.open(_SETTINGS, Launcher(Docker(python, words), python))
+    return await LocalPool.open(_SETTINGS, Launcher(DockerRuntime(python, words), python))
 
 
 def _ask(words: tuple[str, ...], *more: str) -> str:
@@ -161,7 +161,7 @@ async def test_a_closed_pool_leaves_no_container_no_image_and_no_folder(
     before = sorted(_ask(words, "images", "--quiet").split())
     made = await _opened(words)
     await made.create(SandboxSpec(workdir="/testbed"))
-    docker: Docker = made._cradle._surroundings  # type: ignore[attr-defined]
+    docker: DockerRuntime = made._backend._runtime  # type: ignore[attr-defined]
     assert docker._folder.is_dir() and len(_ask(words, "images", "--quiet").split()) == len(before) + 2
     await made.close()
     assert not docker._folder.exists() and sorted(_ask(words, "images", "--quiet").split()) == before
@@ -174,9 +174,9 @@ async def test_what_a_dead_owner_left_is_removed_by_its_ledger_twice_if_need_be(
     """Test 12 of docs/sandbox.md."""
     made = await _opened(words)
     box = await made.create(SandboxSpec())
-    docker: Docker = made._cradle._surroundings  # type: ignore[attr-defined]
+    docker: DockerRuntime = made._backend._runtime  # type: ignore[attr-defined]
     for _ in range(2):
-        for undo in docker.leavings():
+        for undo in docker.leftovers():
             undo.undo()
     assert not docker._folder.exists()
     assert _ask(words, "ps", "--all", "--quiet", "--filter", f"label=etude.pool={docker._folder.name}") == ""
@@ -206,7 +206,7 @@ async def test_an_image_has_a_name_that_engines_take_whatever_the_folder_is_call
     folder = tmp_path / f"etude-docker-{tail}"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(folder))
-    image = Docker(interpreter.find(), (str(taking),))._image("/w")
+    image = DockerRuntime(interpreter.find(), (str(taking),))._image("/w")
     assert re.fullmatch(
         r"localhost/[a-z0-9]+(?:-[a-z0-9]+)*:\d+", image
     )  # the OCI distribution's grammar, without what we never use

@@ -19,7 +19,7 @@ from etude.sandbox import interpreter
 from etude.sandbox.errors import InfraError, SandboxDied, Unsupported
 from etude.sandbox.launch.firecracker import probe, relay
 from etude.sandbox.launch.firecracker.api import Api
-from etude.sandbox.launch.firecracker.firecracker import Firecracker
+from etude.sandbox.launch.firecracker.firecracker import FirecrackerRuntime
 from etude.sandbox.launch.launcher import Launcher
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
@@ -61,7 +61,9 @@ def _asked(folder: Path) -> list[Any]:
 
 async def _opened(settings: FirecrackerSettings) -> LocalPool:
     python = interpreter.find()
-    return await LocalPool.open(SandboxSettings(backend="firecracker"), Launcher(Firecracker(python, settings), python))
+    return await LocalPool.open(
+        SandboxSettings(backend="firecracker"), Launcher(FirecrackerRuntime(python, settings), python)
+    )
 
 
 async def test_the_back_end_is_refused_with_what_its_probe_found_in_time() -> None:
@@ -160,7 +162,7 @@ async def test_a_machine_is_booted_and_served_over_its_vsock(settings: Firecrack
         with pytest.raises(Unsupported, match=why):
             await pool.create(refused)
     await box.kill()
-    folder: Path = pool._cradle._surroundings._folder  # type: ignore[attr-defined]
+    folder: Path = pool._backend._runtime._folder  # type: ignore[attr-defined]
     assert [path.name for path in folder.iterdir()] == ["program"]
     assert (folder / "program").stat().st_size % 512 == 0
     await pool.close()
@@ -169,7 +171,7 @@ async def test_a_machine_is_booted_and_served_over_its_vsock(settings: Firecrack
 
 async def test_a_machine_that_is_refused_leaves_nothing(settings: FirecrackerSettings, tmp_path: Path) -> None:
     pool = await _opened(settings)
-    folder: Path = pool._cradle._surroundings._folder  # type: ignore[attr-defined]
+    folder: Path = pool._backend._runtime._folder  # type: ignore[attr-defined]
     (tmp_path / "fault").write_text("drives")
     with pytest.raises(InfraError, match="PUT /drives/root: 400 this one is refused"):
         await pool.create(SandboxSpec())

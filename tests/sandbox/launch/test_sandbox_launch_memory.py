@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from etude.sandbox.errors import InfraError, SandboxDied, SandboxError, SandboxNotFound, Unsupported, UserError
-from etude.sandbox.launch.gvisor import Gvisor
-from etude.sandbox.launch.launcher import Launch
+from etude.sandbox.launch.gvisor import GvisorRuntime
+from etude.sandbox.launch.launcher import LaunchCommand
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox
@@ -58,7 +58,7 @@ def _alive(found: list[Sandbox | SandboxError]) -> list[Sandbox]:
 
 
 def _images(pool: LocalPool) -> list[Path]:
-    gvisor = pool._cradle._surroundings  # type: ignore[attr-defined]
+    gvisor = pool._backend._runtime  # type: ignore[attr-defined]
     return [*gvisor._folder.glob("memory-*")]
 
 
@@ -165,15 +165,15 @@ async def test_a_copy_that_is_not_waited_for_leaves_its_sandbox_whole(pool: Loca
 
 async def test_each_child_fails_on_its_own(pool: LocalPool, parent: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Test 20 of docs/sandbox.md, with memory."""
-    recall, asked = Gvisor.recall, iter(range(10))
+    restore_memory, asked = GvisorRuntime.restore_memory, iter(range(10))
 
-    def failing(self: Gvisor, spec: SandboxSpec, kept: Path) -> Launch:
-        launch = recall(self, spec, kept)
+    def failing(self: GvisorRuntime, spec: SandboxSpec, kept: Path) -> LaunchCommand:
+        launch = restore_memory(self, spec, kept)
         if spec is not parent.spec and next(asked) == 1:
             launch.argv[-1:] = ["no/name"]
         return launch
 
-    monkeypatch.setattr(Gvisor, "recall", failing)
+    monkeypatch.setattr(GvisorRuntime, "restore_memory", failing)
     children = await parent.fork(3, memory=True)
     assert sorted(type(one).__name__ for one in children) == ["LiveSandbox", "LiveSandbox", "SandboxDied"]
     for one in children:
@@ -190,20 +190,20 @@ async def test_a_copy_that_fails_leaves_the_parent_or_says_that_it_died(
 ) -> None:
     one = await pool.create(SandboxSpec())
 
-    def fail(self: Gvisor, name: str) -> Path:
+    def fail(self: GvisorRuntime, name: str) -> Path:
         raise InfraError("runsc checkpoint ended with 1: no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Gvisor, "keep", fail)
+        patched.setattr(GvisorRuntime, "keep", fail)
         with pytest.raises(SandboxError, match="ended with 1"):
             await one.fork(1, memory=True)
     assert (await one.run("echo 1")).out == b"1\n"
 
-    def lose(self: Gvisor, spec: SandboxSpec, kept: Path) -> object:
+    def lose(self: GvisorRuntime, spec: SandboxSpec, kept: Path) -> object:
         raise Unsupported("no more")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Gvisor, "recall", lose)
+        patched.setattr(GvisorRuntime, "restore_memory", lose)
         with pytest.raises(SandboxDied, match="did not go on"):
             await one.snapshot(memory=True)
     with pytest.raises(SandboxNotFound, match="did not go on"):

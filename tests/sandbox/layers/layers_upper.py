@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from etude.sandbox.layers import overlay
-from etude.sandbox.layers.hold import Hold
 from etude.sandbox.layers.snapshot import Snapshot
-from etude.sandbox.layers.store import LayerStore
+from etude.sandbox.layers.store import LayerStore, PinnedSnapshot
 
 GONE, OPAQUE = object(), object()  # a whiteout; a folder that hides what is below it
 Tree = dict[str, object]  # path -> bytes, "-> target", GONE, OPAQUE, or None for a folder
@@ -44,9 +43,9 @@ def opened(folder: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def stack(store: LayerStore, folder: Path, *trees: Tree, name: str = "") -> Hold:
+def stack(store: LayerStore, folder: Path, *trees: Tree, name: str = "") -> PinnedSnapshot:
     """One layer for each tree, the last one on top; only the whole chain is named."""
-    held: Hold | None = None
+    held: PinnedSnapshot | None = None
     for number, tree in enumerate(trees):
         place = folder / f"upper-{os.urandom(3).hex()}"
         write(place, tree)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from layers_upper import opened, stack, write
 
-from etude.sandbox.layers import intake
+from etude.sandbox.layers import tree_import
 from etude.sandbox.layers.collect import collect
 from etude.sandbox.layers.errors import StoreFull, UnknownSnapshot
-from etude.sandbox.layers.space import held as all_held
 from etude.sandbox.layers.store import LayerStore
+from etude.sandbox.layers.usage import snapshot_usage as all_held
 
 _HOLDER = """
 import sys
@@ -31,16 +31,16 @@ sys.stdin.read()
 _MAKER = """
 import os, sys
 from pathlib import Path
-from etude.sandbox.layers import intake
+from etude.sandbox.layers import tree_import
 from etude.sandbox.layers.snapshot import Snapshot
 from etude.sandbox.layers.store import LayerStore
 def stuck(*_):
     print("in the middle", flush=True)
     sys.stdin.read()
     os._exit(3)
-copies = iter([intake.copy, stuck])
-true_copy = intake.copy
-intake.copy = lambda *a: next(copies)(*a)
+copies = iter([tree_import.copy, stuck])
+true_copy = tree_import.copy
+tree_import.copy = lambda *a: next(copies)(*a)
 store = LayerStore(Path(sys.argv[1]))
 store.ingest(os.open(sys.argv[2], os.O_RDONLY), Snapshot())
 """
@@ -85,8 +85,8 @@ def test_a_snapshot_without_name_stays_a_while_but_a_passing_one_does_not(store:
     store.close()
     write(tmp_path / "upper", {"b": b"2"})
     with opened(tmp_path / "upper") as fd:
-        passing = store.ingest(fd, lasting, passing=True)
-    passing.release()
+        transient = store.ingest(fd, lasting, transient=True)
+    transient.release()
     assert collect(store).layers == 1
     store.hold(lasting.digest).release()
 
@@ -124,7 +124,7 @@ def test_a_full_disk_is_told_and_leaves_the_store_as_it_was(
     def full(fd: int, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(intake, "write_all", full)
+    monkeypatch.setattr(tree_import, "write_all", full)
     with opened(tmp_path / "upper") as fd, pytest.raises(StoreFull, match="No space left"):
         store.ingest(fd, before)
     assert len(list(store.layers.iterdir())) == 1 and not list(store.lease.folder.glob("draft-*"))

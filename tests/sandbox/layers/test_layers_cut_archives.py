@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from etude.sandbox.layers.errors import Hostile, LayerError
+from etude.sandbox.layers.errors import LayerError, UnsafeContent
 from etude.sandbox.layers.image import load
 from etude.sandbox.layers.store import LayerStore
 from etude.sandbox.layers.strict_tar import open_tar
-from etude.sandbox.layers.view import View
+from etude.sandbox.layers.view import LayerView
 
 NAMES = {"a", "folder", "folder/b", "link"}
 
@@ -111,7 +111,7 @@ def test_cut_within_its_compression_the_whole_content_comes_or_an_error(
             held = load(store, tmp_path / "root.tar")
         except LayerError:
             continue
-        assert set(View.of(store, held.snapshot).entries) >= NAMES
+        assert set(LayerView.of(store, held.snapshot).entries) >= NAMES
         held.release()
 
 
@@ -120,7 +120,7 @@ def test_frames_of_zstd_one_behind_another_are_one_archive(store: LayerStore, tm
     pack = zstandard.ZstdCompressor().compress
     (tmp_path / "root.tar").write_bytes(pack(data[:900]) + pack(data[900:]))
     with load(store, tmp_path / "root.tar") as held:
-        assert set(View.of(store, held.snapshot).entries) >= NAMES
+        assert set(LayerView.of(store, held.snapshot).entries) >= NAMES
 
 
 def image(folder: Path, layer: bytes, cut: int | None) -> Path:
@@ -142,10 +142,10 @@ def image(folder: Path, layer: bytes, cut: int | None) -> Path:
 
 def test_a_layer_whose_digest_is_known_may_lack_the_mark_of_its_end(store: LayerStore, tmp_path: Path) -> None:
     with load(store, image(tmp_path, archive()[:-1024], None)) as held:
-        assert set(View.of(store, held.snapshot).entries) >= NAMES
+        assert set(LayerView.of(store, held.snapshot).entries) >= NAMES
 
 
 @pytest.mark.parametrize("cut", [600, 1100, 1600, 2100, 4000])
 def test_a_cut_image_is_refused(store: LayerStore, tmp_path: Path, cut: int) -> None:
-    with pytest.raises((LayerError, Hostile)):
+    with pytest.raises((LayerError, UnsafeContent)):
         load(store, image(tmp_path, archive(), cut))

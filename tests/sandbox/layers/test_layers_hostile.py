@@ -15,7 +15,7 @@ import pytest
 from layers_upper import opened, write
 
 from etude.sandbox.layers.bounds import Bounds
-from etude.sandbox.layers.errors import BadImage, Hostile, UnknownSnapshot
+from etude.sandbox.layers.errors import BadImage, UnknownSnapshot, UnsafeContent
 from etude.sandbox.layers.image import load
 from etude.sandbox.layers.names import BadName
 from etude.sandbox.layers.snapshot import Snapshot
@@ -35,7 +35,7 @@ def test_a_path_that_could_not_be_looked_at_again_is_refused_when_a_snapshot_is_
         os.close(fd)
         fd = below
     os.close(fd)
-    with opened(upper) as source, pytest.raises(Hostile, match="a path of"):
+    with opened(upper) as source, pytest.raises(UnsafeContent, match="a path of"):
         store.ingest(source, Snapshot())
 
 
@@ -49,7 +49,7 @@ def test_attributes_that_no_disk_keeps_are_no_full_disk(store: LayerStore, tmp_p
     except OSError as error:
         pytest.skip(f"no large attributes here: {error.strerror}")
     else:
-        with opened(upper) as source, pytest.raises(Hostile, match="attributes"):
+        with opened(upper) as source, pytest.raises(UnsafeContent, match="attributes"):
             store.ingest(source, Snapshot())
     finally:
         (upper / "a").unlink()
@@ -109,7 +109,7 @@ def _tar(**fields: Any) -> bytes:
 def test_what_no_folder_can_hold_is_the_archives_fault(store: LayerStore, tmp_path: Path, archive: bytes) -> None:
     """Test 45 of docs/sandbox.md."""
     (tmp_path / "it.tar").write_bytes(archive)
-    with pytest.raises((Hostile, BadImage)):
+    with pytest.raises((UnsafeContent, BadImage)):
         load(store, tmp_path / "it.tar", bounds=Bounds(max_bytes=1 << 20, max_entries=100))
     assert not list(store.layers.iterdir())
 

@@ -13,13 +13,12 @@ import pytest
 from layers_upper import GONE, OPAQUE, stack, write
 
 from etude.sandbox.layers.bounds import Bounds
-from etude.sandbox.layers.errors import BadImage, Hostile, LayerError
+from etude.sandbox.layers.errors import BadImage, LayerError, UnsafeContent
 from etude.sandbox.layers.export import export
-from etude.sandbox.layers.hold import Hold
 from etude.sandbox.layers.image import load
 from etude.sandbox.layers.snapshot import Snapshot
-from etude.sandbox.layers.store import LayerStore
-from etude.sandbox.layers.view import View
+from etude.sandbox.layers.store import LayerStore, PinnedSnapshot
+from etude.sandbox.layers.view import LayerView
 
 CHAIN = (
     {"work/a": b"1", "work/b": b"2", "work/d/old": b"3", "work/l": "-> a"},
@@ -27,7 +26,7 @@ CHAIN = (
 )
 
 
-def _exported(store: LayerStore, held: Hold, target: Path) -> Path:
+def _exported(store: LayerStore, held: PinnedSnapshot, target: Path) -> Path:
     with target.open("wb") as file:
         export(store, held, file)
     return target
@@ -40,7 +39,7 @@ def test_a_snapshot_goes_out_and_in_with_all_that_it_hides(store: LayerStore, tm
     with LayerStore(tmp_path / "elsewhere") as other:
         found = load(other, archive, name="it")
         assert found.snapshot == held.snapshot
-        assert View.of(other, found.snapshot).contents == View.of(store, held.snapshot).contents
+        assert LayerView.of(other, found.snapshot).contents == LayerView.of(store, held.snapshot).contents
         assert _exported(other, found, tmp_path / "again.tar").read_bytes() == archive.read_bytes()
 
 
@@ -79,7 +78,7 @@ def test_an_engine_loads_what_we_export(store: LayerStore, tmp_path: Path) -> No
     saved = tmp_path / "saved.tar"
     name = done.stdout.split()[-1].removeprefix("sha256:")
     subprocess.run([*base, "save", "-q", "--format", "docker-archive", "-o", saved, name], check=True)
-    assert View.of(store, load(store, saved).snapshot).entries["etc/os"].size == 1
+    assert LayerView.of(store, load(store, saved).snapshot).entries["etc/os"].size == 1
 
 
 def _archive(*members: tuple[str, dict[str, object], bytes]) -> bytes:
@@ -125,7 +124,7 @@ def test_an_archive_that_means_harm_is_refused_whole(
     source = tmp_path / "hostile.tar"
     source.write_bytes(_archive(("fine", {}, b"ok"), *members))
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(Hostile):
+    with pytest.raises(UnsafeContent):
         load(store, source, bounds=Bounds(max_bytes=4096, max_entries=50))
     assert sorted(tmp_path.iterdir()) == before
     assert not list(store.layers.iterdir()) and not list(store.snapshots.iterdir())
@@ -147,7 +146,7 @@ def test_what_comes_twice_counts_the_last_time_and_devices_of_dev_stay_out(store
     node = ("dev/null", {"type": DEVICE, "devmajor": 1, "devminor": 3}, b"")
     link = ("a", {"type": LINK, "linkname": "/etc"}, b"")
     (tmp_path / "root.tar").write_bytes(_archive(("a", {}, b"1"), link, ("a", {"mode": 0o4755}, b"22"), node))
-    entries = View.of(store, load(store, tmp_path / "root.tar").snapshot).entries
+    entries = LayerView.of(store, load(store, tmp_path / "root.tar").snapshot).entries
     assert (entries["a"].size, entries["a"].mode, sorted(entries)) == (2, 0o755, ["a", "dev"])
 
 

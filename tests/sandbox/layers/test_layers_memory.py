@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from etude.sandbox.layers import medium
+from etude.sandbox.layers import backing
 from etude.sandbox.layers.collect import collect
-from etude.sandbox.layers.forsaken import forsaken, remove
-from etude.sandbox.layers.hold import Hold
+from etude.sandbox.layers.orphaned import orphaned_stores, remove_orphaned
 from etude.sandbox.layers.snapshot import Snapshot
-from etude.sandbox.layers.store import LayerStore
-from etude.sandbox.layers.view import View
+from etude.sandbox.layers.store import LayerStore, PinnedSnapshot
+from etude.sandbox.layers.view import LayerView
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder instead of the machine's own file system in memory."""
     folder = tmp_path / "memory"
     folder.mkdir()
-    monkeypatch.setattr(medium, "MEMORY", folder)
+    monkeypatch.setattr(backing, "MEMORY", folder)
     monkeypatch.setattr(os.path, "ismount", lambda path: path == folder)
     return folder
 
@@ -35,7 +34,7 @@ def store(tmp_path: Path, memory: Path) -> Iterator[LayerStore]:
         yield made
 
 
-def taken(store: LayerStore, upper: Path, below: Snapshot = Snapshot(), **how: object) -> Hold:
+def taken(store: LayerStore, upper: Path, below: Snapshot = Snapshot(), **how: object) -> PinnedSnapshot:
     upper.mkdir(exist_ok=True)
     (upper / "a.py").write_bytes(b"a = 1\n")
     fd = os.open(upper, os.O_RDONLY | os.O_DIRECTORY)
@@ -46,26 +45,26 @@ def taken(store: LayerStore, upper: Path, below: Snapshot = Snapshot(), **how: o
 
 
 def test_what_passes_is_in_memory_and_goes_with_its_holder(store: LayerStore, tmp_path: Path, memory: Path) -> None:
-    held = taken(store, tmp_path / "upper", passing=True)
+    held = taken(store, tmp_path / "upper", transient=True)
     assert memory in held.folders[0].parents and not list(store.layers.iterdir())
     assert (held.folders[0] / "a.py").read_bytes() == b"a = 1\n"
     collect(store)
     assert held.folders[0].is_dir()
     held.release()
     collect(store)
-    assert not list(store.media[1].layers.iterdir()) and not list(store.snapshots.iterdir())
+    assert not list(store.backings[1].layers.iterdir()) and not list(store.snapshots.iterdir())
 
 
 def test_a_snapshot_above_copies_what_is_in_memory_to_the_disk(store: LayerStore, tmp_path: Path) -> None:
-    passing = taken(store, tmp_path / "upper", passing=True)
+    transient = taken(store, tmp_path / "upper", transient=True)
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "b.py").write_bytes(b"b = 2\n")
-    kept = taken(store, tmp_path / "more", passing.snapshot, name="kept")
-    passing.release()
+    kept = taken(store, tmp_path / "more", transient.snapshot, name="kept")
+    transient.release()
     kept.release()
     store.close()
     with LayerStore(store.root) as disk_alone, disk_alone.hold("kept") as again:
-        assert sorted(View.of(disk_alone, again.snapshot).entries) == ["a.py", "b.py"]
+        assert sorted(LayerView.of(disk_alone, again.snapshot).entries) == ["a.py", "b.py"]
         assert all(store.layers in folder.parents for folder in again.folders)
 
 
@@ -80,8 +79,8 @@ def test_the_last_one_to_close_takes_the_folders_in_memory_away(store: LayerStor
 def test_what_could_fill_the_memory_goes_to_the_disk(
     store: LayerStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(medium.Medium, "free_bytes", 1 << 20)
-    with taken(store, tmp_path / "upper", passing=True) as held:
+    monkeypatch.setattr(backing.StoreBacking, "free_bytes", 1 << 20)
+    with taken(store, tmp_path / "upper", transient=True) as held:
         assert store.layers in held.folders[0].parents
 
 
@@ -101,13 +100,13 @@ def test_what_a_killed_process_left_in_memory_is_forsaken_and_nothing_of_the_liv
     killed = tmp_path / "killed"
     pid = os.fork()
     if not pid:
-        taken(LayerStore(killed, in_memory=True), tmp_path / "upper", passing=True)
+        taken(LayerStore(killed, in_memory=True), tmp_path / "upper", transient=True)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     if store_is_gone:
         shutil.rmtree(killed)
     with LayerStore(tmp_path / "living", in_memory=True) as living:
         assert living.memory is not None
-        (left,) = forsaken(memory)
-        assert left != living.memory.root and remove(left) and not remove(living.memory.root)
-        assert list(memory.iterdir()) == [living.memory.root] and forsaken(memory) == []
+        (left,) = orphaned_stores(memory)
+        assert left != living.memory.root and remove_orphaned(left) and not remove_orphaned(living.memory.root)
+        assert list(memory.iterdir()) == [living.memory.root] and orphaned_stores(memory) == []

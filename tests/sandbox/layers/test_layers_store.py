@@ -10,12 +10,12 @@ import pytest
 from layers_upper import GONE, OPAQUE, opened, stack, write
 
 from etude.sandbox.layers.bounds import Bounds
-from etude.sandbox.layers.errors import Hostile, LayerCorrupt, UnknownSnapshot
+from etude.sandbox.layers.errors import CorruptLayer, UnknownSnapshot, UnsafeContent
 from etude.sandbox.layers.names import BadName
-from etude.sandbox.layers.seal import verify
 from etude.sandbox.layers.snapshot import Snapshot
 from etude.sandbox.layers.store import LayerStore
-from etude.sandbox.layers.view import View
+from etude.sandbox.layers.verification import verify_layer
+from etude.sandbox.layers.view import LayerView
 
 TREE = {"work/a.py": b"a = 1\n", "work/sub/b.bin": bytes(range(256)), "work/to-a": "-> a.py", "work/none": GONE}
 
@@ -62,7 +62,7 @@ def test_pipes_and_sockets_stay_behind_and_large_holes_stay_holes(store: LayerSt
         file.truncate(64 << 20)
     with opened(upper) as fd:
         held = store.ingest(fd, Snapshot())
-    assert set(View.of(store, held.snapshot).entries) == {"work", "work/data", "work/sparse"}
+    assert set(LayerView.of(store, held.snapshot).entries) == {"work", "work/data", "work/sparse"}
     status = (held.folders[0] / "work/sparse").stat()
     assert status.st_size == 64 << 20 and status.st_blocks * 512 < 1 << 20
 
@@ -82,12 +82,12 @@ def test_a_tree_over_its_bounds_is_refused_and_nothing_of_it_stays(store: LayerS
     deep = upper
     with opened(upper) as fd:
         for bounds, said in ((Bounds(max_entries=2), "more than 2"), (Bounds(max_bytes=99), "over 99 bytes")):
-            with pytest.raises(Hostile, match=said):
+            with pytest.raises(UnsafeContent, match=said):
                 store.ingest(fd, Snapshot(), bounds=bounds)
         for _ in range(140):
             deep = deep / "d"
         deep.mkdir(parents=True)
-        with pytest.raises(Hostile, match="nest deeper"):
+        with pytest.raises(UnsafeContent, match="nest deeper"):
             store.ingest(fd, Snapshot())
     assert not list(store.layers.iterdir()) and not list(store.lease.folder.glob("draft-*"))
 
@@ -99,9 +99,9 @@ def test_a_file_closed_to_its_own_owner_is_kept_with_its_mode(store: LayerStore,
     (upper / "closed").chmod(0o500)
     with opened(upper) as fd:
         held = store.ingest(fd, Snapshot())
-    entries = View.of(store, held.snapshot).entries
+    entries = LayerView.of(store, held.snapshot).entries
     assert (entries["closed"].mode, entries["closed/file"].mode) == (0o500, 0)
-    verify(store.layer(held.snapshot.layers[0]), held.snapshot.layers[0])
+    verify_layer(store.layer(held.snapshot.layers[0]), held.snapshot.layers[0])
 
 
 def test_without_a_change_a_snapshot_is_the_chain_it_stands_on(store: LayerStore, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_what_was_changed_in_the_store_is_an_error_and_never_served(
         (store.layer(digest) / "seal").unlink()
     else:
         (store.snapshots / held.snapshot.digest).write_bytes(Snapshot().text())
-    with LayerStore(store.root) as again, pytest.raises(LayerCorrupt):
+    with LayerStore(store.root) as again, pytest.raises(CorruptLayer):
         again.hold("it")
 
 
@@ -167,7 +167,7 @@ def test_after_a_boot_every_byte_is_read_once_before_it_is_served(store: LayerSt
         seal.write_text(seal.read_text().replace('"boot": "', '"boot": "not '))
         file.write_bytes(b"a = \0\n")
         os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-        with pytest.raises(LayerCorrupt, match="work/a.py is not what was written"):
+        with pytest.raises(CorruptLayer, match="work/a.py is not what was written"):
             again.hold("it")
 
 

@@ -10,12 +10,12 @@ import pytest
 from layers_upper import GONE, OPAQUE, stack
 
 from etude.sandbox.layers.collect import collect
-from etude.sandbox.layers.errors import LayerCorrupt, UnknownSnapshot
+from etude.sandbox.layers.errors import CorruptLayer, UnknownSnapshot
 from etude.sandbox.layers.pack import pack
 from etude.sandbox.layers.snapshot import Snapshot
 from etude.sandbox.layers.store import LayerStore
-from etude.sandbox.layers.transfer import enter, hold_present, receive
-from etude.sandbox.layers.view import View
+from etude.sandbox.layers.transfer import pin_present, receive_layer, record_snapshot
+from etude.sandbox.layers.view import LayerView
 
 CHAIN = (
     {"work/a": b"1", "work/b": b"2", "work/d/old": b"3", "work/l": "-> a"},
@@ -41,11 +41,11 @@ def test_layers_arrive_in_any_order_with_all_that_they_hide(
     """Test 18 of docs/sandbox.md: a whiteout is kept though nothing is known yet of what it hides."""
     snapshot = stack(store, tmp_path, *CHAIN).snapshot
     for digest in snapshot.layers:  # topmost first
-        with receive(other, digest, _packed(store, digest)):
+        with receive_layer(other, digest, _packed(store, digest)):
             pass
-    with enter(other, snapshot.text(), "it") as held:
+    with record_snapshot(other, snapshot.text(), "it") as held:
         assert held.snapshot == snapshot == other.resolve("it")
-        assert View.of(other, snapshot).contents == View.of(store, snapshot).contents
+        assert LayerView.of(other, snapshot).contents == LayerView.of(store, snapshot).contents
 
 
 def test_nothing_is_kept_of_what_is_another_layer(store: LayerStore, other: LayerStore, tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_nothing_is_kept_of_what_is_another_layer(store: LayerStore, other: Laye
         io.BytesIO(b"no archive" * 100),
         io.BytesIO(_packed(store, first).read()[:2000]),
     ):
-        with pytest.raises(LayerCorrupt, match="arrived"):
-            receive(other, first, wrong)
+        with pytest.raises(CorruptLayer, match="arrived"):
+            receive_layer(other, first, wrong)
     assert not list(other.layers.iterdir())
 
 
@@ -67,15 +67,15 @@ def test_what_has_come_stays_until_the_snapshot_is_entered(
     """Test 22 of docs/sandbox.md: a collection without patience comes between any two steps."""
     snapshot = stack(store, tmp_path, *CHAIN).snapshot
     first, second = snapshot.layers
-    with receive(other, first, _packed(store, first)):
+    with receive_layer(other, first, _packed(store, first)):
         collect(other, patience_s=0.0)
-        with hold_present(other, snapshot.layers) as here:
+        with pin_present(other, snapshot.layers) as here:
             assert here.snapshot.layers == (first,)
             with pytest.raises(UnknownSnapshot, match="bring it first"):
-                enter(other, snapshot.text())
-            with receive(other, second, _packed(store, second)):
+                record_snapshot(other, snapshot.text())
+            with receive_layer(other, second, _packed(store, second)):
                 collect(other, patience_s=0.0)
-                held = enter(other, snapshot.text())
+                held = record_snapshot(other, snapshot.text())
     collect(other, patience_s=0.0)
     with held:
         assert other.hold(snapshot.digest).snapshot == snapshot
@@ -86,14 +86,14 @@ def test_a_layer_that_was_here_and_is_spoilt_is_found_at_entering(
 ) -> None:
     snapshot = stack(store, tmp_path, CHAIN[0]).snapshot
     (digest,) = snapshot.layers
-    receive(other, digest, _packed(store, digest)).release()
+    receive_layer(other, digest, _packed(store, digest)).release()
     (other.layer(digest) / "tree" / "work" / "a").write_bytes(b"other")
-    with pytest.raises(LayerCorrupt, match="work/a"):
-        enter(other, snapshot.text(), "it")
+    with pytest.raises(CorruptLayer, match="work/a"):
+        record_snapshot(other, snapshot.text(), "it")
     assert other.names.find("it") is None
 
 
 def test_asked_for_by_its_digest_an_image_gets_no_such_name(store: LayerStore) -> None:
     digest = Snapshot().digest
-    with enter(store, Snapshot().text(), digest[:12]):
+    with record_snapshot(store, Snapshot().text(), digest[:12]):
         assert store.names.all() == {}

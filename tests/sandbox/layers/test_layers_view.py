@@ -14,12 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layers_upper import GONE, OPAQUE, Tree, stack
 
-from etude.sandbox.layers.changes import Difference, differences
-from etude.sandbox.layers.flatten import flat
-from etude.sandbox.layers.hold import Hold
+from etude.sandbox.layers.changes import LayerDifference, differences
+from etude.sandbox.layers.flatten import flatten
 from etude.sandbox.layers.snapshot import Snapshot
-from etude.sandbox.layers.store import LayerStore
-from etude.sandbox.layers.view import View
+from etude.sandbox.layers.store import LayerStore, PinnedSnapshot
+from etude.sandbox.layers.view import LayerView
 
 _SHOW = """
 import hashlib, os, sys
@@ -47,7 +46,7 @@ def as_the_kernel_shows(folders: tuple[Path, ...], at: Path) -> set[str]:
 
 
 def as_we_say(store: LayerStore, snapshot: Snapshot) -> set[str]:
-    said = (f"{e.path} {e.kind} {e.content}".strip() for e in View.of(store, snapshot).entries.values())
+    said = (f"{e.path} {e.kind} {e.content}".strip() for e in LayerView.of(store, snapshot).entries.values())
     return set(said)
 
 
@@ -88,9 +87,9 @@ def test_flattening_changes_nothing_that_can_be_seen(
     held = stack(store, place, *chain)
     layers = held.snapshot.layers
     held = store.record(Snapshot(layers, base=min(base, len(layers))))
-    before = View.of(store, held.snapshot)
-    flattened = flat(store, held, depth=1)
-    after = View.of(store, flattened.snapshot)
+    before = LayerView.of(store, held.snapshot)
+    flattened = flatten(store, held, depth=1)
+    after = LayerView.of(store, flattened.snapshot)
     assert before.contents == after.contents and not differences(before, after)
     assert len(flattened.snapshot.layers) <= max(1 + base, len(layers) - base, 1)
     shutil.rmtree(place)
@@ -116,7 +115,7 @@ def test_random_chains_are_seen_as_the_kernel_shows_them_flat_or_not(
     shown = as_the_kernel_shows(held.folders, tmp_path / "mnt")
     assert as_we_say(store, held.snapshot) == shown
     based = store.record(Snapshot(held.snapshot.layers, base=2))
-    flattened = flat(store, based, depth=2)
+    flattened = flatten(store, based, depth=2)
     assert as_the_kernel_shows(flattened.folders, tmp_path / "mnt") == shown
 
 
@@ -130,7 +129,7 @@ def test_the_lower_places_of_a_layer_change_nothing_that_can_be_seen(
     digests = held.snapshot.layers
     once = tuple(dict.fromkeys(digests))
     assert list(held.folders) == [store.layer(digest) / "tree" for digest in once]
-    assert View.of(store, Snapshot(digests)).contents == View.of(store, Snapshot(once)).contents
+    assert LayerView.of(store, Snapshot(digests)).contents == LayerView.of(store, Snapshot(once)).contents
     shutil.rmtree(place)
 
 
@@ -144,7 +143,7 @@ def test_a_chain_that_names_a_layer_twice_can_be_mounted(
     assert as_we_say(store, held.snapshot) == shown
 
 
-def _sixty(store: LayerStore, tmp_path: Path) -> Hold:
+def _sixty(store: LayerStore, tmp_path: Path) -> PinnedSnapshot:
     chain: list[Tree] = [{f"work/f{n}": b"0" for n in range(60)}]
     chain += [{f"work/f{n}": b"%d" % n, f"work/f{n - 1}": GONE if n % 7 == 0 else b"x"} for n in range(1, 60)]
     return stack(store, tmp_path, *chain)
@@ -153,11 +152,11 @@ def _sixty(store: LayerStore, tmp_path: Path) -> Hold:
 def test_sixty_layers_hold_what_a_flat_copy_holds_and_become_one(store: LayerStore, tmp_path: Path) -> None:
     """Test 19 of docs/sandbox.md: equal contents, equal digest of them, and nobody sees more than forty layers."""
     deep = _sixty(store, tmp_path)
-    contents = View.of(store, deep.snapshot).contents
+    contents = LayerView.of(store, deep.snapshot).contents
     shown = as_the_kernel_shows(deep.folders, tmp_path / "mnt")
-    flattened = flat(store, deep)
+    flattened = flatten(store, deep)
     assert (len(deep.snapshot.layers), len(flattened.snapshot.layers)) == (60, 1)
-    assert View.of(store, flattened.snapshot).contents == contents
+    assert LayerView.of(store, flattened.snapshot).contents == contents
     assert as_the_kernel_shows(flattened.folders, tmp_path / "mnt") == shown
     numbers = [n for n in range(60) if not (n + 1 < 60 and (n + 1) % 7 == 0)]
     assert {line.split()[0] for line in shown if " file " in line} == {f"work/f{n}" for n in numbers}
@@ -167,12 +166,12 @@ def test_sixty_layers_hold_what_a_flat_copy_holds_and_become_one(store: LayerSto
 def test_what_differs_is_told_by_path(store: LayerStore, tmp_path: Path) -> None:
     old = stack(store, tmp_path, {"a": b"1", "b": b"2", "c": "-> a", "d/e": b"3", "same": b"s"})
     new = stack(store, tmp_path, {"a": b"1!", "c": "-> b", "d": b"a file now", "f": b"4", "same": b"s", "g": None})
-    found = differences(View.of(store, old.snapshot), View.of(store, new.snapshot))
+    found = differences(LayerView.of(store, old.snapshot), LayerView.of(store, new.snapshot))
     assert found == [
-        Difference("a", "changed"),
-        Difference("b", "removed"),
-        Difference("c", "changed"),
-        Difference("d", "added"),
-        Difference("d/e", "removed"),
-        Difference("f", "added"),
+        LayerDifference("a", "changed"),
+        LayerDifference("b", "removed"),
+        LayerDifference("c", "changed"),
+        LayerDifference("d", "added"),
+        LayerDifference("d/e", "removed"),
+        LayerDifference("f", "added"),
     ]

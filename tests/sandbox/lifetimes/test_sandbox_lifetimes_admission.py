@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.sandbox.errors import CapacityExhausted
-from etude.sandbox.lifetimes.admission import Admission
-from etude.sandbox.lifetimes.bucket import Bucket
-from etude.sandbox.lifetimes.turnstile import turnstile
+from etude.sandbox.lifetimes.admission import Admission, TokenBucket
+from etude.sandbox.lifetimes.admission_queue import open_queue
 
 
 def test_ten_times_too_many_are_served_in_the_order_in_which_they_came() -> None:
@@ -50,7 +49,7 @@ def test_ten_times_too_many_are_served_in_the_order_in_which_they_came() -> None
 )
 def test_a_bucket_never_gives_more_than_a_burst_and_its_rate(rate: float, pauses: list[float]) -> None:
     now = [0.0]
-    bucket = Bucket(rate, lambda: now[0])
+    bucket = TokenBucket(rate, lambda: now[0])
     taken = 0
     for pause_s in pauses:
         now[0] += pause_s
@@ -88,59 +87,59 @@ def test_live_and_waiting_stay_within_their_bounds_whatever_comes(steps: list[st
 
 
 async def test_a_full_house_admits_in_order_as_others_leave() -> None:
-    gate = turnstile(max_live=2, creates_per_s=None, max_waiting=10, patience_s=10)
+    egress = open_queue(max_live=2, creates_per_s=None, max_waiting=10, patience_s=10)
     entered: list[int] = []
 
     async def one(number: int) -> None:
-        await gate.enter()
+        await egress.enter()
         entered.append(number)
 
     tasks = [asyncio.create_task(one(number)) for number in range(6)]
     await asyncio.sleep(0.01)
-    assert entered == [0, 1] and gate.admission.waiting == 4
+    assert entered == [0, 1] and egress.admission.waiting == 4
     tasks[2].cancel()
-    gate.leave()
+    egress.leave()
     await asyncio.sleep(0.01)
     assert entered == [0, 1, 3]
     for _ in range(3):
-        gate.leave()
+        egress.leave()
         await asyncio.sleep(0)
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert entered == [0, 1, 3, 4, 5] and gate.admission.waiting == 0
+    assert entered == [0, 1, 3, 4, 5] and egress.admission.waiting == 0
 
 
 async def test_patience_is_bounded_and_who_gives_up_leaves_no_trace() -> None:
     """Test 25 of docs/sandbox.md: CapacityExhausted(retry_after), no partial state."""
-    gate = turnstile(max_live=1, creates_per_s=None, max_waiting=1, patience_s=0.05)
-    await gate.enter()
+    egress = open_queue(max_live=1, creates_per_s=None, max_waiting=1, patience_s=0.05)
+    await egress.enter()
     with pytest.raises(CapacityExhausted, match="none became free within 0.05 s"):
-        await gate.enter()
-    waiting = asyncio.create_task(gate.enter())
+        await egress.enter()
+    waiting = asyncio.create_task(egress.enter())
     await asyncio.sleep(0)
     with pytest.raises(CapacityExhausted, match="1 creates wait already") as full:
-        await gate.enter()
+        await egress.enter()
     assert full.value.retry_after_s >= 0.1
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    assert (gate.admission.live, gate.admission.waiting) == (1, 0)
-    gate.leave()
-    await gate.enter()
+    assert (egress.admission.live, egress.admission.waiting) == (1, 0)
+    egress.leave()
+    await egress.enter()
 
 
 async def test_who_is_cancelled_at_the_moment_of_its_turn_gives_it_back() -> None:
-    gate = turnstile(max_live=1, creates_per_s=None, max_waiting=5, patience_s=10)
-    await gate.enter()
-    first, second = asyncio.create_task(gate.enter()), asyncio.create_task(gate.enter())
+    egress = open_queue(max_live=1, creates_per_s=None, max_waiting=5, patience_s=10)
+    await egress.enter()
+    first, second = asyncio.create_task(egress.enter()), asyncio.create_task(egress.enter())
     await asyncio.sleep(0)
-    gate.leave()  # the first one's turn
+    egress.leave()  # the first one's turn
     first.cancel()
     await asyncio.wait_for(second, 5)
-    assert gate.admission.live == 1
+    assert egress.admission.live == 1
 
 
 async def test_creates_are_spread_to_the_rate() -> None:
-    gate = turnstile(max_live=100, creates_per_s=50, max_waiting=100, patience_s=10)
+    egress = open_queue(max_live=100, creates_per_s=50, max_waiting=100, patience_s=10)
     loop = asyncio.get_running_loop()
     start_s = loop.time()
-    await asyncio.gather(*(gate.enter() for _ in range(60)))
+    await asyncio.gather(*(egress.enter() for _ in range(60)))
     assert loop.time() - start_s >= 0.19  # 50 at once, the other ten over 0.2 s

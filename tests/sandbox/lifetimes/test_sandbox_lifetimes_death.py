@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from leaks import census, grown
 
-from etude.sandbox.cleanup.being import Being
-from etude.sandbox.cleanup.ledger import Ledger
-from etude.sandbox.cleanup.undo import Group, Process
+from etude.sandbox.cleanup.ledger import CleanupLedger
+from etude.sandbox.cleanup.process import ProcessIdentity
+from etude.sandbox.cleanup.undo import KillProcess, RemoveGroup
 from etude.sandbox.creation import STEPS
 from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import Network, SandboxSpec
-from etude.sandbox.wire.channel import Channel
+from etude.sandbox.wire.channel import ControlChannel
 
 # Sleeps of so many seconds are this run's: another on the same machine has others.
 MARK = 5_000_000_000 + 100 * os.getpid()
@@ -91,7 +91,7 @@ async def test_after_sigkill_of_a_client_one_reap_leaves_nothing_of_it_and_all_o
         said = await asyncio.to_thread(client.stdout.readline)
         if said != "ready\n":
             pytest.skip(said or f"back end {backend} does not work here")
-        (theirs,) = [one for one in Ledger(ledger).accounts() if one.owner.being.pid == client.pid]
+        (theirs,) = [one for one in CleanupLedger(ledger).journal_states() if one.owner.process.pid == client.pid]
         box = await cells.create(SandboxSpec())
         await box.run(f"setsid sleep {MARK} >/dev/null 2>&1 &")
         await _until(lambda: len(_marked(MARK)) == 1)
@@ -122,7 +122,7 @@ async def test_a_birth_that_fails_at_any_step_leaves_nothing(
             raise InfraError(f"injected before {at}")
 
     with monkeypatch.context() as broken:
-        broken.setattr(cells._maker, "before", fail)
+        broken.setattr(cells._creator, "before", fail)
         spec = SandboxSpec(files={"a": b"x"}, network=Network("allowlist"))
         answers = await asyncio.gather(*(cells.create(spec) for _ in range(3)), return_exceptions=True)
     if not (step in ("hello", "group") and not cells._groups.available):
@@ -130,7 +130,7 @@ async def test_a_birth_that_fails_at_any_step_leaves_nothing(
     else:
         await asyncio.gather(*(box.kill() for box in cells.list()))
     assert await grown(cells, before) == {}
-    assert cells.stats().live == 0 and cells._births.turnstile.admission.live == 0
+    assert cells.stats().live == 0 and cells._lifecycle.queue.admission.live == 0
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.001, 0.002, 0.004, 0.008, 0.016])
@@ -145,7 +145,7 @@ async def test_a_birth_that_is_given_up_at_any_moment_leaves_nothing(delay_s: fl
         if not isinstance(answer, BaseException):
             await answer.kill()
     assert await grown(cells, before) == {}
-    assert cells._births.turnstile.admission.live == 0
+    assert cells._lifecycle.queue.admission.live == 0
 
 
 async def test_a_birth_that_fails_inside_leaves_nothing(cells: LocalPool) -> None:
@@ -168,10 +168,10 @@ async def test_a_runner_killed_while_it_is_born_is_a_typed_error_and_leaves_noth
     if not cells._groups.available:
         pytest.skip("without control groups nobody knows the first process before it is ready")
     before = census(cells)
-    channels: list[Channel] = []
+    channels: list[ControlChannel] = []
 
-    def watched(sock, name: str) -> Channel:
-        channels.append(Channel(sock, name))
+    def watched(sock, name: str) -> ControlChannel:
+        channels.append(ControlChannel(sock, name))
         return channels[-1]
 
     def kill(at: str) -> None:
@@ -179,8 +179,8 @@ async def test_a_runner_killed_while_it_is_born_is_a_typed_error_and_leaves_noth
             signal.pidfd_send_signal(channels[-1].pidfd, signal.SIGKILL)
 
     with monkeypatch.context() as broken:
-        broken.setattr("etude.sandbox.creation.Channel", watched)
-        broken.setattr(cells._maker, "before", kill)
+        broken.setattr("etude.sandbox.creation.ControlChannel", watched)
+        broken.setattr(cells._creator, "before", kill)
         with pytest.raises(InfraError):
             box = await asyncio.wait_for(cells.create(SandboxSpec()), 20)
             await box.run("true")  # it may have been ready before the signal came: then whoever asks first is told
@@ -222,7 +222,7 @@ async def test_a_runner_that_dies_by_itself_gives_its_room_back(cells: LocalPool
     before = census(cells)
     box = await cells.create(SandboxSpec())
     signal.pidfd_send_signal(box.pidfd, signal.SIGKILL)
-    await _until(lambda: cells._births.turnstile.admission.live == 0)
+    await _until(lambda: cells._lifecycle.queue.admission.live == 0)
     assert await grown(cells, before) == {}
 
 
@@ -286,11 +286,11 @@ async def test_a_client_killed_in_the_middle_of_births_and_deaths_leaves_nothing
     finally:
         client.kill()
         client.wait()
-    (theirs,) = [one for one in Ledger(ledger).accounts() if one.owner.being.pid == client.pid]
+    (theirs,) = [one for one in CleanupLedger(ledger).journal_states() if one.owner.process.pid == client.pid]
     assert not any("still there" in line for line in await cells.reap())
     await _until(lambda: not _marked(MARK + 2))
     ways = [way for entry in theirs.entries.values() for way in entry.undo]
     assert any(way.kind == "group" for way in ways) or not cells._groups.available
-    assert not [way for way in ways if isinstance(way, Group) and os.path.exists(way.path)]
-    assert not [way for way in ways if isinstance(way, Process) and Being(way.pid, way.start_ticks).alive]
+    assert not [way for way in ways if isinstance(way, RemoveGroup) and os.path.exists(way.path)]
+    assert not [way for way in ways if isinstance(way, KillProcess) and ProcessIdentity(way.pid, way.start_ticks).alive]
     assert not theirs.path.exists()

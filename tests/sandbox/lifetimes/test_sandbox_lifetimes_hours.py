@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from etude.sandbox.errors import UserError
 from etude.sandbox.lifetime import Lifetime
-from etude.sandbox.lifetimes.hours import Hours
+from etude.sandbox.lifetimes.ttl_scheduler import TtlScheduler
 
 
 class Clock:
@@ -28,11 +28,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def hours(clock: Clock) -> Hours:
-    return Hours(clock)
+def hours(clock: Clock) -> TtlScheduler:
+    return TtlScheduler(clock)
 
 
-def _watched(hours: Hours, ttl_s: float | None, idle_ttl_s: float | None) -> tuple[Lifetime, list[str]]:
+def _watched(hours: TtlScheduler, ttl_s: float | None, idle_ttl_s: float | None) -> tuple[Lifetime, list[str]]:
     lifetime, said = Lifetime(ttl_s, idle_ttl_s, hours.clock), []
     hours.watch(lifetime, said.append)
     return lifetime, said
@@ -43,10 +43,10 @@ def test_a_ttl_ends_it_whatever_it_does(hours, clock) -> None:
     lifetime, said = _watched(hours, 60, None)
     lifetime.begin()
     clock.now += 59.9
-    hours.strike()
+    hours.end_expired()
     assert said == [] and lifetime.left_s == pytest.approx(0.1)
     clock.now += 0.1
-    hours.strike()
+    hours.end_expired()
     assert said == ["was ended: its ttl_s of 60 is over"] and hours.next == math.inf
 
 
@@ -57,10 +57,10 @@ def test_a_heartbeat_keeps_what_thinks_for_twenty_minutes(hours, clock) -> None:
     for _ in range(20):
         clock.now += 60
         beaten.use()
-        hours.strike()
+        hours.end_expired()
     assert said == [] and forgotten == ["was ended: unused for its idle_ttl_s of 300; a heartbeat is a use"]
     clock.now += 300
-    hours.strike()
+    hours.end_expired()
     assert len(said) == 1
 
 
@@ -69,16 +69,16 @@ def test_a_running_call_is_a_use_however_long_it_takes(hours, clock) -> None:
     first, second = lifetime.begin(), lifetime.begin()
     for _ in range(10):
         clock.now += 10
-        hours.strike()
+        hours.end_expired()
     first()
     clock.now += 20
-    hours.strike()
+    hours.end_expired()
     second()
     clock.now += 9
-    hours.strike()
+    hours.end_expired()
     assert said == []
     clock.now += 1
-    hours.strike()
+    hours.end_expired()
     assert len(said) == 1
 
 
@@ -87,7 +87,7 @@ def test_extend_makes_an_end_later_sooner_or_gives_one(hours, clock) -> None:
     clock.now += 9
     lifetime.extend(10)
     clock.now += 9
-    hours.strike()
+    hours.end_expired()
     assert said == []
     lifetime.extend(0.5)
     assert hours.next == clock.now + 0.5
@@ -95,7 +95,7 @@ def test_extend_makes_an_end_later_sooner_or_gives_one(hours, clock) -> None:
     assert endless.left_s is None
     endless.extend(0.5)
     clock.now += 0.5
-    hours.strike()
+    hours.end_expired()
     assert len(said) == len(ended) == 1
 
 
@@ -117,7 +117,7 @@ def test_a_time_that_is_none_is_refused(value: float, clock) -> None:
 def test_whatever_is_done_each_ends_at_its_first_due_moment_and_never_before(steps) -> None:
     """Test 23 of docs/sandbox.md, against the plain definition; `next` never lies behind an end that is due."""
     clock = Clock()
-    hours = Hours(clock)
+    hours = TtlScheduler(clock)
     kinds = [(30.0, None), (None, 20.0), (50.0, 15.0)]
     watched = [_watched(hours, *kind) for kind in kinds]
     ends = [clock.now + (ttl or math.inf) for ttl, _ in kinds]
@@ -125,7 +125,7 @@ def test_whatever_is_done_each_ends_at_its_first_due_moment_and_never_before(ste
     used, calls, over = [clock.now] * 3, [0] * 3, [False] * 3
     for pause_s, which, act in steps:
         clock.now += pause_s
-        hours.strike()
+        hours.end_expired()
         for i, (_, idle_s) in enumerate(kinds):
             idle = idle_s is not None and calls[i] == 0 and clock.now >= used[i] + idle_s
             over[i] = over[i] or clock.now >= ends[i] or idle

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from leaks import census, grown
 
-from etude.sandbox.cleanup.ledger import Ledger
+from etude.sandbox.cleanup.ledger import CleanupLedger
 from etude.sandbox.errors import CapacityExhausted, InfraError, SandboxNotFound, Unsupported, UserError
-from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.launch.zygotes import ZygotePool
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
-from etude.sandbox.spec import SandboxSpec, Service
+from etude.sandbox.spec import SandboxSpec, ServiceSpec
 from etude.sandbox.wire.live import LiveSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -54,7 +54,7 @@ async def test_heartbeats_and_running_commands_keep_an_idle_sandbox_and_silence_
 
 
 async def test_a_service_that_runs_is_no_use(cells: LocalPool) -> None:
-    service = Service("clock", ("/bin/sh", "-c", "while :; do sleep 0.1; echo tick; done"))
+    service = ServiceSpec("clock", ("/bin/sh", "-c", "while :; do sleep 0.1; echo tick; done"))
     box = await cells.create(SandboxSpec(idle_ttl_s=0.5, services=(service,)))
     assert (await box.services())[0].healthy
     await _until_dead(box)
@@ -85,11 +85,11 @@ async def test_what_lives_is_found_by_its_labels_and_is_in_the_ledger(cells: Loc
     box = await cells.create(SandboxSpec(labels={"task": "a", "run": "1"}))
     other = await cells.create(SandboxSpec(labels={"task": "b", "run": "1"}))
     assert cells.list({"task": "a"}) == [box] and len(cells.list({"run": "1"})) == 2
-    entries = {name: entry for one in Ledger(ledger).accounts() for name, entry in one.entries.items()}
+    entries = {name: entry for one in CleanupLedger(ledger).journal_states() for name, entry in one.entries.items()}
     assert entries[box.id].labels == {"task": "a", "run": "1"}
     assert [way.kind for way in entries[box.id].undo] == ["process"]
     await asyncio.gather(box.kill(), other.kill())
-    assert box.id not in {name for one in Ledger(ledger).accounts() for name in one.entries}
+    assert box.id not in {name for one in CleanupLedger(ledger).journal_states() for name in one.entries}
 
 
 async def test_one_key_is_one_sandbox_while_it_lives(cells: LocalPool) -> None:
@@ -98,7 +98,7 @@ async def test_one_key_is_one_sandbox_while_it_lives(cells: LocalPool) -> None:
     first, second = await asyncio.gather(*(cells.create(SandboxSpec(), key="k") for _ in range(2)))
     assert first is second is await cells.create(SandboxSpec(), key="k")
     assert cells.stats().created == made + 1
-    with pytest.raises(UserError, match="another demand"):
+    with pytest.raises(UserError, match="another spec"):
         await cells.create(SandboxSpec(pids=3), key="k")
     await first.kill()
     again = await cells.create(SandboxSpec(), key="k")
@@ -114,7 +114,7 @@ async def test_a_key_whose_birth_failed_is_free(cells: LocalPool, monkeypatch: p
         raise InfraError("injected")
 
     with monkeypatch.context() as broken:
-        broken.setattr(cells._maker, "before", fail)
+        broken.setattr(cells._creator, "before", fail)
         asked = await asyncio.gather(*(cells.create(SandboxSpec(), key="f") for _ in range(2)), return_exceptions=True)
         assert [str(error) for error in asked] == ["injected"] * 2
     box = await cells.create(SandboxSpec(), key="f")
@@ -127,13 +127,13 @@ async def test_no_room_is_waited_for_in_order_and_refused_with_when_to_come_agai
     settings = SandboxSettings(
         backend="local", max_live=2, max_waiting=3, patience_s=0.3, ledger=str(tmp_path / "ledger")
     )
-    pool = await LocalPool.open(settings, Nurseries())
+    pool = await LocalPool.open(settings, ZygotePool())
     boxes = [await pool.create(SandboxSpec()) for _ in range(2)]
     before = census(pool)
     with pytest.raises(CapacityExhausted, match="none became free") as refused:
         await pool.create(SandboxSpec())
     assert refused.value.retry_after_s > 0 and await grown(pool, before) == {}
-    pool._births.turnstile._patience_s = 60.0
+    pool._lifecycle.queue._patience_s = 60.0
 
     async def one(name: str) -> LiveSandbox:
         return await pool.create(SandboxSpec(labels={"name": name}))
@@ -155,7 +155,7 @@ async def test_no_room_is_waited_for_in_order_and_refused_with_when_to_come_agai
 
 async def test_closing_ends_those_who_wait_and_those_being_born(tmp_path: Path) -> None:
     settings = SandboxSettings(backend="local", max_live=3, ledger=str(tmp_path / "ledger"))
-    pool = await LocalPool.open(settings, Nurseries())
+    pool = await LocalPool.open(settings, ZygotePool())
     asked = [asyncio.create_task(pool.create(SandboxSpec())) for _ in range(6)]
     await asyncio.sleep(0.005)
     await pool.close()
@@ -178,7 +178,7 @@ async def test_a_ledger_that_cannot_be_written_makes_no_sandbox(cells: LocalPool
 async def test_a_pool_without_a_ledger_is_refused_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Unsupported, match="no ledger can be kept.*sandbox.ledger"):
-        await LocalPool.open(SandboxSettings(backend="local", ledger=str(tmp_path / "file" / "ledger")), Nurseries())
+        await LocalPool.open(SandboxSettings(backend="local", ledger=str(tmp_path / "file" / "ledger")), ZygotePool())
 
 
 async def test_a_disk_that_fills_up_in_the_middle_of_a_birth_leaves_nothing(
@@ -186,7 +186,7 @@ async def test_a_disk_that_fills_up_in_the_middle_of_a_birth_leaves_nothing(
 ) -> None:
     """Test 26 of docs/sandbox.md."""
     before, live = census(cells), cells.stats().live
-    with monkeypatch.context() as full, pytest.raises(InfraError, match="written down in the ledger"):
+    with monkeypatch.context() as full, pytest.raises(InfraError, match="recorded in the ledger"):
         full.setattr(cells._journal, "add", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         await cells.create(SandboxSpec())
     assert cells.stats().live == live and await grown(cells, before) == {}

@@ -14,11 +14,11 @@ import pytest
 from leaks import census, grown, resident_kib
 
 from etude.sandbox.errors import SandboxError, Unsupported
-from etude.sandbox.layered.shelf import open_store
 from etude.sandbox.layers.collect import collect
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.snapshots.cache import open_store
 from etude.sandbox.spec import Network, SandboxSpec
 
 _ABREAST = 4
@@ -90,8 +90,8 @@ async def test_lives_leave_nothing(count: int, tmp_path: Path) -> None:
         memory.append(resident_kib())
     print(f"{count} lives in {time.monotonic() - start_s:.1f} s, resident {memory} KiB")
     assert await grown(pool, before) == {}
-    assert pool.stats().live == 0 and pool._births.turnstile.admission.live == 0
-    assert pool._hours.next == math.inf
+    assert pool.stats().live == 0 and pool._lifecycle.queue.admission.live == 0
+    assert pool._ttl_scheduler.next == math.inf
     snapshots = pool.probe().snapshots
     await pool.close()
     assert list(ledger.iterdir()) == []

@@ -13,7 +13,7 @@ import pytest
 
 from etude.sandbox.errors import CapacityExhausted
 from etude.sandbox.limits import kernel, steps
-from etude.sandbox.limits.group import Group
+from etude.sandbox.limits.group import ControlGroup
 from etude.sandbox.limits.groups import ControlGroups
 from etude.sandbox.spec import SandboxSpec
 
@@ -34,7 +34,7 @@ def real() -> Iterator[ControlGroups]:
 
 
 def test_swap_is_optional_and_nothing_else_is(tmp_path: Path) -> None:
-    part = steps.Part(tmp_path, (("memory.max", "1"), ("memory.swap.max", "0")))
+    part = steps.GroupFolder(tmp_path, (("memory.max", "1"), ("memory.swap.max", "0")))
     (tmp_path / "memory.max").touch()
     steps.bound(tmp_path, part)
     assert (tmp_path / "memory.max").read_text() == "1"
@@ -44,7 +44,7 @@ def test_swap_is_optional_and_nothing_else_is(tmp_path: Path) -> None:
 
 
 def test_a_kill_for_memory_is_told_once(tmp_path: Path, turns: ThreadPoolExecutor) -> None:
-    group = Group("one", (steps.Part(tmp_path, ()),), "memory.events", turns)
+    group = ControlGroup("one", (steps.GroupFolder(tmp_path, ()),), "memory.events", turns)
     turns.submit(lambda: None).result()
     assert not group.ran_out_of_memory()
     events = group.folders[0] / "memory.events"
@@ -53,7 +53,7 @@ def test_a_kill_for_memory_is_told_once(tmp_path: Path, turns: ThreadPoolExecuto
 
 
 async def test_a_group_that_can_not_be_made_is_a_typed_error(tmp_path: Path, turns: ThreadPoolExecutor) -> None:
-    group = Group("one", (steps.Part(tmp_path / "absent", ()),), "memory.events", turns)
+    group = ControlGroup("one", (steps.GroupFolder(tmp_path / "absent", ()),), "memory.events", turns)
     with subprocess.Popen(["sleep", "1000"]) as process:
         group.enter(_pidfd(process))
         with pytest.raises(CapacityExhausted, match="control group one"):
@@ -67,9 +67,9 @@ async def test_a_group_that_stays_busy_is_left_to_the_end_without_spinning(
 ) -> None:
     attempts: list[Path] = []
     monkeypatch.setattr(kernel, "remove", lambda folder: bool(attempts.append(folder)))
-    monkeypatch.setattr("etude.sandbox.limits.group._BURIALS_S", (0.001, 0.001))
+    monkeypatch.setattr("etude.sandbox.limits.group._REMOVAL_PAUSES_S", (0.001, 0.001))
     removed: list[bool] = []
-    group = Group("one", (steps.Part(tmp_path, ()),), "memory.events", turns)
+    group = ControlGroup("one", (steps.GroupFolder(tmp_path, ()),), "memory.events", turns)
     group.on_removal = lambda: removed.append(True)
     await group.remove()
     assert len(attempts) == 3 and removed == []

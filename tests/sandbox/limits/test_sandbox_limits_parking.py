@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from etude.sandbox.limits.group import Group
+from etude.sandbox.limits.group import ControlGroup
 from etude.sandbox.limits.groups import ControlGroups
 from etude.sandbox.spec import SandboxSpec
 
@@ -32,7 +32,7 @@ class Parent:
         self.pid = self.process.pid
         self.children: list[int] = []
 
-    def bear(self) -> int:
+    def spawn(self) -> int:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -62,7 +62,7 @@ def parent(groups: ControlGroups) -> Iterator[Parent]:
     made.end()
 
 
-def members(group: Group) -> set[int]:
+def members(group: ControlGroup) -> set[int]:
     return {int(word) for folder in group.folders for word in (folder / "cgroup.procs").read_text().split()}
 
 
@@ -76,7 +76,7 @@ async def test_a_child_is_born_in_its_group_with_its_bounds(groups: ControlGroup
     await parked(groups, parent)
     group = groups.make(SandboxSpec(pids=8), parent.pid)
     assert parent.pid in members(group)
-    pidfd = parent.bear()
+    pidfd = parent.spawn()
     group.enter(pidfd)
     await group.entered()
     os.close(pidfd)
@@ -89,7 +89,7 @@ async def test_a_child_that_was_born_elsewhere_is_moved(groups: ControlGroups, p
     await parked(groups, parent)
     group = groups.make(SandboxSpec(), parent.pid)
     await parked(groups, parent)  # it has gone on to the next one before it bore this one's
-    pidfd = parent.bear()
+    pidfd = parent.spawn()
     group.enter(pidfd)
     await group.entered()
     os.close(pidfd)
@@ -100,7 +100,7 @@ async def test_a_parent_on_its_way_is_not_waited_for(groups: ControlGroups, pare
     groups.park(parent.pid)
     groups._spots[parent.pid]._entered = None  # as if it had not arrived
     group = groups.make(SandboxSpec(), parent.pid)
-    pidfd = parent.bear()
+    pidfd = parent.spawn()
     group.enter(pidfd)
     await group.entered()
     os.close(pidfd)
@@ -116,7 +116,7 @@ async def test_a_parent_that_died_is_forgotten(groups: ControlGroups, parent: Pa
     assert groups._spots[gone.pid].is_ready is False
     group = groups.make(SandboxSpec(), gone.pid)
     assert gone.pid not in groups._spots
-    pidfd = parent.bear()
+    pidfd = parent.spawn()
     group.enter(pidfd)
     await group.entered()
     os.close(pidfd)

@@ -12,13 +12,13 @@ import pytest
 from etude.sandbox.errors import CapacityExhausted
 from etude.sandbox.inside.users import SIZE
 from etude.sandbox.launch import uids
-from etude.sandbox.launch.uids import Ranges, Source
+from etude.sandbox.launch.uids import UidRangeAllocator, UidSource
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from etude.sandbox.launch.uids import Ranges, Source
-held = [Ranges(Source(1000, 5000, 4), Path(sys.argv[1])).claim() for _ in range(3)]
+from etude.sandbox.launch.uids import UidRangeAllocator, UidSource
+held = [UidRangeAllocator(UidSource(1000, 5000, 4), Path(sys.argv[1])).claim() for _ in range(3)]
 print(*(one.uid for one in held), flush=True)
 time.sleep(1000)
 """
@@ -26,7 +26,7 @@ time.sleep(1000)
 
 def test_no_range_is_claimed_twice_and_a_released_one_comes_back(tmp_path: Path) -> None:
     """Test 49 of docs/sandbox.md, without processes."""
-    pools = [Ranges(Source(1000, 5000, 4), tmp_path) for _ in range(2)]
+    pools = [UidRangeAllocator(UidSource(1000, 5000, 4), tmp_path) for _ in range(2)]
     claimed = [pools[number % 2].claim() for number in range(4)]
     assert sorted(one.uid for one in claimed) == [1000 + index * SIZE for index in range(4)]
     assert all(one.gid - one.uid == 4000 for one in claimed)
@@ -42,7 +42,7 @@ def test_no_range_is_claimed_twice_and_a_released_one_comes_back(tmp_path: Path)
 
 
 def test_claims_of_a_killed_process_are_free(tmp_path: Path) -> None:
-    ours = Ranges(Source(1000, 5000, 4), tmp_path)
+    ours = UidRangeAllocator(UidSource(1000, 5000, 4), tmp_path)
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         theirs = {int(word) for word in other.stdout.readline().split()}
@@ -70,7 +70,7 @@ def test_a_user_takes_whole_ranges_of_its_largest_entry(tmp_path: Path, monkeypa
     subuid.write_text("# ours\nnobody:500000:100\n65534:100000:140000\nsomebody:1:999999\nbroken\n")
     subgid.write_text("nobody:300000:65536\n")
     found = uids.source(subuid, subgid)
-    assert found is not None and found == Source(100000, 300000, 1, ("/usr/bin/newuidmap", "/usr/bin/newgidmap"))
+    assert found is not None and found == UidSource(100000, 300000, 1, ("/usr/bin/newuidmap", "/usr/bin/newgidmap"))
     assert found.config()["uids"] == [100000, 65536]
     subgid.write_text("nobody:300000:65535\n")
     assert uids.source(subuid, subgid) is None  # half a range is none

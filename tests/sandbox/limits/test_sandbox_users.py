@@ -54,7 +54,7 @@ async def box(pool: SandboxPool) -> AsyncIterator[Sandbox]:
 
 
 def first(box: Sandbox) -> int:
-    return box.birth.uid  # type: ignore[attr-defined]
+    return box.backend_handle.uid  # type: ignore[attr-defined]
 
 
 async def test_root_inside_gives_files_away_and_becomes_others_for_good(box: Sandbox) -> None:
@@ -124,7 +124,7 @@ async def test_a_range_is_not_used_again_before_all_its_processes_are_dead(pool:
     """Test 49 of docs/sandbox.md, second half: though the client lets go of it, the zygote does not."""
     box = await pool.create(SandboxSpec(uid_mode="range", disk_mb=1))
     lock = _lock_of(first(box))
-    box.birth.release()  # type: ignore[attr-defined]
+    box.backend_handle.release()  # type: ignore[attr-defined]
     assert not _is_free(lock)
     await box.kill()
     end_s = time.monotonic() + 10
@@ -143,7 +143,7 @@ async def main():
     pool = await open_pool(SandboxSettings(backend="local"))
     box = await pool.create(SandboxSpec(uid_mode="range"))
     await box.run("for i in 1 2 3 4 5 6 7 8; do setsid sleep 1000 & done >/dev/null 2>&1")
-    print(box.birth.uid, flush=True)
+    print(box.backend_handle.uid, flush=True)
     await asyncio.sleep(1000)
 
 asyncio.run(main())

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from etude.sandbox.creation import Maker
+from etude.sandbox.creation import SandboxCreator
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
-from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.launch.zygotes import ZygotePool
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
 
@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cells(store: Path) -> AsyncIterator[LocalPool]:
     try:
-        pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries((str(store),)))
+        pool = await LocalPool.open(SandboxSettings(backend="local"), ZygotePool((str(store),)))
     except Unsupported as error:
         pytest.skip(str(error))
     yield pool
@@ -37,8 +37,8 @@ async def cells(store: Path) -> AsyncIterator[LocalPool]:
 
 
 @pytest.fixture
-def maker(cells: LocalPool) -> Maker:
-    return cells._maker
+def maker(cells: LocalPool) -> SandboxCreator:
+    return cells._creator
 
 
 @pytest.fixture

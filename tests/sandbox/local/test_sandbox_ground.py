@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from etude.sandbox.creation import Base, Maker
+from etude.sandbox.creation import SandboxBase, SandboxCreator
 from etude.sandbox.errors import InfraError, Unsupported, UserError
-from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.launch.zygotes import ZygotePool
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import WORKDIR, Network, SandboxSpec
@@ -25,7 +25,7 @@ Layer = Callable[[str, dict[str, bytes]], str]
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def box(maker: Maker) -> AsyncIterator[LiveSandbox]:
+async def box(maker: SandboxCreator) -> AsyncIterator[LiveSandbox]:
     made = await maker.make(SandboxSpec(disk_mb=4))
     yield made
     await made.kill()
@@ -56,11 +56,11 @@ async def test_the_client_holds_what_was_written_and_nothing_else(box: LiveSandb
     assert found == {f".{WORKDIR}/a", f".{WORKDIR}/d/b", "./tmp/c"}
 
 
-async def test_over_layers_the_upper_holds_the_changes_alone(maker: Maker, layer: Layer) -> None:
+async def test_over_layers_the_upper_holds_the_changes_alone(maker: SandboxCreator, layer: Layer) -> None:
     """Test 18 of docs/sandbox.md: whiteouts and opaque folders are in what a snapshot copies."""
     low = layer("low", {"work/kept": b"low", "work/gone": b"x", "work/same": b"low", "work/dir/old": b"x"})
     high = layer("high", {"work/same": b"high"})
-    box = await maker.make(SandboxSpec(), Base((high, low)))
+    box = await maker.make(SandboxSpec(), SandboxBase((high, low)))
     assert os.listdir(_upper(box)) == ["tmp"]  # the layers have no /tmp; nothing was copied
     shown = await box.run(
         "cat kept same; echo; rm gone; rm -r dir; mkdir dir; echo new > dir/new; echo x > /tmp/t; ls; ls dir"
@@ -79,10 +79,10 @@ async def test_over_layers_the_upper_holds_the_changes_alone(maker: Maker, layer
     await box.kill()
 
 
-async def test_a_layer_serves_many_and_is_never_written(maker: Maker, layer: Layer) -> None:
+async def test_a_layer_serves_many_and_is_never_written(maker: SandboxCreator, layer: Layer) -> None:
     """Test 18 of docs/sandbox.md: edits of one sandbox are invisible to the layer and to its siblings."""
     shared = layer("shared", {"work/file": b"before"})
-    one, two = [await maker.make(SandboxSpec(), Base((shared,))) for _ in range(2)]
+    one, two = [await maker.make(SandboxSpec(), SandboxBase((shared,))) for _ in range(2)]
     await one.run("echo after > file; chmod 600 file; mv file other")
     assert (await two.read("file")) == b"before"
     with open(f"{shared}{WORKDIR}/file", "rb") as file:
@@ -91,30 +91,32 @@ async def test_a_layer_serves_many_and_is_never_written(maker: Maker, layer: Lay
     await two.kill()
 
 
-async def test_sixty_layers_are_one_tree(maker: Maker, layer: Layer) -> None:
+async def test_sixty_layers_are_one_tree(maker: SandboxCreator, layer: Layer) -> None:
     """Test 19 of docs/sandbox.md: the depth a chain may have."""
     chain = [layer(f"{number:064x}", {f"work/f{number}": b"", "work/top": b"%d" % number}) for number in range(60)]
-    box = await maker.make(SandboxSpec(), Base(tuple(reversed(chain))))
+    box = await maker.make(SandboxSpec(), SandboxBase(tuple(reversed(chain))))
     assert (await box.read("top")) == b"59" and len(await box.list()) == 61
     await box.kill()
 
 
-async def test_more_layers_than_one_mount_takes_are_refused_and_leave_nothing(maker: Maker, layer: Layer) -> None:
+async def test_more_layers_than_one_mount_takes_are_refused_and_leave_nothing(
+    maker: SandboxCreator, layer: Layer
+) -> None:
     chain = tuple(layer(f"f{number:063x}", {}) for number in range(70))
     with pytest.raises(InfraError, match="70 layers.*flatten"):
-        await maker.make(SandboxSpec(), Base(chain))
+        await maker.make(SandboxSpec(), SandboxBase(chain))
 
 
-async def test_a_root_that_cannot_be_made_is_our_fault_and_typed(maker: Maker, store: Path) -> None:
+async def test_a_root_that_cannot_be_made_is_our_fault_and_typed(maker: SandboxCreator, store: Path) -> None:
     """A missing layer is no evidence against anybody: never a UserError."""
     with pytest.raises(InfraError, match="its root could not be made.*mount"):
-        await maker.make(SandboxSpec(), Base((str(store / "missing"),)))
+        await maker.make(SandboxSpec(), SandboxBase((str(store / "missing"),)))
 
 
-async def test_no_path_inside_leads_to_layers_ground_or_zygote(maker: Maker, layer: Layer) -> None:
+async def test_no_path_inside_leads_to_layers_ground_or_zygote(maker: SandboxCreator, layer: Layer) -> None:
     """Test 42 of docs/sandbox.md: the store's place on the host is not in the list of mounts either."""
     hidden = layer("hidden", {"work/seen": b"", "secret": b"canary"})
-    box = await maker.make(SandboxSpec(), Base((hidden,)))
+    box = await maker.make(SandboxSpec(), SandboxBase((hidden,)))
     shown = await box.run("ls -A /; cat /proc/self/mountinfo /proc/1/mountinfo; find / -xdev -name secret 2>/dev/null")
     for word in (os.path.dirname(hidden).encode(), b"secret", b".layers", b"/.cell/"):
         assert word not in shown.out
@@ -122,11 +124,11 @@ async def test_no_path_inside_leads_to_layers_ground_or_zygote(maker: Maker, lay
     await box.kill()
 
 
-async def test_an_image_is_the_root_with_our_devices_and_processes(maker: Maker, layer: Layer) -> None:
+async def test_an_image_is_the_root_with_our_devices_and_processes(maker: SandboxCreator, layer: Layer) -> None:
     names = ("sh", "ls", "cat", "id")
     programs = {f"bin/{name}": _contents(f"/bin/{name}") for name in names}
     image = layer("image", {**programs, **_libraries(names), "etc/os-release": b"ID=mine\n", "data/": b""})
-    box = await maker.make(SandboxSpec(warm_python=False, workdir="/data/in"), Base((image,), "image"))
+    box = await maker.make(SandboxSpec(warm_python=False, workdir="/data/in"), SandboxBase((image,), "image"))
     shown = await box.run(
         ["/bin/sh", "-c", "pwd; cat /etc/os-release /etc/hosts; ls /; cat /proc/1/status > /tmp/s; ls /home /opt"]
     )
@@ -140,17 +142,17 @@ async def test_an_image_is_the_root_with_our_devices_and_processes(maker: Maker,
     await box.kill()
 
 
-async def test_a_link_in_an_image_leads_no_mount_astray(maker: Maker, layer: Layer) -> None:
+async def test_a_link_in_an_image_leads_no_mount_astray(maker: SandboxCreator, layer: Layer) -> None:
     image = layer("astray", {"bin/": b""})
     os.symlink("/.layers", f"{image}/tmp")
     with pytest.raises(UserError, match="/tmp must be a folder"):
-        await maker.make(SandboxSpec(warm_python=False), Base((image,), "image"))
+        await maker.make(SandboxSpec(warm_python=False), SandboxBase((image,), "image"))
 
 
 async def test_a_back_end_without_a_store_refuses_layers(layer: Layer) -> None:
-    pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries())
+    pool = await LocalPool.open(SandboxSettings(backend="local"), ZygotePool())
     with pytest.raises(Unsupported, match="layers"):
-        await pool._maker.make(SandboxSpec(), Base(("/x",)))
+        await pool._creator.make(SandboxSpec(), SandboxBase(("/x",)))
     await pool.close()
 
 
@@ -160,7 +162,7 @@ async def test_terminals_are_the_sandbox_own(box: LiveSandbox) -> None:
     assert shown.out.decode().splitlines() == ["/dev/pts/0", "b'x' ['0', 'ptmx']"], shown.err
 
 
-async def test_the_door_of_a_policed_sandbox_is_answered_outside(maker: Maker) -> None:
+async def test_the_door_of_a_policed_sandbox_is_answered_outside(maker: SandboxCreator) -> None:
     """The listener is inside, whoever accepts is not, and there is no other way out."""
     box = await maker.make(SandboxSpec(network=Network("allowlist")))
     code = (

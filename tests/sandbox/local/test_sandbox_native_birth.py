@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from etude.sandbox.creation import Base, Maker
+from etude.sandbox.creation import SandboxBase, SandboxCreator
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.launch.zygotes import ZygotePool
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.native import build
 from etude.sandbox.settings import SandboxSettings
@@ -32,7 +32,7 @@ def native(cells: LocalPool) -> None:
         pytest.skip(f"no native runner: {build.program()}")
 
 
-async def test_a_cold_sandbox_is_served_by_the_native_runner(maker: Maker, native: None) -> None:
+async def test_a_cold_sandbox_is_served_by_the_native_runner(maker: SandboxCreator, native: None) -> None:
     box = await maker.make(COLD)
     shown = await box.run("cat a; echo $NAME $HOME; cat /proc/1/comm")
     assert shown.out == b"1value /tmp\nrunner\n"
@@ -41,13 +41,15 @@ async def test_a_cold_sandbox_is_served_by_the_native_runner(maker: Maker, nativ
     await box.kill()
 
 
-async def test_a_warm_one_by_the_interpreter(maker: Maker) -> None:
+async def test_a_warm_one_by_the_interpreter(maker: SandboxCreator) -> None:
     box = await maker.make(SandboxSpec())
     assert b"python" in (await box.run("cat /proc/1/comm")).out
     await box.kill()
 
 
-async def test_the_native_runner_holds_its_socket_and_nothing_of_the_zygote(maker: Maker, native: None) -> None:
+async def test_the_native_runner_holds_its_socket_and_nothing_of_the_zygote(
+    maker: SandboxCreator, native: None
+) -> None:
     """Test 43 of docs/sandbox.md, seen from outside: no program, no second socket, no folder of the ground."""
     box = await maker.make(COLD)
     folder = f"/proc/{_pid(box)}/fd"
@@ -64,9 +66,9 @@ async def test_the_native_runner_holds_its_socket_and_nothing_of_the_zygote(make
     await box.kill()
 
 
-async def test_it_serves_an_image_without_a_single_library(maker: Maker, native: None, layer: Layer) -> None:
+async def test_it_serves_an_image_without_a_single_library(maker: SandboxCreator, native: None, layer: Layer) -> None:
     image = layer("bare", {"data/": b""})
-    box = await maker.make(COLD, Base((image,), "image"))
+    box = await maker.make(COLD, SandboxBase((image,), "image"))
     await box.write("/data/x", b"2")
     assert (await box.read("a"), await box.read("/data/x")) == (b"1", b"2")
     assert (await box.run(["/bin/sh", "-c", "true"])).rc == 127
@@ -77,7 +79,7 @@ async def test_where_none_can_be_built_the_python_runner_serves_and_the_probe_sa
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(build, "program", lambda: "no compiler today")
-    pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries())
+    pool = await LocalPool.open(SandboxSettings(backend="local"), ZygotePool())
     assert pool.probe().runner == "python"
     box = await pool.create(COLD)
     assert (await box.run("cat a")).out == b"1"
@@ -86,7 +88,7 @@ async def test_where_none_can_be_built_the_python_runner_serves_and_the_probe_sa
 
 async def test_a_closed_pool_holds_no_runner_open(native: None) -> None:
     before = _held_open()
-    pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries())
+    pool = await LocalPool.open(SandboxSettings(backend="local"), ZygotePool())
     assert _held_open() == before + 1
     await pool.close()
     assert _held_open() == before

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from etude.sandbox.errors import CapacityExhausted
-from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.launch.zygotes import ZygotePool
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def test_a_client_whose_files_are_closed_to_others_has_the_same_sandboxes() -> None:
     before = os.umask(0o077)
     try:
-        pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries())
+        pool = await LocalPool.open(SandboxSettings(backend="local"), ZygotePool())
         box = await pool.create(SandboxSpec(workdir="/deep/down/work"))
     finally:
         os.umask(before)
@@ -31,8 +31,8 @@ async def test_a_birth_without_room_for_its_group_leaves_no_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Test 15 of docs/sandbox.md: the step before the first process."""
-    pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries())
-    groups = pool._maker._groups
+    pool = await LocalPool.open(SandboxSettings(backend="local"), ZygotePool())
+    groups = pool._creator._groups
 
     def refuse(*_: object) -> None:
         raise CapacityExhausted("no group today")

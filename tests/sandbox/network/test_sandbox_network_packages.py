@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.sandbox.egress.packages import asking
+from etude.sandbox.egress.packages import discovery
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.network import rules
 from etude.sandbox.pool import open_pool
@@ -78,11 +78,11 @@ async def test_a_switch_that_waits_for_an_index_does_not_undo_a_later_one(
 ) -> None:
     found = threading.Event()
 
-    def slow() -> asking.Configured:
+    def slow() -> discovery.IndexConfiguration:
         found.wait(20)
-        return asking.Configured((tmp_path.as_uri(),))
+        return discovery.IndexConfiguration((tmp_path.as_uri(),))
 
-    monkeypatch.setattr(asking, "pip", slow)
+    monkeypatch.setattr(discovery, "pip", slow)
     try:
         pool = await open_pool(SandboxSettings(backend="local", egress_cache=str(tmp_path)))
     except Unsupported as error:

@@ -16,7 +16,7 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.services import presets
 from etude.sandbox.settings import SandboxSettings
-from etude.sandbox.spec import SandboxSpec, Service
+from etude.sandbox.spec import SandboxSpec, ServiceSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 has_postgres = pytest.mark.skipif(
@@ -37,7 +37,7 @@ async def pool() -> AsyncIterator[SandboxPool]:
     await made.close()
 
 
-def spec(*services: Service, **more: object) -> SandboxSpec:
+def spec(*services: ServiceSpec, **more: object) -> SandboxSpec:
     return SandboxSpec(services=services, disk_mb=256, memory_mb=1024, **more)  # type: ignore[arg-type]
 
 
@@ -63,7 +63,7 @@ async def test_it_is_handed_out_when_its_services_serve(pool: SandboxPool) -> No
 
 
 async def test_a_start_script_runs_before_the_services(pool: SandboxPool) -> None:
-    needs = Service("needs", ("/bin/sh", "-c", "cat made && exec sleep 1000"), health=("test", "-f", "made"))
+    needs = ServiceSpec("needs", ("/bin/sh", "-c", "cat made && exec sleep 1000"), health=("test", "-f", "made"))
     box = await pool.create(spec(needs, start_script="echo done > made"))
     assert await healthy(box) == {"needs": True}
     await box.kill()
@@ -73,15 +73,15 @@ async def test_a_start_script_runs_before_the_services(pool: SandboxPool) -> Non
     ("service", "said"),
     [
         (
-            Service("gone", ("/bin/sh", "-c", "echo no database >&2; exit 3"), health=("false",)),
+            ServiceSpec("gone", ("/bin/sh", "-c", "echo no database >&2; exit 3"), health=("false",)),
             "ended with 3: no database",
         ),
-        (Service("deaf", ("sleep", "1000"), health=("false",), start_timeout_s=0.3), "does not serve after 0.3 s"),
-        (Service("none", ("no-such-program",), health=("false",)), "no-such-program"),
+        (ServiceSpec("deaf", ("sleep", "1000"), health=("false",), start_timeout_s=0.3), "does not serve after 0.3 s"),
+        (ServiceSpec("none", ("no-such-program",), health=("false",)), "no-such-program"),
     ],
 )
 async def test_a_service_that_does_not_come_up_is_named_with_its_last_words(
-    pool: SandboxPool, service: Service, said: str
+    pool: SandboxPool, service: ServiceSpec, said: str
 ) -> None:
     before = pool.stats().live
     with pytest.raises(ServiceFailed, match=said):

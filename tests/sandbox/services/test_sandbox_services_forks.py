@@ -13,9 +13,9 @@ from etude.sandbox.errors import SandboxError, ServiceFailed, Unsupported
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.services import presets
-from etude.sandbox.services.attendance import Attendance
+from etude.sandbox.services.supervisor import ServiceSupervisor
 from etude.sandbox.settings import SandboxSettings
-from etude.sandbox.spec import SandboxSpec, Service
+from etude.sandbox.spec import SandboxSpec, ServiceSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SPEC = SandboxSpec(services=(presets.log_service(),), disk_mb=256, memory_mb=512)
@@ -84,13 +84,13 @@ async def test_a_service_that_fails_in_one_child_is_that_childs_error_alone(
     pool: SandboxPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = await pool.create(SPEC)
-    start, births = Attendance.start, iter(range(3))
-    broken = replace(SPEC, services=(Service("sick", ("/bin/sh", "-c", "echo no >&2; exit 3"), health=("false",)),))
+    start, births = ServiceSupervisor.start, iter(range(3))
+    broken = replace(SPEC, services=(ServiceSpec("sick", ("/bin/sh", "-c", "echo no >&2; exit 3"), health=("false",)),))
 
-    async def second_is_sick(self: Attendance, spec: SandboxSpec) -> None:
+    async def second_is_sick(self: ServiceSupervisor, spec: SandboxSpec) -> None:
         await start(self, broken if next(births) == 1 else spec)
 
-    monkeypatch.setattr(Attendance, "start", second_is_sick)
+    monkeypatch.setattr(ServiceSupervisor, "start", second_is_sick)
     before = pool.stats().live
     children = await box.fork(3)
     failed = [one for one in children if isinstance(one, SandboxError)]

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.sandbox.errors import ServiceFailed
-from etude.sandbox.layered import images
-from etude.sandbox.layered.shelf import open_store
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.snapshots import images
+from etude.sandbox.snapshots.cache import open_store
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import environment_of
 from etude.tasks.environment.workspace import spec_of

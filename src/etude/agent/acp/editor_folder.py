@@ -17,7 +17,7 @@ from acp.schema import FileSystemCapabilities
 
 from etude.agent.workspace.operations import OUTPUTS_FOLDER
 from etude.sandbox.protocol import Operations
-from etude.sandbox.spec import Entry, ExecResult
+from etude.sandbox.spec import ExecResult, FileEntry
 
 
 class EditorFolder:
@@ -45,7 +45,7 @@ class EditorFolder:
             argv, cwd=cwd, env=env, timeout_s=timeout_s, stdin=stdin, max_output_bytes=max_output_bytes, warm=warm
         )
 
-    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
+    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[FileEntry]:
         return await self._inner.list(path, recursive=recursive, max_entries=max_entries)
 
     async def remove(self, path: str) -> None:

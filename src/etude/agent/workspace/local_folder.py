@@ -21,7 +21,7 @@ from etude.agent.workspace.local_process import Background, run_process
 from etude.agent.workspace.operations import OUTPUTS_FOLDER, Outside
 from etude.sandbox.errors import DiskFull, OutputLimit, UserError
 from etude.sandbox.inside.leftover import VARIABLE
-from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
+from etude.sandbox.spec import ExecResult, FileEntry, SandboxSpec
 
 _NEW_FILE_MODE = 0o644
 # Deeper than any repository; bounds the walk of a hostile tree.
@@ -84,7 +84,7 @@ class LocalFolder:
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         await asyncio.to_thread(_write, self._resolve(path), data, mode)
 
-    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
+    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[FileEntry]:
         return await asyncio.to_thread(_list, self._resolve(path), recursive, max_entries)
 
     async def remove(self, path: str) -> None:
@@ -154,14 +154,14 @@ def _write(path: str, data: bytes, mode: int | None) -> None:
         raise
 
 
-def _list(path: str, recursive: bool, max_entries: int) -> list[Entry]:
-    found: list[Entry] = []
+def _list(path: str, recursive: bool, max_entries: int) -> list[FileEntry]:
+    found: list[FileEntry] = []
     for name, status in _walk(path, "", recursive, 0):
         if len(found) >= max_entries:
             raise OutputLimit(f"{path} holds more than {max_entries} entries; list a folder below it")
         kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "dir"), (stat.S_ISLNK, "link"))
         kind = next((word for test, word in kinds if test(status.st_mode)), "other")
-        found.append(Entry(name, kind, status.st_size, stat.S_IMODE(status.st_mode)))  # pyright: ignore[reportArgumentType]
+        found.append(FileEntry(name, kind, status.st_size, stat.S_IMODE(status.st_mode)))  # pyright: ignore[reportArgumentType]
     return found
 
 

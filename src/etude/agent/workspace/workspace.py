@@ -21,7 +21,7 @@ from etude.core.spelling import similar
 from etude.core.trace.unicode import is_whole
 from etude.sandbox.errors import DiskFull, OutputLimit, UserError
 from etude.sandbox.protocol import Operations
-from etude.sandbox.spec import Entry, ExecResult
+from etude.sandbox.spec import ExecResult, FileEntry
 
 # A file that `read` takes whole. Source files are far smaller; beyond it a tool answer would be cut anyway.
 MAX_FILE_BYTES = 1 << 20
@@ -155,7 +155,7 @@ class Workspace:
             self._tell(place, before, None)
         return "link" if is_link else "file" if isinstance(before, bytes) else "large file"
 
-    async def entries(self, path: str = ".", *, recursive: bool = False) -> list[Entry]:
+    async def entries(self, path: str = ".", *, recursive: bool = False) -> list[FileEntry]:
         """What a folder holds, depth first, names in byte order."""
         try:
             return await self._list(self.place(path), recursive=recursive)
@@ -175,7 +175,7 @@ class Workspace:
             return False
         return True
 
-    async def _list(self, place: str, *, recursive: bool) -> list[Entry]:
+    async def _list(self, place: str, *, recursive: bool) -> list[FileEntry]:
         try:
             return await self._operations.list(place, recursive=recursive, max_entries=MAX_ENTRIES)
         except (Outside, OutputLimit):

@@ -11,8 +11,8 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json
 
 if TYPE_CHECKING:
-    from etude.sandbox.cleanup.account import Account
-    from etude.sandbox.cleanup.ledger import Ledger
+    from etude.sandbox.cleanup.journal_state import JournalState
+    from etude.sandbox.cleanup.ledger import CleanupLedger
 
 
 def list_(
@@ -23,7 +23,7 @@ def list_(
 ) -> Answer:
     """Sandboxes of all pools of this user, and what else is written down beside them: whose, since when, and whether the owner lives."""
     wanted = _pairs(labels).items()
-    rows = [row for account in _ledger().accounts() for row in _rows(account) if wanted <= row["labels"].items()]
+    rows = [row for state in _ledger().journal_states() for row in _rows(state) if wanted <= row["labels"].items()]
     dead = sum(1 for row in rows if not row["owner_lives"])
     lines = [_line(row) for row in rows] or ["nothing lives here"]
     if dead:
@@ -38,53 +38,53 @@ def reap(
     """Remove what dead owners left: processes, control groups, folders, containers, user ranges, layers in memory. Touches nothing of the
     living; idempotent."""
     from etude.sandbox.cleanup.reaper import Reaper
-    from etude.sandbox.layers.forsaken import forsaken, remove
-    from etude.sandbox.lifetimes.reaping import told
+    from etude.sandbox.layers.orphaned import orphaned_stores, remove_orphaned
+    from etude.sandbox.lifetimes.periodic_reaper import describe
 
     ledger = _ledger()
     if dry_run:
-        rows = [row for account in ledger.accounts() if _left(account) for row in _rows(account)]
-        memory = [str(place) for place in forsaken()]
+        rows = [row for state in ledger.journal_states() if _left(state) for row in _rows(state)]
+        memory = [str(place) for place in orphaned_stores()]
         lines = [_line(row) for row in rows] + [f"layers in memory {place}" for place in memory]
         return Answer({"would_reap": rows, "layers_in_memory": memory}, "\n".join(lines) or "nothing to remove")
     found = Reaper(ledger).reap()
-    memory = [str(place) for place in forsaken() if remove(place)]
-    lines = [told(one) for one in found] + [f"layers in memory {place}" for place in memory]
+    memory = [str(place) for place in orphaned_stores() if remove_orphaned(place)]
+    lines = [describe(one) for one in found] + [f"layers in memory {place}" for place in memory]
     document = {"reaped": [dataclasses.asdict(one) for one in found], "layers_in_memory": memory}
     return Answer(document, "\n".join(lines) or "nothing to remove", int(any(one.stuck for one in found)))
 
 
-def _ledger() -> Ledger:
+def _ledger() -> CleanupLedger:
     from etude.pipeline.recipe.recipe import Recipe
-    from etude.sandbox.cleanup.ledger import Ledger
+    from etude.sandbox.cleanup.ledger import CleanupLedger
 
-    return Ledger.at(Recipe().sandbox.ledger)
+    return CleanupLedger.at(Recipe().sandbox.ledger)
 
 
-def _left(account: Account) -> bool:
+def _left(state: JournalState) -> bool:
     """As the reaper sees it, but for owners that live and are silent: those it must have watched."""
-    return not account.owner.foreign and not account.owner_lives()
+    return not state.owner.is_foreign and not state.owner_is_alive()
 
 
-def _rows(account: Account) -> list[dict[str, Any]]:
+def _rows(state: JournalState) -> list[dict[str, Any]]:
     return [
         {
             "id": entry.id,
             "kind": entry.kind,
             "labels": entry.labels,
             "since": entry.since,
-            "owner": account.owner.what,
-            "owner_pid": account.owner.being.pid,
-            "owner_lives": account.owner_lives(),
+            "owner": state.owner.what,
+            "owner_pid": state.owner.process.pid,
+            "owner_lives": state.owner_is_alive(),
             "stuck": entry.stuck,
         }
-        for entry in account.entries.values()
+        for entry in state.entries.values()
     ]
 
 
 def _line(row: dict[str, Any]) -> str:
     labels = "".join(f" {name}={value}" for name, value in row["labels"].items())
-    owner = f"{row['owner']}, process {row['owner_pid']}{'' if row['owner_lives'] else ' (dead)'}"
+    owner = f"{row['owner']}, process {row['owner_pid']}{'' if row['owner_is_alive'] else ' (dead)'}"
     return f"{row['kind']:14s} {row['id']:8s} since {row['since']}  {owner}{labels}{' STUCK: ' + row['stuck'] if row['stuck'] else ''}"
 
 

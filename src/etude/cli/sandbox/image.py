@@ -13,7 +13,7 @@ from etude.cli.option import Json
 from etude.cli.sandbox.stores import StoreAt, opened, size
 
 if TYPE_CHECKING:
-    from etude.sandbox.layers.hold import Hold
+    from etude.sandbox.layers.store import PinnedSnapshot
 
 app = typer.Typer(no_args_is_help=True, help="Root file systems for sandboxes: add, build, list, remove.")
 
@@ -33,10 +33,10 @@ def add(
     json: Json = False,
 ) -> Answer:
     """Unpack an image into the store. Nothing is downloaded."""
-    from etude.sandbox.layered import images
+    from etude.sandbox.snapshots import images
 
-    with opened(store) as layers, images.add(layers, source, name) as held:
-        return _made(name, held)
+    with opened(store) as layers, images.add(layers, source, name) as snapshot_usage:
+        return _made(name, snapshot_usage)
 
 
 @app.command()
@@ -49,19 +49,19 @@ def build(
     json: Json = False,
 ) -> Answer:
     """Build an image with podman or buildah, and unpack it into the store."""
-    from etude.sandbox.layered import images
+    from etude.sandbox.snapshots import images
 
-    with opened(store) as layers, images.build(layers, source, name) as held:
-        return _made(name, held)
+    with opened(store) as layers, images.build(layers, source, name) as snapshot_usage:
+        return _made(name, snapshot_usage)
 
 
 @app.command("list")
 def list_(store: StoreAt = None, json: Json = False) -> Answer:
     """The images that have a name."""
-    from etude.sandbox.layers.space import held
+    from etude.sandbox.layers.usage import snapshot_usage
 
     with opened(store) as layers:
-        found = [one for one in held(layers) if one.is_image and one.names]
+        found = [one for one in snapshot_usage(layers) if one.is_image and one.names]
     lines = [f"{', '.join(one.names)}  {one.digest[:12]}  {one.layers} layers  {size(one.bytes)}" for one in found]
     return Answer({"images": [asdict(one) for one in found]}, "\n".join(lines) or "no image has a name here")
 
@@ -81,6 +81,8 @@ def remove(name: Name, store: StoreAt = None, json: Json = False) -> Answer:
     return Answer({"name": name, **asdict(found)}, f"{name} is removed, and {found.layers} layers with it")
 
 
-def _made(name: str, held: Hold) -> Answer:
-    document = {"name": name, "digest": held.snapshot.digest, "layers": list(held.snapshot.layers)}
-    return Answer(document, f"{name}: {held.snapshot.digest[:12]}, {len(held.snapshot.layers)} layers")
+def _made(name: str, snapshot_usage: PinnedSnapshot) -> Answer:
+    document = {"name": name, "digest": snapshot_usage.snapshot.digest, "layers": list(snapshot_usage.snapshot.layers)}
+    return Answer(
+        document, f"{name}: {snapshot_usage.snapshot.digest[:12]}, {len(snapshot_usage.snapshot.layers)} layers"
+    )

@@ -22,10 +22,10 @@ Ref = Annotated[str, typer.Argument(metavar="REF", help="A name, a digest, or it
 @app.command("list")
 def list_(store: StoreAt = None, json: Json = False) -> Answer:
     """Every snapshot, with what it takes and what goes with it."""
-    from etude.sandbox.layers.space import held
+    from etude.sandbox.layers.usage import snapshot_usage
 
     with opened(store) as layers:
-        found = held(layers)
+        found = snapshot_usage(layers)
     lines = [
         f"{one.digest[:12]}  {one.layers} layers  {size(one.bytes)}, {size(one.own_bytes)} of it alone"
         f"{'  image' if one.is_image else ''}{'  in use' if one.in_use else ''}  {', '.join(one.names)}".rstrip()
@@ -56,12 +56,12 @@ def gc(
 def verify(store: StoreAt = None, json: Json = False) -> Answer:
     """Read every layer whole; exits 1 if one is not what its digest says."""
     from etude.sandbox.layers.errors import LayerError
-    from etude.sandbox.layers.seal import verify as read
-    from etude.sandbox.layers.space import held
+    from etude.sandbox.layers.usage import snapshot_usage
+    from etude.sandbox.layers.verification import verify_layer as read
 
     problems: dict[str, str] = {}
     with opened(store) as layers:
-        digests = {digest for one in held(layers) for digest in layers.resolve(one.digest).layers}
+        digests = {digest for one in snapshot_usage(layers) for digest in layers.resolve(one.digest).layers}
         for digest in sorted(digests):
             try:
                 read(layers.layer(digest), digest)
@@ -81,11 +81,11 @@ def export_(
     """Write a snapshot or image as an OCI archive, which any engine loads too."""
     from etude.sandbox.layers.export import export
 
-    with opened(store) as layers, layers.hold(ref) as held, target.open("xb") as file:
-        export(layers, held, file)
+    with opened(store) as layers, layers.hold(ref) as snapshot_usage, target.open("xb") as file:
+        export(layers, snapshot_usage, file)
         written = file.tell()
-    document = {"digest": held.snapshot.digest, "file": str(target), "bytes": written}
-    return Answer(document, f"{target}: {held.snapshot.digest[:12]}, {size(written)}")
+    document = {"digest": snapshot_usage.snapshot.digest, "file": str(target), "bytes": written}
+    return Answer(document, f"{target}: {snapshot_usage.snapshot.digest[:12]}, {size(written)}")
 
 
 @app.command("import")
@@ -98,6 +98,10 @@ def import_(
     """Read a snapshot in; its digest is the one that it had."""
     from etude.sandbox.layers.image import load
 
-    with opened(store) as layers, load(layers, source, name=name) as held:
-        document = {"digest": held.snapshot.digest, "layers": list(held.snapshot.layers), "name": name}
-    return Answer(document, f"{held.snapshot.digest}  {name}".rstrip())
+    with opened(store) as layers, load(layers, source, name=name) as snapshot_usage:
+        document = {
+            "digest": snapshot_usage.snapshot.digest,
+            "layers": list(snapshot_usage.snapshot.layers),
+            "name": name,
+        }
+    return Answer(document, f"{snapshot_usage.snapshot.digest}  {name}".rstrip())

@@ -20,7 +20,7 @@ from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.sandbox.protocol import Process
-    from etude.sandbox.spec import ExecResult, SandboxSpec, Terminal
+    from etude.sandbox.spec import ExecResult, SandboxSpec, TerminalSize
 
 _KEYS_BYTES = 4096
 
@@ -63,11 +63,11 @@ async def _serve(backend: str, wanted: SandboxSpec, words: list[str]) -> ExecRes
         await pool.close()
 
 
-def _size() -> Terminal:
-    from etude.sandbox.spec import Terminal
+def _size() -> TerminalSize:
+    from etude.sandbox.spec import TerminalSize
 
     found = shutil.get_terminal_size()
-    return Terminal(found.lines, found.columns)
+    return TerminalSize(found.lines, found.columns)
 
 
 async def _at_a_terminal(process: Process) -> ExecResult:

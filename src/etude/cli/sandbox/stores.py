@@ -22,10 +22,10 @@ StoreAt = Annotated[
 def opened(folder: Path | None) -> Iterator[LayerStore]:
     """What is wrong with layers is told as the sandbox room tells it."""
     from etude.pipeline.recipe.recipe import Recipe
-    from etude.sandbox.layered.shelf import open_store
-    from etude.sandbox.layered.told import told
+    from etude.sandbox.snapshots.cache import open_store
+    from etude.sandbox.snapshots.errors import translate_layer_errors
 
-    with open_store(str(folder) if folder else Recipe().sandbox.layers) as store, told():
+    with open_store(str(folder) if folder else Recipe().sandbox.layers) as store, translate_layer_errors():
         yield store
 
 

@@ -14,8 +14,8 @@ from etude.rl.simulation.store import MadeUpStore
 from etude.rl.simulation.trainer import MadeUpTrainer
 from etude.sandbox.fleet.fleet import Fleet
 from etude.sandbox.fleet.settings import FleetSettings
-from etude.sandbox.fleet.simulation.world import Machine
-from etude.sandbox.fleet.simulation.world import Shape as HostShape
+from etude.sandbox.fleet.simulation.world import FleetShape as HostShape
+from etude.sandbox.fleet.simulation.world import SimulatedMachine
 
 
 class World:
@@ -32,7 +32,7 @@ class World:
         self.regions = {f"r{n}": MadeUpRegion(shape, self.store, self.dice("region", n)) for n in range(shape.regions)}
         self._relays = [asyncio.create_task(region.relay()) for region in self.regions.values()]
         hosts = HostShape(hosts=shape.hosts, commands=2, faults=shape.faults, seed=shape.seed)
-        self.machines = [Machine(number, hosts) for number in range(shape.hosts if shape.fleet else 0)]
+        self.machines = [SimulatedMachine(number, hosts) for number in range(shape.hosts if shape.fleet else 0)]
 
     def dice(self, *part: object) -> random.Random:
         return random.Random(f"{self.shape.seed} {part}")

@@ -10,7 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-from etude.sandbox.cleanup.stuck import Stuck
+from etude.sandbox.cleanup.errors import CleanupError
 
 _PAUSE_S = 0.002
 
@@ -23,7 +23,7 @@ def remove(top: Path, patience_s: float) -> None:
         if not problem:
             return
         if time.monotonic() > end_s:
-            raise Stuck(f"control group {top}: {problem} after {patience_s} s")
+            raise CleanupError(f"control group {top}: {problem} after {patience_s} s")
         time.sleep(_PAUSE_S)
 
 

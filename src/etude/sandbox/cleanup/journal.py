@@ -18,8 +18,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from etude.sandbox.cleanup import being
-from etude.sandbox.cleanup.being import Being
+from etude.sandbox.cleanup import process
+from etude.sandbox.cleanup.process import ProcessIdentity
 from etude.sandbox.cleanup.undo import Undo
 
 LEASE_S, BEAT_S = 60.0, 10.0
@@ -35,12 +35,12 @@ class Journal:
         self.path, self._clock = path, clock
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        me = Being.myself()
+        me = ProcessIdentity.myself()
         self._head = {
             "pid": me.pid,
             "start_ticks": me.start_ticks,
-            "boot": being.boot_id(),
-            "space": being.space_id(),
+            "boot": process.boot_id(),
+            "space": process.pid_namespace_id(),
             "what": what,
             "lease_s": lease_s,
             "beat_s": beat_s,
@@ -56,15 +56,15 @@ class Journal:
     def enter(self, name: str, kind: str, undo: Iterable[Undo] = (), labels: dict[str, str] | None = None) -> None:
         """Before the thing is made."""
         since = datetime.now().astimezone().isoformat(timespec="seconds")
-        ways = [way.line() for way in undo]
-        line = {"enter": name, "kind": kind, "labels": labels or {}, "since": since, "undo": ways}
+        actions = [action.line() for action in undo]
+        line = {"enter": name, "kind": kind, "labels": labels or {}, "since": since, "undo": actions}
         with self._lock:
             self._write([line])
             self._lines[name] = [line]
 
     def add(self, name: str, *undo: Undo) -> None:
         """More to undo, as soon as it is known. Nothing where the thing has left already."""
-        line = {"add": name, "undo": [way.line() for way in undo]}
+        line = {"add": name, "undo": [action.line() for action in undo]}
         with self._lock:
             if name in self._lines:
                 self._write([line])

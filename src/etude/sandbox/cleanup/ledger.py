@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from etude.sandbox.cleanup import account
-from etude.sandbox.cleanup.account import Account
-from etude.sandbox.cleanup.being import Being
+from etude.sandbox.cleanup import journal_state
 from etude.sandbox.cleanup.journal import BEAT_S, LEASE_S, Journal
+from etude.sandbox.cleanup.journal_state import JournalState
+from etude.sandbox.cleanup.process import ProcessIdentity
 
 SUFFIX = ".jsonl"
 
 
-class Ledger:
+class CleanupLedger:
     """Raises OSError where the folder can't be made, or isn't this user's alone."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,7 +33,7 @@ class Ledger:
             )
 
     @classmethod
-    def at(cls, named: str) -> Ledger:
+    def at(cls, named: str) -> CleanupLedger:
         """In the folder of that name, or this user's own where none is named."""
         return cls(Path(named) if named else default_folder())
 
@@ -41,9 +41,9 @@ class Ledger:
         path = self.folder / f"{os.getpid()}-{os.urandom(6).hex()}{SUFFIX}"
         return Journal(path, what, lease_s=lease_s, beat_s=beat_s, clock=self._clock)
 
-    def accounts(self) -> list[Account]:
+    def journal_states(self) -> list[JournalState]:
         """Of all owners, living and dead."""
-        found = [account.read(path) for path in sorted(self.folder.glob(f"*{SUFFIX}"))]
+        found = [journal_state.read(path) for path in sorted(self.folder.glob(f"*{SUFFIX}"))]
         return [one for one in found if one is not None]
 
     def sweep(self) -> None:
@@ -51,7 +51,7 @@ class Ledger:
         copies."""
         for path in [*self.folder.glob(f"*{SUFFIX}"), *self.folder.glob("*.new")]:
             pid = path.name.partition("-")[0]
-            if not (pid.isdigit() and Being.of(int(pid))) and account.read(path) is None:
+            if not (pid.isdigit() and ProcessIdentity.of(int(pid))) and journal_state.read(path) is None:
                 path.unlink(missing_ok=True)
 
 

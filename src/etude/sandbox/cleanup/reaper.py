@@ -1,4 +1,4 @@
-"""Undoes what dead owners left. Idempotent, safe beside other reapers and beside living owners, and never touches what no entry names.
+"""Undoes what dead owners left. Idempotent, safe next to other reapers and living owners. It never touches what no entry names.
 
 An owner is gone when its process is (by start time, of this boot), or closed its journal. One that lives but has given no sign for its
 lease and two heartbeats is gone only if this reaper has itself watched it be silent for two heartbeats: a machine that slept, or a clock
@@ -15,15 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.sandbox.cleanup import account, being
-from etude.sandbox.cleanup.account import Account, Entry
-from etude.sandbox.cleanup.ledger import Ledger
-from etude.sandbox.cleanup.stuck import Stuck
+from etude.sandbox.cleanup import journal_state, process
+from etude.sandbox.cleanup.errors import CleanupError
+from etude.sandbox.cleanup.journal_state import JournalState, LedgerEntry
+from etude.sandbox.cleanup.ledger import CleanupLedger
 from etude.sandbox.cleanup.undo import ORDER
 
 
 @dataclass(frozen=True)
-class Reaped:
+class ReapResult:
     """One entry that was dealt with; `stuck` says why it is still there."""
 
     id: str
@@ -33,32 +33,37 @@ class Reaped:
 
 
 class Reaper:
-    def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, ledger: CleanupLedger, clock: Callable[[], float] = time.monotonic) -> None:
         self._ledger, self._clock = ledger, clock
         self._silent: dict[Path, tuple[float, float]] = {}  # last sign, and when it was first found too old
 
-    def reap(self) -> list[Reaped]:
+    def reap(self) -> list[ReapResult]:
         """Takes as long as what it kills takes to die: call it from a thread."""
         self._ledger.sweep()
-        return [reaped for found in self._ledger.accounts() if self._gone(found) for reaped in self._bury(found.path)]
+        return [
+            reaped
+            for journal in self._ledger.journal_states()
+            if self._is_gone(journal)
+            for reaped in self._clean_up(journal.path)
+        ]
 
-    def _gone(self, found: Account) -> bool:
-        owner = found.owner
-        if owner.foreign:
+    def _is_gone(self, journal: JournalState) -> bool:
+        owner = journal.owner
+        if owner.is_foreign:
             return False
-        if not found.owner_lives():
+        if not journal.owner_is_alive():
             return True
         now, grace_s = self._clock(), 2 * owner.beat_s
-        if now - found.beat <= owner.lease_s + grace_s:
-            self._silent.pop(found.path, None)
+        if now - journal.beat <= owner.lease_s + grace_s:
+            self._silent.pop(journal.path, None)
             return False
-        beat, since = self._silent.get(found.path, (None, now))
-        if beat != found.beat:
+        beat, since = self._silent.get(journal.path, (None, now))
+        if beat != journal.beat:
             since = now
-        self._silent[found.path] = (found.beat, since)
+        self._silent[journal.path] = (journal.beat, since)
         return now - since >= grace_s
 
-    def _bury(self, path: Path) -> list[Reaped]:
+    def _clean_up(self, path: Path) -> list[ReapResult]:
         """Under the journal's lock: of two reapers one does it."""
         try:
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -66,11 +71,11 @@ class Reaper:
             return []
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            found = account.read(path)
-            if found is None or os.fstat(fd).st_ino != path.stat().st_ino or not self._gone(found):
+            journal = journal_state.read(path)
+            if journal is None or os.fstat(fd).st_ino != path.stat().st_ino or not self._is_gone(journal):
                 return []  # its owner rewrote it, or gave a sign, meanwhile
-            done = [self._end(fd, found, entry) for entry in list(found.entries.values())]
-            if not any(one.stuck for one in done) and not found.owner_lives():
+            done = [self._undo_entry(fd, journal, entry) for entry in list(journal.entries.values())]
+            if not any(one.stuck for one in done) and not journal.owner_is_alive():
                 path.unlink(missing_ok=True)
             return done
         except (BlockingIOError, FileNotFoundError):
@@ -78,21 +83,21 @@ class Reaper:
         finally:
             os.close(fd)
 
-    def _end(self, fd: int, found: Account, entry: Entry) -> Reaped:
-        rebooted = found.owner.boot != being.boot_id()
-        ways = sorted(entry.undo, key=lambda way: ORDER.index(way.kind))
+    def _undo_entry(self, fd: int, journal: JournalState, entry: LedgerEntry) -> ReapResult:
+        rebooted = journal.owner.boot != process.boot_id()
+        actions = sorted(entry.undo, key=lambda action: ORDER.index(action.kind))
         problems: list[str] = []
-        for way in ways:
-            if rebooted and not way.lasts:
+        for action in actions:
+            if rebooted and not action.outlives_reboot:
                 continue
             try:
-                way.undo()
-            except Stuck as stuck:
+                action.undo()
+            except CleanupError as stuck:
                 problems.append(str(stuck))
         why = "; ".join(problems)
         if why != entry.stuck or not why:
             _note(fd, {"stuck": entry.id, "why": why} if why else {"leave": entry.id})
-        return Reaped(entry.id, entry.kind, f"{found.owner.what} ({found.owner.being.pid})", why)
+        return ReapResult(entry.id, entry.kind, f"{journal.owner.what} ({journal.owner.process.pid})", why)
 
 
 def _note(fd: int, line: dict[str, str]) -> None:

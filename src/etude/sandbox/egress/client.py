@@ -14,9 +14,9 @@ from http import HTTPStatus
 
 import h11
 
-from etude.sandbox.egress.limits import DoorLimits
-from etude.sandbox.egress.outside import STREAM_BYTES
-from etude.sandbox.egress.refused import Refused
+from etude.sandbox.egress.dialer import STREAM_BYTES
+from etude.sandbox.egress.errors import RequestRefused
+from etude.sandbox.egress.limits import ProxyLimits
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -30,7 +30,7 @@ _LINGER_S, _LINGER_BYTES = (
 class Client:
     """`answered`: an answer has begun, so there is no room for another."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limits: DoorLimits) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limits: ProxyLimits) -> None:
         self.reader, self.writer, self._limits = reader, writer, limits
         self._ahead = bytearray()  # read, not yet parsed
         self._parser = h11.Connection(h11.SERVER)
@@ -48,9 +48,9 @@ class Client:
             self._parser.receive_data(raw)
             request = self._parser.next_event()
         except h11.RemoteProtocolError as error:
-            raise Refused(error.error_status_hint, f"malformed request: {error}") from None
+            raise RequestRefused(error.error_status_hint, f"malformed request: {error}") from None
         if not isinstance(request, h11.Request):
-            raise Refused(400, "malformed request")
+            raise RequestRefused(400, "malformed request")
         _one_reading(request, raw)
         return request
 
@@ -68,7 +68,7 @@ class Client:
                 else:
                     return
             except h11.RemoteProtocolError as error:
-                raise Refused(400, f"malformed body: {error}") from None
+                raise RequestRefused(400, f"malformed body: {error}") from None
 
     async def send(self, *events: h11.Event) -> None:
         """Waits while the client does not read. Raises Refused after `idle_s` of that."""
@@ -82,7 +82,7 @@ class Client:
             async with asyncio.timeout(self._limits.idle_s):
                 await self.writer.drain()
         except TimeoutError:
-            raise Refused(408, "the client does not read") from None
+            raise RequestRefused(408, "the client does not read") from None
 
     def switch_to_bytes(self) -> bytes:
         """After a tunnel's 200: what the client has sent already."""
@@ -95,7 +95,7 @@ class Client:
             self._ahead[:0] = self._parser.trailing_data[0]
         return done
 
-    async def refuse(self, refusal: Refused) -> None:
+    async def refuse(self, refusal: RequestRefused) -> None:
         """Say why, and end. Nothing is said in the middle of an answer."""
         if self.answered:
             return
@@ -126,15 +126,15 @@ class Client:
             async with asyncio.timeout(self._limits.head_s):
                 while (end := self._ahead.find(_END)) < 0:
                     if len(self._ahead) > self._limits.head_bytes:
-                        raise Refused(431, f"a head of more than {self._limits.head_bytes} bytes")
+                        raise RequestRefused(431, f"a head of more than {self._limits.head_bytes} bytes")
                     more = await self._more(self._limits.idle_s)
                     if not more:
-                        raise Refused(400, "the connection ended within a head")
+                        raise RequestRefused(400, "the connection ended within a head")
                     self._ahead += more
         except TimeoutError:
-            raise Refused(408, f"no whole head within {self._limits.head_s:g} s") from None
+            raise RequestRefused(408, f"no whole head within {self._limits.head_s:g} s") from None
         if end > self._limits.head_bytes:
-            raise Refused(431, f"a head of more than {self._limits.head_bytes} bytes")
+            raise RequestRefused(431, f"a head of more than {self._limits.head_bytes} bytes")
         return bytes(self._ahead[: end + len(_END)]) + self._take_ahead(end + len(_END))
 
     def _take_ahead(self, start: int = 0) -> bytes:
@@ -147,7 +147,7 @@ class Client:
             async with asyncio.timeout(patience_s):
                 return await self.reader.read(STREAM_BYTES)
         except TimeoutError:
-            raise Refused(408, f"not a byte for {patience_s:g} s") from None
+            raise RequestRefused(408, f"not a byte for {patience_s:g} s") from None
 
 
 def _inspect(raw: bytes) -> None:
@@ -155,9 +155,9 @@ def _inspect(raw: bytes) -> None:
     head = raw[: raw.index(_END)]
     lines = head.split(b"\r\n")
     if any(b"\r" in line or b"\n" in line or b"\0" in line for line in lines):
-        raise Refused(400, "malformed request: a line that does not end with CRLF, or a zero byte")
+        raise RequestRefused(400, "malformed request: a line that does not end with CRLF, or a zero byte")
     if any(line[:1] in (b" ", b"\t") for line in lines):
-        raise Refused(400, "malformed request: a folded header")
+        raise RequestRefused(400, "malformed request: a folded header")
 
 
 def _one_reading(request: h11.Request, raw: bytes) -> None:
@@ -165,8 +165,8 @@ def _one_reading(request: h11.Request, raw: bytes) -> None:
     names = [line.partition(b":")[0].strip().lower() for line in raw[: raw.index(_END)].split(b"\r\n")[1:]]
     lengths = names.count(b"content-length") + names.count(b"transfer-encoding")
     if lengths > 1 or (lengths and request.method == b"CONNECT"):
-        raise Refused(400, "malformed request: more than one length of its body")
+        raise RequestRefused(400, "malformed request: more than one length of its body")
     if request.http_version not in (b"1.0", b"1.1"):
-        raise Refused(505, "a version of HTTP other than 1.0 and 1.1")
+        raise RequestRefused(505, "a version of HTTP other than 1.0 and 1.1")
     if b"transfer-encoding" in names and request.http_version == b"1.0":
-        raise Refused(400, "malformed request: chunks before HTTP/1.1")
+        raise RequestRefused(400, "malformed request: chunks before HTTP/1.1")

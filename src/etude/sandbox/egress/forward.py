@@ -8,9 +8,9 @@ from collections.abc import Callable
 import h11
 
 from etude.sandbox.egress.client import Client, Headers
-from etude.sandbox.egress.names import HTTP_PORT, Target
-from etude.sandbox.egress.outside import STREAM_BYTES, Streams
-from etude.sandbox.egress.refused import Refused
+from etude.sandbox.egress.dialer import STREAM_BYTES, Streams
+from etude.sandbox.egress.errors import RequestRefused
+from etude.sandbox.egress.targets import HTTP_PORT, RequestTarget
 
 # Of one connection only (RFC 9110, 7.6.1), or meant for the proxy.
 _OF_THE_HOP = frozenset(
@@ -21,7 +21,7 @@ _OF_THE_HOP = frozenset(
 async def forward(
     client: Client,
     request: h11.Request,
-    target: Target,
+    target: RequestTarget,
     outer: Streams,
     count: Callable[[int, int], None],
     idle_s: float,
@@ -68,13 +68,13 @@ class _Upstream:
             async with asyncio.timeout(self._idle_s):
                 await self._writer.drain()
         except TimeoutError:
-            raise Refused(504, "the upstream does not read") from None
+            raise RequestRefused(504, "the upstream does not read") from None
 
     async def response(self) -> h11.Response:
         while isinstance(event := await self.event(), h11.InformationalResponse):
             continue
         if not isinstance(event, h11.Response):
-            raise Refused(502, "the upstream closed without an answer")
+            raise RequestRefused(502, "the upstream closed without an answer")
         return event
 
     async def event(self) -> h11.Event:
@@ -83,9 +83,9 @@ class _Upstream:
                 async with asyncio.timeout(self._idle_s):
                     self._parser.receive_data(await self._reader.read(STREAM_BYTES))
         except h11.RemoteProtocolError as error:
-            raise Refused(502, f"the upstream broke the protocol: {error}") from None
+            raise RequestRefused(502, f"the upstream broke the protocol: {error}") from None
         except TimeoutError:
-            raise Refused(504, f"the upstream was silent for {self._idle_s:g} s") from None
+            raise RequestRefused(504, f"the upstream was silent for {self._idle_s:g} s") from None
         if not isinstance(event, h11.Event):
-            raise Refused(502, "the upstream went on after its answer")
+            raise RequestRefused(502, "the upstream went on after its answer")
         return event

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from etude.sandbox.egress import names
-from etude.sandbox.egress.refused import BadRule, Refused
+from etude.sandbox.egress import targets
+from etude.sandbox.egress.errors import BadRule, RequestRefused
 
 _WEB = (80, 443)  # what a rule without a port means
 
 
 @dataclass(frozen=True)
-class Rule:
+class AllowRule:
     """One entry. `below`: the host and everything under it."""
 
     host: str
@@ -20,15 +20,15 @@ class Rule:
     port: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Rule:
+    def parse(cls, text: str) -> AllowRule:
         """`example.org`, `.example.org` (it and everything below), either with `:port`. Raises BadRule."""
         host, colon, port = text.partition(":")
         below = host.startswith(".")
         try:
             if "*" in host:
-                raise Refused(400, "write .example.org for a host and everything below it")
-            return cls(names.host_name(host.removeprefix(".")), below, names.port_number(port) if colon else None)
-        except Refused as problem:
+                raise RequestRefused(400, "write .example.org for a host and everything below it")
+            return cls(targets.host_name(host.removeprefix(".")), below, targets.port_number(port) if colon else None)
+        except RequestRefused as problem:
             raise BadRule(
                 f"allow-list entry {text!r}: {problem.reason}; give a host name such as example.org, .example.org or example.org:8443"
             ) from None
@@ -39,15 +39,15 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Policy:
+class AllowList:
     """No rules: nothing is allowed."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AllowRule, ...] = ()
 
     @classmethod
-    def parse(cls, hosts: Iterable[str]) -> Policy:
+    def parse(cls, hosts: Iterable[str]) -> AllowList:
         """Raises BadRule."""
-        return cls(tuple(Rule.parse(host) for host in hosts))
+        return cls(tuple(AllowRule.parse(host) for host in hosts))
 
     def allows(self, host: str, port: int) -> bool:
         return any(rule.covers(host, port) for rule in self.rules)

@@ -7,11 +7,11 @@ import posixpath
 import tarfile
 
 from etude.sandbox.errors import OutputLimit, UserError
-from etude.sandbox.fake.files import Files
+from etude.sandbox.fake.files import FakeFiles
 from etude.sandbox.layers.strict_tar import open_tar
 
 
-def unpack(files: Files, path: str, archive: bytes) -> None:
+def unpack(files: FakeFiles, path: str, archive: bytes) -> None:
     found: list[tuple[str, bytes, int]] = []
     try:
         with open_tar(io.BytesIO(archive)) as opened:
@@ -28,7 +28,7 @@ def unpack(files: Files, path: str, archive: bytes) -> None:
         files.write(name, data, mode)
 
 
-def pack(files: Files, path: str, max_bytes: int) -> bytes:
+def pack(files: FakeFiles, path: str, max_bytes: int) -> bytes:
     base = files.resolve(path)
     out = io.BytesIO()
     total = 0

@@ -6,47 +6,64 @@ import asyncio
 import builtins
 import dataclasses
 import socket
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from etude.sandbox.egress.record import Decision
-from etude.sandbox.errors import DiskFull, SandboxDied, SandboxNotFound, Unsupported, UserError
+from etude.sandbox.egress.decisions import Decision
+from etude.sandbox.errors import DiskFull, SandboxDied, SandboxError, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.fake import patch
+from etude.sandbox.fake.alarms import Alarms
 from etude.sandbox.fake.archive import pack, unpack
-from etude.sandbox.fake.command import Command
-from etude.sandbox.fake.files import Files
-from etude.sandbox.fake.layer import Layer
+from etude.sandbox.fake.command import FakeCommand, Program
+from etude.sandbox.fake.faults import Faults
+from etude.sandbox.fake.files import FakeFiles
+from etude.sandbox.fake.layer import FakeLayer
 from etude.sandbox.fake.programs import execute
-from etude.sandbox.fake.world import World
+from etude.sandbox.fake.store import FakeLayerStore
+from etude.sandbox.operation_scope import OperationScope
+from etude.sandbox.protocol import Sandbox
 from etude.sandbox.spec import (
-    Change,
-    Entry,
     ExecResult,
+    FileChange,
+    FileEntry,
     Network,
     SandboxSpec,
     ServiceStatus,
     SnapshotRef,
     State,
-    Terminal,
+    TerminalSize,
 )
-from etude.sandbox.tether import Tether
+
+
+class FakeWorld(Protocol):
+    faults: Faults
+    host_layers: FakeLayerStore
+    lifetimes: Alarms
+    running: asyncio.Semaphore
+    programs: Mapping[str, Program]
+
+    def cost(self, operation: str) -> float: ...
+    def require_network(self, network: Network) -> None: ...
+    def forget(self, name: str) -> None: ...
+    async def restore(self, snapshot: SnapshotRef, spec: SandboxSpec, n: int = 1) -> list[Sandbox | SandboxError]: ...
 
 
 class FakeSandbox:
-    def __init__(self, name: str, spec: SandboxSpec, world: World, layers: tuple[Layer, ...]) -> None:
+    def __init__(self, name: str, spec: SandboxSpec, world: FakeWorld, layers: tuple[FakeLayer, ...]) -> None:
         self.id, self.spec, self._world = name, spec, world
-        self.files = Files(spec.workdir, spec.disk_mb << 20, layers)
+        self.files = FakeFiles(spec.workdir, spec.disk_mb << 20, layers)
         self.policies = [spec.network]  # every network policy it has had
         self._birth = layers
-        self._tether = Tether()
+        self._operations = OperationScope()
         self._goes = asyncio.Event()
         self._goes.set()
-        self._commands: set[Command] = set()
+        self._commands: set[FakeCommand] = set()
         for path, data in spec.files.items():
             self.files.write(path, data, None)
 
     @property
     def state(self) -> State:
-        return "dead" if self._tether.why else "running" if self._goes.is_set() else "paused"
+        return "dead" if self._operations.why else "running" if self._goes.is_set() else "paused"
 
     @property
     def deadline_s(self) -> float | None:
@@ -78,15 +95,15 @@ class FakeSandbox:
         user: str | None = None,
         timeout_s: float | None = None,
         stdin: bytes | None = b"",
-        tty: Terminal | None = None,
+        tty: TerminalSize | None = None,
         max_output_bytes: int = 1 << 20,
-    ) -> Command:
+    ) -> FakeCommand:
         if user is not None:
             raise Unsupported("user: back end fake knows none; leave it out")
         command = self._command(argv, env, stdin)
         command.size, command.limit_bytes = tty, max_output_bytes
         await self._do("command", _nothing())
-        command.task = asyncio.create_task(self._tether.hold(self._finish(command, timeout_s)))
+        command.task = asyncio.create_task(self._operations.hold(self._finish(command, timeout_s)))
         command.task.add_done_callback(lambda task: None if task.cancelled() else task.exception() and None)
         return command
 
@@ -104,18 +121,18 @@ class FakeSandbox:
             raise SandboxDied(f"{self.id} died while {path} was being written (injected)")
         self.files.write(path, data, mode)
 
-    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
+    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[FileEntry]:
         await self._do("file", _nothing())
         return self.files.entries(path, recursive, max_entries)
 
-    async def stat(self, path: str) -> Entry:
+    async def stat(self, path: str) -> FileEntry:
         await self._do("file", _nothing())
         name = self.files.resolve(path)
         file = self.files.find(name)
         if file is not None:
-            return Entry(path, "file", len(file.data), file.mode)
+            return FileEntry(path, "file", len(file.data), file.mode)
         if any(True for _ in self.files.under(name)) or f"/{name}" == self.spec.workdir:
-            return Entry(path, "dir", 0, 0o755)
+            return FileEntry(path, "dir", 0, 0o755)
         raise UserError(f"{path}: no such file or folder")
 
     async def remove(self, path: str) -> None:
@@ -139,13 +156,13 @@ class FakeSandbox:
         if memory:
             raise Unsupported("snapshot with memory: back end fake has no processes to keep; leave memory out")
         await self._do("snapshot", _nothing())
-        return self._world.shelf.keep(self.files.freeze(), name)
+        return self._world.host_layers.keep(self.files.freeze(), name)
 
     async def fork(self, n: int = 1, *, memory: bool = False) -> builtins.list[Any]:
         ref = await self.snapshot(memory=memory)
         return await self._world.restore(ref, dataclasses.replace(self.spec, files={}), n)
 
-    async def diff(self, since: SnapshotRef | None = None) -> builtins.list[Change]:
+    async def diff(self, since: SnapshotRef | None = None) -> builtins.list[FileChange]:
         await self._do("file", _nothing())
         return self.files.changes(self._base(since))
 
@@ -181,33 +198,33 @@ class FakeSandbox:
         self._world.lifetimes.extend(self.id, ttl_s)
 
     async def kill(self) -> None:
-        if self._tether.why is None:
+        if self._operations.why is None:
             self.end(lambda: SandboxNotFound(f"{self.id} was killed"))
             await asyncio.sleep(self._world.cost("kill"))
 
     def end(self, why: Any) -> None:
         """At once: whatever waits raises `why()`."""
-        self._tether.cut(why)
+        self._operations.fail(why)
         for command in self._commands:
             command.end()
         self._world.forget(self.id)
 
-    def _command(self, argv: builtins.list[str] | str, env: dict[str, str] | None, stdin: bytes | None) -> Command:
+    def _command(self, argv: builtins.list[str] | str, env: dict[str, str] | None, stdin: bytes | None) -> FakeCommand:
         words = ["/bin/sh", "-c", argv] if isinstance(argv, str) else builtins.list(argv)
         if not words or any("\0" in word for word in words):
             raise UserError(f"a command is one word or more, without a zero byte; got {argv!r}")
-        return Command(words, {**self.spec.env, **(env or {})}, self.files, stdin)
+        return FakeCommand(words, {**self.spec.env, **(env or {})}, self.files, stdin)
 
-    def _base(self, since: SnapshotRef | None) -> tuple[Layer, ...]:
-        return self._birth if since is None else self._world.shelf.find(since.digest)
+    def _base(self, since: SnapshotRef | None) -> tuple[FakeLayer, ...]:
+        return self._birth if since is None else self._world.host_layers.find(since.digest)
 
     async def _do(self, operation: str, work: Any) -> Any:
         """A use: its cost, its faults, and its end if the sandbox ends meanwhile."""
-        if self._tether.why is not None:
+        if self._operations.why is not None:
             work.close()
-            raise self._tether.why()
+            raise self._operations.why()
         self._world.lifetimes.used(self.id)
-        return await self._tether.hold(self._paid(operation, work))
+        return await self._operations.hold(self._paid(operation, work))
 
     async def _paid(self, operation: str, work: Any) -> Any:
         try:
@@ -224,11 +241,11 @@ class FakeSandbox:
             raise
         return await work
 
-    async def _finish(self, command: Command, timeout_s: float | None) -> ExecResult:
+    async def _finish(self, command: FakeCommand, timeout_s: float | None) -> ExecResult:
         async with self._world.running:
             return await self._execute(command, timeout_s)
 
-    async def _execute(self, command: Command, timeout_s: float | None) -> ExecResult:
+    async def _execute(self, command: FakeCommand, timeout_s: float | None) -> ExecResult:
         loop = asyncio.get_running_loop()
         start, number = loop.time(), 0
         scope = asyncio.timeout(timeout_s)

@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Literal
 
 from etude.sandbox.errors import UserError
-from etude.sandbox.fake.files import Files
-from etude.sandbox.spec import Chunk, ExecResult, Terminal
+from etude.sandbox.fake.files import FakeFiles
+from etude.sandbox.spec import ExecResult, OutputChunk, TerminalSize
 
-Program = Callable[["Command"], Awaitable[int]]  # returns the exit status
+Program = Callable[["FakeCommand"], Awaitable[int]]  # returns the exit status
 
 
-class Command:
+class FakeCommand:
     """What a program of the table sees. It is a `Process` too, once it runs as a task."""
 
-    def __init__(self, argv: list[str], env: dict[str, str], files: Files, stdin: bytes | None) -> None:
+    def __init__(self, argv: list[str], env: dict[str, str], files: FakeFiles, stdin: bytes | None) -> None:
         self.argv, self.env, self.files = argv, env, files
-        self.size: Terminal | None = None
+        self.size: TerminalSize | None = None
         self.limit_bytes = 1 << 20
         self.ended: ExecResult | None = None
         self.stop: Callable[[int], None] = lambda number: None  # set by whoever runs it as a task
@@ -28,7 +28,7 @@ class Command:
         self._closed = asyncio.Event()
         if stdin is not None:
             self._closed.set()
-        self._chunks: list[Chunk] = []
+        self._chunks: list[OutputChunk] = []
         self._seq = 0
         self._news = asyncio.Event()
 
@@ -39,7 +39,7 @@ class Command:
 
     def put(self, data: bytes, stream: Literal["stdout", "stderr"] = "stdout") -> None:
         if data:
-            self._chunks.append(Chunk(self._seq, "stdout" if self.size else stream, data))
+            self._chunks.append(OutputChunk(self._seq, "stdout" if self.size else stream, data))
             self._seq += 1
             self._news.set()
 
@@ -54,7 +54,7 @@ class Command:
         self._closed.set()
         self._news.set()
 
-    async def stream(self) -> AsyncIterator[Chunk]:
+    async def stream(self) -> AsyncIterator[OutputChunk]:
         task = self._running()
         while True:
             self._news.clear()
@@ -75,7 +75,7 @@ class Command:
     async def close_stdin(self) -> None:
         self._closed.set()
 
-    async def resize(self, size: Terminal) -> None:
+    async def resize(self, size: TerminalSize) -> None:
         if self.size is None:
             raise UserError("the command has no terminal")
         self.size = size

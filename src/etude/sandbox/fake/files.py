@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from etude.sandbox.errors import DiskFull, OutputLimit, UserError
-from etude.sandbox.fake.layer import File, Layer
-from etude.sandbox.spec import Change, Entry
+from etude.sandbox.fake.layer import FakeFile, FakeLayer
+from etude.sandbox.spec import FileChange, FileEntry
 
 
 @dataclass
-class Files:
+class FakeFiles:
     """`layers`: topmost first. In `upper`, None is a whiteout."""
 
     workdir: str
     limit_bytes: int
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[FakeLayer, ...] = ()
 
     def __post_init__(self) -> None:
-        self.upper: dict[str, File | None] = {}
+        self.upper: dict[str, FakeFile | None] = {}
         self._used_bytes = 0
 
     def resolve(self, path: str) -> str:
@@ -32,7 +32,7 @@ class Files:
             raise UserError(f"{full}: files of the kernel are not served")
         return full.lstrip("/")
 
-    def find(self, name: str) -> File | None:
+    def find(self, name: str) -> FakeFile | None:
         for level in (self.upper, *self.layers):
             if name in level:
                 return level[name]
@@ -56,7 +56,7 @@ class Files:
         if used > self.limit_bytes:
             raise DiskFull(f"{path}: {used} bytes in all, and the disk holds {self.limit_bytes}")
         self._used_bytes = used
-        self.upper[name] = File(data, mode if mode is not None else before.mode if before else 0o644)
+        self.upper[name] = FakeFile(data, mode if mode is not None else before.mode if before else 0o644)
 
     def remove(self, path: str) -> None:
         name = self.resolve(path)
@@ -80,17 +80,17 @@ class Files:
         head = f"{name}/" if name else ""
         return (one for one in self.names() if one.startswith(head) and one != name)
 
-    def entries(self, path: str, recursive: bool, max_entries: int) -> list[Entry]:
+    def entries(self, path: str, recursive: bool, max_entries: int) -> list[FileEntry]:
         base = self.resolve(path)
-        found: dict[str, Entry] = {}
+        found: dict[str, FileEntry] = {}
         for name in self.under(base):
             parts = posixpath.relpath(name, base or ".").split("/")
             for depth in range(1, len(parts)):
                 folder = "/".join(parts[:depth])
-                found.setdefault(folder, Entry(folder, "dir", 0, 0o755))
+                found.setdefault(folder, FileEntry(folder, "dir", 0, 0o755))
             file = self.find(name)
             assert file is not None
-            found["/".join(parts)] = Entry("/".join(parts), "file", len(file.data), file.mode)
+            found["/".join(parts)] = FileEntry("/".join(parts), "file", len(file.data), file.mode)
         if not found and path not in (".", "", "/") and self.resolve(path) != self.workdir.lstrip("/"):
             raise UserError(f"{path}: no such folder")
         kept = [found[name] for name in sorted(found) if recursive or "/" not in name]
@@ -98,19 +98,19 @@ class Files:
             raise OutputLimit(f"{path} has {len(kept)} entries, more than {max_entries}")
         return kept
 
-    def freeze(self) -> tuple[Layer, ...]:
+    def freeze(self) -> tuple[FakeLayer, ...]:
         """What is in the dictionary becomes the topmost layer; without any change nothing does."""
         if self.upper:
-            self.layers = (Layer(self.upper), *self.layers)
+            self.layers = (FakeLayer(self.upper), *self.layers)
             self.upper = {}
         return self.layers
 
-    def changes(self, since: tuple[Layer, ...]) -> list[Change]:
+    def changes(self, since: tuple[FakeLayer, ...]) -> list[FileChange]:
         """Against another chain of layers."""
-        old = Files(self.workdir, 0, since)
+        old = FakeFiles(self.workdir, 0, since)
         before, after = set(old.names()), set(self.names())
-        found = [Change(name, "added") for name in after - before] + [
-            Change(name, "removed") for name in before - after
+        found = [FileChange(name, "added") for name in after - before] + [
+            FileChange(name, "removed") for name in before - after
         ]
-        found += [Change(name, "changed") for name in before & after if old.find(name) != self.find(name)]
+        found += [FileChange(name, "changed") for name in before & after if old.find(name) != self.find(name)]
         return sorted(found, key=lambda change: change.path)

@@ -16,15 +16,15 @@ from etude.sandbox.layers.strict_tar import open_tar
 _WHITEOUT = ".wh."  # as OCI images write it
 
 
-class File(NamedTuple):
+class FakeFile(NamedTuple):
     data: bytes
     mode: int = 0o644
 
 
-class Layer(dict[str, File | None]):
+class FakeLayer(dict[str, FakeFile | None]):
     """Path relative to / → file, or None where the layer removes one from those below. Never written after it was made."""
 
-    def __init__(self, files: Mapping[str, File | None]) -> None:
+    def __init__(self, files: Mapping[str, FakeFile | None]) -> None:
         super().__init__(files)
 
     @cached_property
@@ -48,9 +48,9 @@ class Layer(dict[str, File | None]):
         return out.getvalue()
 
     @staticmethod
-    def load(digest: str, archive: bytes) -> Layer:
+    def load(digest: str, archive: bytes) -> FakeLayer:
         """Raises LayerCorrupt for anything that is not the layer of that digest."""
-        files: dict[str, File | None] = {}
+        files: dict[str, FakeFile | None] = {}
         try:
             with open_tar(io.BytesIO(archive)) as opened:
                 for info in opened:
@@ -58,10 +58,10 @@ class Layer(dict[str, File | None]):
                     if leaf.startswith(_WHITEOUT):
                         files[posixpath.join(folder, leaf.removeprefix(_WHITEOUT))] = None
                     elif (content := opened.extractfile(info)) is not None:
-                        files[info.name] = File(content.read(), info.mode)
+                        files[info.name] = FakeFile(content.read(), info.mode)
         except (tarfile.TarError, ValueError, OverflowError, EOFError) as error:
             raise LayerCorrupt(f"layer {digest[:12]}: not an archive: {error}") from None
-        layer = Layer(files)
+        layer = FakeLayer(files)
         if layer.digest != digest:
             raise LayerCorrupt(f"layer {digest[:12]}: the contents have the digest {layer.digest[:12]}")
         return layer

@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.fake.files import Files
-from etude.sandbox.fake.layer import File, Layer
+from etude.sandbox.fake.files import FakeFiles
+from etude.sandbox.fake.layer import FakeFile, FakeLayer
 
 
-def git_patch(files: Files, since: tuple[Layer, ...]) -> bytes:
+def git_patch(files: FakeFiles, since: tuple[FakeLayer, ...]) -> bytes:
     below = files.workdir.strip("/") + "/"
-    old = Files(files.workdir, 0, since)
+    old = FakeFiles(files.workdir, 0, since)
     parts = [
         _one(change.path.removeprefix(below), old.find(change.path), files.find(change.path))
         for change in files.changes(since)
@@ -20,7 +20,7 @@ def git_patch(files: Files, since: tuple[Layer, ...]) -> bytes:
     return "".join(parts).encode()
 
 
-def _one(name: str, before: File | None, after: File | None) -> str:
+def _one(name: str, before: FakeFile | None, after: FakeFile | None) -> str:
     lines = [f"diff --git a/{name} b/{name}\n"]
     if before is None and after is not None:
         lines.append(f"new file mode 100{_mode(after)}\n")
@@ -39,11 +39,11 @@ def _one(name: str, before: File | None, after: File | None) -> str:
     return "".join(lines)
 
 
-def _mode(file: File) -> str:
+def _mode(file: FakeFile) -> str:
     return "755" if file.mode & 0o100 else "644"
 
 
-def _lines(name: str, file: File | None) -> list[str]:
+def _lines(name: str, file: FakeFile | None) -> list[str]:
     try:
         text = file.data.decode() if file else ""
     except UnicodeDecodeError:

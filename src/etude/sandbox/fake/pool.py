@@ -22,9 +22,9 @@ from etude.sandbox.fake.box import FakeSandbox
 from etude.sandbox.fake.command import Program
 from etude.sandbox.fake.costs import Costs
 from etude.sandbox.fake.faults import FaultPlan, Faults
-from etude.sandbox.fake.layer import Layer
+from etude.sandbox.fake.layer import FakeLayer
 from etude.sandbox.fake.programs import BUILT_IN
-from etude.sandbox.fake.store import LayerShelf
+from etude.sandbox.fake.store import FakeLayerStore
 from etude.sandbox.network import rules
 from etude.sandbox.protocol import Sandbox
 from etude.sandbox.spec import Capabilities, Network, PoolStats, SandboxSpec, SnapshotRef
@@ -45,7 +45,7 @@ class FakePool:
         name: str = "fake",
     ) -> None:
         self.programs: Mapping[str, Program] = {**BUILT_IN, **(programs or {})}
-        self.shelf = LayerShelf()
+        self.host_layers = FakeLayerStore()
         self._costs, self._dice, self._name = costs, random.Random(seed), name
         self.faults = Faults(plan, random.Random(seed + 1))
         self.running = asyncio.Semaphore(max_running)
@@ -78,7 +78,7 @@ class FakePool:
     async def restore(
         self, snapshot: SnapshotRef, spec: SandboxSpec, n: int = 1
     ) -> builtins.list[Sandbox | SandboxError]:
-        layers = self.shelf.find(snapshot.digest)
+        layers = self.host_layers.find(snapshot.digest)
 
         async def one() -> Sandbox | SandboxError:
             try:
@@ -122,7 +122,7 @@ class FakePool:
         self._live.pop(name, None)
         self.lifetimes.forget(name)
 
-    async def _make(self, spec: SandboxSpec, layers: tuple[Layer, ...]) -> FakeSandbox:
+    async def _make(self, spec: SandboxSpec, layers: tuple[FakeLayer, ...]) -> FakeSandbox:
         if self._closed:
             raise SandboxNotFound("the pool is closed")
         self._require(spec)
@@ -146,12 +146,12 @@ class FakePool:
         self.lifetimes.enter(made.id, spec)
         return made
 
-    def _image(self, spec: SandboxSpec) -> tuple[Layer, ...]:
+    def _image(self, spec: SandboxSpec) -> tuple[FakeLayer, ...]:
         called = spec.snapshot or spec.image
         if not called:
             return ()
         try:
-            return self.shelf.find(called)
+            return self.host_layers.find(called)
         except SandboxNotFound as error:
             raise UserError(f"{'snapshot' if spec.snapshot else 'image'}={called!r}: {error}") from None
 

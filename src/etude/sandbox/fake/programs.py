@@ -7,24 +7,24 @@ import shlex
 from collections.abc import Mapping
 
 from etude.sandbox.errors import SandboxError
-from etude.sandbox.fake.command import Command, Program
+from etude.sandbox.fake.command import FakeCommand, Program
 from etude.sandbox.spec import ExecResult
 
 
-async def _true(command: Command) -> int:
+async def _true(command: FakeCommand) -> int:
     return 0
 
 
-async def _false(command: Command) -> int:
+async def _false(command: FakeCommand) -> int:
     return 1
 
 
-async def _echo(command: Command) -> int:
+async def _echo(command: FakeCommand) -> int:
     command.put(" ".join(command.argv[1:]).encode("utf-8", "surrogateescape") + b"\n")
     return 0
 
 
-async def _cat(command: Command) -> int:
+async def _cat(command: FakeCommand) -> int:
     rc = 0
     if len(command.argv) == 1:
         command.put(await command.input())
@@ -37,7 +37,7 @@ async def _cat(command: Command) -> int:
     return rc
 
 
-async def _sleep(command: Command) -> int:
+async def _sleep(command: FakeCommand) -> int:
     await asyncio.sleep(float(command.argv[1]))
     return 0
 
@@ -45,7 +45,7 @@ async def _sleep(command: Command) -> int:
 BUILT_IN: Mapping[str, Program] = {"true": _true, "false": _false, "echo": _echo, "cat": _cat, "sleep": _sleep}
 
 
-async def execute(command: Command, table: Mapping[str, Program]) -> int:
+async def execute(command: FakeCommand, table: Mapping[str, Program]) -> int:
     """The program of the first word, with or without its folder."""
     name = command.argv[0].rpartition("/")[2]
     if name in ("sh", "bash") and command.argv[1:2] == ["-c"]:
@@ -57,7 +57,7 @@ async def execute(command: Command, table: Mapping[str, Program]) -> int:
     return await program(command)
 
 
-async def _shell(command: Command, line: str, table: Mapping[str, Program]) -> int:
+async def _shell(command: FakeCommand, line: str, table: Mapping[str, Program]) -> int:
     """`a ; b && c || d > file`: sequences and one redirection each; anything else of a shell's language is refused by name."""
     words = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()")
     words.whitespace_split = True
@@ -73,13 +73,13 @@ async def _shell(command: Command, line: str, table: Mapping[str, Program]) -> i
     return rc
 
 
-async def _simple(command: Command, words: list[str], table: Mapping[str, Program]) -> int:
+async def _simple(command: FakeCommand, words: list[str], table: Mapping[str, Program]) -> int:
     odd = [word for word in words if word in ("|", "&", "<", "(", ")", "<<", "|&")]
     if odd:
         command.put(f"sh: a fake shell has no {odd[0]}\n".encode(), "stderr")
         return 2
     mark = next((index for index, word in enumerate(words) if word in (">", ">>")), len(words))
-    inner = Command(words[:mark], command.env, command.files, await command.input() if words == ["cat"] else b"")
+    inner = FakeCommand(words[:mark], command.env, command.files, await command.input() if words == ["cat"] else b"")
     rc = await execute(inner, table)
     done = inner.with_output(ExecResult(rc, b"", b""))
     if mark < len(words):

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from etude.sandbox.errors import SandboxNotFound
-from etude.sandbox.fake.layer import Layer, chain_digest
+from etude.sandbox.fake.layer import FakeLayer, chain_digest
 from etude.sandbox.spec import SnapshotRef
 
 _PIECE_BYTES = 4 << 20  # of an archive at once
 
 
-class LayerShelf:
+class FakeLayerStore:
     """Layers by digest; chains, topmost first, by the digest of a snapshot or the name of an image."""
 
     def __init__(self) -> None:
-        self._layers: dict[str, Layer] = {}
+        self._layers: dict[str, FakeLayer] = {}
         self._arriving: dict[str, bytes] = {}
         self._chains: dict[str, tuple[str, ...]] = {}
 
-    def keep(self, layers: tuple[Layer, ...], name: str = "") -> SnapshotRef:
+    def keep(self, layers: tuple[FakeLayer, ...], name: str = "") -> SnapshotRef:
         self._layers |= {layer.digest: layer for layer in layers}
         return self._enter(tuple(layer.digest for layer in layers), name)
 
-    def find(self, called: str) -> tuple[Layer, ...]:
+    def find(self, called: str) -> tuple[FakeLayer, ...]:
         """The layers of a snapshot or image. Raises SandboxNotFound."""
         return tuple(self._layers[digest] for digest in self._chain(called))
 
@@ -49,7 +49,7 @@ class LayerShelf:
         if more:
             self._arriving[parcel] = arrived
         else:
-            self._layers[digest] = Layer.load(digest, arrived)
+            self._layers[digest] = FakeLayer.load(digest, arrived)
 
     async def enter(self, record: bytes, name: str) -> SnapshotRef:
         """A snapshot of layers that are here by now."""

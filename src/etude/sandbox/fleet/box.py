@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from etude.sandbox.egress.record import Decision
+from etude.sandbox.egress.decisions import Decision
 from etude.sandbox.errors import InfraError, SandboxDied, SandboxError, SandboxNotFound, UserError
-from etude.sandbox.fleet.relay import Relay
+from etude.sandbox.fleet.forwarding import ForwardingSandbox
+from etude.sandbox.operation_scope import OperationScope
 from etude.sandbox.protocol import Process, Sandbox
-from etude.sandbox.spec import Change, Chunk, ExecResult, SandboxSpec, SnapshotRef, State, Terminal
-from etude.sandbox.tether import Tether
+from etude.sandbox.spec import ExecResult, FileChange, OutputChunk, SandboxSpec, SnapshotRef, State, TerminalSize
 
 
-class Keeper(Protocol):
+class FleetOperations(Protocol):
     """What a sandbox needs of its fleet."""
 
     async def remember(self, box: FleetSandbox, ref: SnapshotRef) -> None: ...
@@ -27,21 +27,28 @@ class Keeper(Protocol):
     async def restore(self, snapshot: SnapshotRef, spec: SandboxSpec, n: int = 1) -> list[Sandbox | SandboxError]: ...
 
 
-class FleetSandbox(Relay):
+class FleetSandbox(ForwardingSandbox):
     """`on_end` is called once, with true where it died rather than was killed. It is never replaced by another."""
 
     def __init__(
-        self, host: str, key: str, spec: SandboxSpec, inner: Sandbox, tether: Tether, born_s: float, keeper: Keeper
+        self,
+        host: str,
+        key: str,
+        spec: SandboxSpec,
+        inner: Sandbox,
+        operations: OperationScope,
+        created_s: float,
+        fleet: FleetOperations,
     ) -> None:
-        self.host, self.key, self.spec, self.born_s = host, key, spec, born_s
+        self.host, self.key, self.spec, self.created_s = host, key, spec, created_s
         self.id = f"{host}/{inner.id}"
         self.on_end: Callable[[bool], None] = lambda died: None
-        self._inner, self._tether, self._keeper = inner, tether, keeper
+        self._inner, self._operations, self._fleet = inner, operations, fleet
         self._ended = False
 
     @property
     def state(self) -> State:
-        return "dead" if self._ended or self._tether.why else self._inner.state
+        return "dead" if self._ended or self._operations.why else self._inner.state
 
     @property
     def deadline_s(self) -> float | None:
@@ -52,21 +59,21 @@ class FleetSandbox(Relay):
         return self._inner.decisions
 
     async def exec(self, *args: Any, **named: Any) -> Process:
-        return _Watched(await self._do("exec", *args, **named), self)
+        return _ScopedProcess(await self._do("exec", *args, **named), self)
 
     async def snapshot(self, name: str = "", *, memory: bool = False) -> SnapshotRef:
         ref = await self._do("snapshot", name, memory=memory)
         if not memory:
-            await self._keeper.remember(self, ref)
+            await self._fleet.remember(self, ref)
         return ref
 
     async def fork(self, n: int = 1, *, memory: bool = False) -> builtins.list[Sandbox | SandboxError]:
         """Children may be born on other hosts, but for those with memory, which only this one has."""
         if memory:
             return await self._do("fork", n, memory=True)
-        return await self._keeper.restore(await self.snapshot(), dataclasses.replace(self.spec, files={}), n)
+        return await self._fleet.restore(await self.snapshot(), dataclasses.replace(self.spec, files={}), n)
 
-    async def diff(self, since: SnapshotRef | None = None) -> builtins.list[Change]:
+    async def diff(self, since: SnapshotRef | None = None) -> builtins.list[FileChange]:
         return await self._since("diff", since)
 
     async def git_patch(self, since: SnapshotRef | None = None) -> bytes:
@@ -77,7 +84,7 @@ class FleetSandbox(Relay):
             return
         self.end(died=False)
         try:
-            await self._tether.hold(self._inner.kill())
+            await self._operations.hold(self._inner.kill())
         except SandboxDied:
             return  # it went with its host: gone is what was wanted
 
@@ -98,15 +105,15 @@ class FleetSandbox(Relay):
             if since is None or self.state == "dead":
                 raise
             with suppress(InfraError):  # nobody has it: told as its host tells it
-                await self._keeper.bring(self, since)
+                await self._fleet.bring(self, since)
         return await self._do(operation, since)
 
     async def hold(self, work: Any) -> Any:
-        if self._ended and self._tether.why is None:
+        if self._ended and self._operations.why is None:
             work.close()
             raise SandboxNotFound(f"{self.id} is gone")
         try:
-            return await self._tether.hold(work)
+            return await self._operations.hold(work)
         except SandboxDied:
             self.end(died=True)
             raise
@@ -116,13 +123,13 @@ class FleetSandbox(Relay):
             raise
 
 
-class _Watched:
+class _ScopedProcess:
     """A running command that fails when its host is lost."""
 
     def __init__(self, process: Process, box: FleetSandbox) -> None:
         self._process, self._box = process, box
 
-    async def stream(self) -> AsyncIterator[Chunk]:
+    async def stream(self) -> AsyncIterator[OutputChunk]:
         chunks = self._process.stream()
         while True:
             try:
@@ -136,7 +143,7 @@ class _Watched:
     async def close_stdin(self) -> None:
         await self._box.hold(self._process.close_stdin())
 
-    async def resize(self, size: Terminal) -> None:
+    async def resize(self, size: TerminalSize) -> None:
         await self._box.hold(self._process.resize(size))
 
     async def signal(self, number: int) -> None:
@@ -146,5 +153,5 @@ class _Watched:
         return await self._box.hold(self._process.wait())
 
 
-async def _next(chunks: AsyncIterator[Chunk]) -> Chunk:
+async def _next(chunks: AsyncIterator[OutputChunk]) -> OutputChunk:
     return await anext(chunks)

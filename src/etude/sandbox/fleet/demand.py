@@ -36,7 +36,7 @@ class HostFacts:
 
 
 @dataclass(frozen=True)
-class Beat:
+class Heartbeat:
     """How a host fares, told every heartbeat. `live`: key → sandbox' id. Pressures are shares of time in which work waited, 0 to 1."""
 
     live: dict[str, str]

@@ -14,15 +14,15 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 
 from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, Unsupported, UserError
-from etude.sandbox.fleet.births import Births
 from etude.sandbox.fleet.box import FleetSandbox
+from etude.sandbox.fleet.creation import FleetCreation
 from etude.sandbox.fleet.host import Host
-from etude.sandbox.fleet.keys import Keys
+from etude.sandbox.fleet.hosts import HostRegistry
 from etude.sandbox.fleet.placement import Placement
-from etude.sandbox.fleet.ready import Ready
-from etude.sandbox.fleet.roster import Roster
 from etude.sandbox.fleet.settings import FleetSettings
 from etude.sandbox.fleet.shipping import Shipping
+from etude.sandbox.fleet.single_flight import SingleFlight
+from etude.sandbox.fleet.warm_pool import WarmPool
 from etude.sandbox.fleet.warmth import WarmPlan
 from etude.sandbox.protocol import Sandbox
 from etude.sandbox.spec import Capabilities, PoolStats, SandboxSpec, SnapshotRef
@@ -33,13 +33,13 @@ _MOST = 1000  # restored at once, as in one pool
 class Fleet:
     """Open it with `Fleet.open`. `owner`: by it the hosts tell this fleet's sandboxes from another's."""
 
-    def __init__(self, settings: FleetSettings, placement: Placement, owner: str, dice: random.Random) -> None:
+    def __init__(self, settings: FleetSettings, placement: Placement, owner: str, rng: random.Random) -> None:
         self._settings = settings
-        self.roster = Roster(owner, placement, dice)
-        self.shipping = Shipping(self.roster, dice)
-        self._births = Births(settings, self.roster, self.shipping, self, dice)
-        self.ready = Ready(WarmPlan(settings.warm), self._births.bear)
-        self._keys: Keys[Sandbox] = Keys(stale=lambda box: box.state == "dead")
+        self.registry = HostRegistry(owner, placement, rng)
+        self.shipping = Shipping(self.registry, rng)
+        self._creation = FleetCreation(settings, self.registry, self.shipping, self, rng)
+        self.ready = WarmPool(WarmPlan(settings.warm), self._creation.spawn)
+        self._keys: SingleFlight[Sandbox] = SingleFlight(stale=lambda box: box.state == "dead")
         self.after_close: builtins.list[
             Callable[[], Awaitable[None]]
         ] = []  # of whoever opened hosts for this fleet alone
@@ -58,7 +58,7 @@ class Fleet:
         """Raises Unsupported where no host can be reached; those that can't be are left out."""
         settings = settings or FleetSettings()
         fleet = cls(settings, placement or Placement(seed or 0), owner or secrets.token_hex(8), random.Random(seed))
-        joined = await asyncio.gather(*(fleet.roster.join(host) for host in hosts), return_exceptions=True)
+        joined = await asyncio.gather(*(fleet.registry.join(host) for host in hosts), return_exceptions=True)
         for error in joined:
             if isinstance(error, BaseException) and not isinstance(error, InfraError):
                 raise error
@@ -70,7 +70,7 @@ class Fleet:
 
     def probe(self) -> Capabilities:
         """What the first host can do; demands are refused by the host that is asked."""
-        places = self.roster.placement.places
+        places = self.registry.placement.places
         first = next(iter(places.values())).facts.capabilities
         return dataclasses.replace(first, backend=f"fleet of {len(places)} x {first.backend}")
 
@@ -90,38 +90,38 @@ class Fleet:
 
         async def one() -> Sandbox | SandboxError:
             try:
-                return await self._births.bear(spec, snapshot)
+                return await self._creation.spawn(spec, snapshot)
             except SandboxError as error:
                 return error
 
-        births = [asyncio.ensure_future(one()) for _ in range(n)]
+        tasks = [asyncio.ensure_future(one()) for _ in range(n)]
         try:
-            return builtins.list(await asyncio.gather(*births))
+            return builtins.list(await asyncio.gather(*tasks))
         except asyncio.CancelledError:
-            for birth in births:
-                birth.cancel()
-            done = await asyncio.gather(*births, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
             boxes = [box for box in done if not isinstance(box, BaseException)]
             await asyncio.gather(*(box.kill() for box in boxes), return_exceptions=True)
             raise
 
     async def remember(self, box: FleetSandbox, ref: SnapshotRef) -> None:
         """Where a snapshot's layers are, so that its forks are born beside them."""
-        chain = await self.roster.members[box.host].host.chain(ref.digest)
+        chain = await self.registry.members[box.host].host.chain(ref.digest)
         self.shipping.remember(ref.digest, chain, box.host)
 
     async def bring(self, box: FleetSandbox, ref: SnapshotRef) -> None:
-        await self.shipping.bring(self.roster.members[box.host], "", await self.shipping.chain(ref.digest))
+        await self.shipping.bring(self.registry.members[box.host], "", await self.shipping.chain(ref.digest))
 
     def list(self, labels: dict[str, str] | None = None) -> builtins.list[Sandbox]:
         wanted, idle = (labels or {}).items(), {id(box) for box in self.ready.held()}
-        boxes = (box for member in self.roster.members.values() for box in member.boxes.values())
+        boxes = (box for member in self.registry.members.values() for box in member.boxes.values())
         return [box for box in boxes if wanted <= box.spec.labels.items() and id(box) not in idle]
 
     async def reap(self) -> builtins.list[str]:
         """What the hosts hold of ours and nobody here knows; heartbeats do the same."""
-        members = builtins.list(self.roster.members.values())
-        swept = await asyncio.gather(*(self.roster.sweep(member) for member in members), return_exceptions=True)
+        members = builtins.list(self.registry.members.values())
+        swept = await asyncio.gather(*(self.registry.sweep(member) for member in members), return_exceptions=True)
         return [
             f"{member.host.name}/{name}"
             for member, found in zip(members, swept, strict=True)
@@ -130,12 +130,12 @@ class Fleet:
         ]
 
     def stats(self) -> PoolStats:
-        members, facts = self.roster.members.values(), [one.facts for one in self.roster.placement.places.values()]
+        members, facts = self.registry.members.values(), [one.facts for one in self.registry.placement.places.values()]
         return PoolStats(
             live=sum(len(member.boxes) for member in members),
             running=sum(member.running for member in members),
-            waiting=self._births.waiting,
-            created=self._births.done,
+            waiting=self._creation.waiting,
+            created=self._creation.done,
             max_live=sum(one.max_live for one in facts),
             max_running=sum(one.max_running for one in facts),
         )
@@ -145,15 +145,15 @@ class Fleet:
         if not self._closed:
             self._closed = True
             await self.ready.close()
-            await self.roster.close()
-            for member in self.roster.members.values():
+            await self.registry.close()
+            for member in self.registry.members.values():
                 for box in builtins.list(member.boxes.values()):
                     box.end(died=False)
             await asyncio.gather(*(after() for after in self.after_close))
 
     async def _create(self, spec: SandboxSpec) -> FleetSandbox:
         claimed = await self.ready.claim(spec) if self._settings.warm else None
-        return claimed or await self._births.bear(spec)
+        return claimed or await self._creation.spawn(spec)
 
     def _require_open(self) -> None:
         if self._closed:

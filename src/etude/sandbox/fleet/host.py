@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from etude.sandbox.errors import SandboxError, Unsupported
-from etude.sandbox.fleet import pressure
-from etude.sandbox.fleet.demand import Beat, HostFacts
-from etude.sandbox.fleet.keys import Keys
+from etude.sandbox.fleet.demand import Heartbeat, HostFacts
+from etude.sandbox.fleet.single_flight import SingleFlight
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import SandboxSpec, SnapshotRef
 
 
-class Shelf(Protocol):
+class HostLayers(Protocol):
     """The layers of one host. `called`: a snapshot's digest or an image's name. Unknown ones raise SandboxNotFound."""
 
     async def chain(self, called: str) -> tuple[tuple[str, ...], bytes]:
@@ -37,13 +38,13 @@ class Shelf(Protocol):
     async def held(self) -> frozenset[str]: ...
 
 
-class Host(Shelf, Protocol):
+class Host(HostLayers, Protocol):
     """One machine. `owner` names the fleet that asks: several may share a host, and none touches another's sandboxes."""
 
     name: str
 
     async def facts(self) -> HostFacts: ...
-    async def beat(self, owner: str) -> Beat: ...
+    async def beat(self, owner: str) -> Heartbeat: ...
     async def create(self, spec: SandboxSpec, owner: str, key: str) -> Sandbox:
         """The same key gives the same sandbox, while it lives."""
         ...
@@ -58,6 +59,43 @@ class Host(Shelf, Protocol):
         ...
 
 
+def read_pressure() -> tuple[float, float]:
+    """Of CPU and of memory."""
+    return cpu_pressure(), memory_pressure()
+
+
+def cpu_pressure() -> float:
+    found = _stalled_share("cpu")
+    if found is not None:
+        return found
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    return max(0.0, 1 - cores / load) if load > 0 else 0.0  # of `load` that want to run, `cores` do
+
+
+def memory_pressure() -> float:
+    found = _stalled_share("memory")
+    if found is not None:
+        return found
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        free = int(lines["MemAvailable"].split()[0]) / int(lines["MemTotal"].split()[0])
+    except (OSError, KeyError):
+        return 0.0  # a host that can't say is placed by what it has promised alone
+    return max(0.0, 1 - free / _SCARCE)
+
+
+def _stalled_share(what: str, folder: Path = Path("/proc/pressure")) -> float | None:
+    """The share of the last ten seconds in which some work waited; None where the kernel doesn't count (it may refuse at the read)."""
+    try:
+        some = (folder / what).read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return None
+    return float(some.split("avg10=")[1].split()[0]) / 100
+
+
+_SCARCE = 0.2  # without pressure figures: memory counts as pressed once less than this share is free
+
+
 class LocalHost:
     """A pool of this process as a host."""
 
@@ -66,37 +104,37 @@ class LocalHost:
         name: str,
         pool: SandboxPool,
         facts: HostFacts,
-        gauge: Callable[[], tuple[float, float]] = pressure.read,
+        read_load: Callable[[], tuple[float, float]] = read_pressure,
     ) -> None:
-        """`gauge`: pressure on CPU and memory, each 0 to 1. Layers are shipped where the pool has a `shelf` of them."""
-        self.name, self._pool, self._facts, self._gauge = name, pool, facts, gauge
-        self._shelf: Shelf | None = getattr(pool, "shelf", None)
-        self._born: Keys[Sandbox] = Keys(stale=lambda box: box.state == "dead")
+        """`read_load`: pressure on CPU and memory, each 0 to 1. Layers are shipped where the pool has `host_layers`."""
+        self.name, self._pool, self._facts, self._read_load = name, pool, facts, read_load
+        self._layer_store: HostLayers | None = getattr(pool, "host_layers", None)
+        self._created: SingleFlight[Sandbox] = SingleFlight(stale=lambda box: box.state == "dead")
         self._live: dict[tuple[str, str], Sandbox | None] = {}  # (owner, key) → None: being made
 
     async def facts(self) -> HostFacts:
         return self._facts
 
-    async def beat(self, owner: str) -> Beat:
+    async def beat(self, owner: str) -> Heartbeat:
         for who in [who for who, box in self._live.items() if box is not None and box.state == "dead"]:
             del self._live[who]
-            self._born.forget("/".join(who))
+            self._created.forget("/".join(who))
         live = {key: "" if box is None else box.id for (whose, key), box in self._live.items() if whose == owner}
-        layers = await self._shelf.held() if self._shelf else frozenset[str]()
-        return Beat(live, layers, *self._gauge(), self._pool.stats().running)
+        layers = await self._layer_store.held() if self._layer_store else frozenset[str]()
+        return Heartbeat(live, layers, *self._read_load(), self._pool.stats().running)
 
     async def create(self, spec: SandboxSpec, owner: str, key: str) -> Sandbox:
-        return await self._born.once(f"{owner}/{key}", lambda: self._bear(spec, None, (owner, key)))
+        return await self._created.once(f"{owner}/{key}", lambda: self._spawn(spec, None, (owner, key)))
 
     async def restore(self, snapshot: SnapshotRef, spec: SandboxSpec, owner: str, key: str) -> Sandbox:
-        return await self._born.once(f"{owner}/{key}", lambda: self._bear(spec, snapshot, (owner, key)))
+        return await self._created.once(f"{owner}/{key}", lambda: self._spawn(spec, snapshot, (owner, key)))
 
     async def end(self, owner: str, key: str) -> None:
         if (owner, key) in self._live:
             box = self._live.pop((owner, key))
             if box is not None:
                 await box.kill()
-        self._born.forget(f"{owner}/{key}")
+        self._created.forget(f"{owner}/{key}")
 
     async def leave(self, owner: str) -> None:
         await asyncio.gather(*(self.end(*who) for who in list(self._live) if who[0] == owner))
@@ -119,14 +157,14 @@ class LocalHost:
     async def held(self) -> frozenset[str]:
         return await self._layers().held()
 
-    def _layers(self) -> Shelf:
-        if self._shelf is None:
+    def _layers(self) -> HostLayers:
+        if self._layer_store is None:
             raise Unsupported(
                 f"host {self.name} has no store of layers; its back end is {self._facts.capabilities.backend}"
             )
-        return self._shelf
+        return self._layer_store
 
-    async def _bear(self, spec: SandboxSpec, snapshot: SnapshotRef | None, who: tuple[str, str]) -> Sandbox:
+    async def _spawn(self, spec: SandboxSpec, snapshot: SnapshotRef | None, who: tuple[str, str]) -> Sandbox:
         self._live[who] = None
         try:
             if snapshot is None:

@@ -11,21 +11,76 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from etude.sandbox.fleet.bucket import TokenBucket
-from etude.sandbox.fleet.demand import Beat, Demand, HostFacts
-from etude.sandbox.fleet.drawer import Drawer
+from etude.sandbox.fleet.demand import Demand, Heartbeat, HostFacts
 
 K = 4
 _WARM = 0.5  # a host whose layers are all there may be this share more loaded before a cold one is taken
 _PRESSURE = 2.0  # work that waits half of its time weighs as much as a host that has promised all it has
 
 
+class RandomSet:
+    """A set from which K members can be drawn at random in O(K), whatever its size."""
+
+    def __init__(self) -> None:
+        self._items: list[str] = []
+        self._places: dict[str, int] = {}
+
+    def __contains__(self, item: str) -> bool:
+        return item in self._places
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self):
+        return iter(self._items)
+
+    def add(self, item: str) -> None:
+        if item not in self._places:
+            self._places[item] = len(self._items)
+            self._items.append(item)
+
+    def remove(self, item: str) -> None:
+        """Its place is taken by the last one."""
+        place = self._places.pop(item, None)
+        if place is None:
+            return
+        last = self._items.pop()
+        if last != item:
+            self._items[place] = last
+            self._places[last] = place
+
+    def draw(self, k: int, rng: random.Random) -> list[str]:
+        if len(self._items) <= k:
+            return list(self._items)
+        return [self._items[int(rng.random() * len(self._items))] for _ in range(k)]
+
+
+class ReservationBucket:
+    """A token bucket with a burst of one second. Reserving a token returns how long to wait for it. Pure."""
+
+    def __init__(self, per_s: float) -> None:
+        if per_s <= 0:
+            raise ValueError(f"creates a second must be above 0, got {per_s}")
+        self._each_s = 1 / per_s
+        self._free_at_s = float("-inf")  # when the bucket will be full again, less what is reserved
+
+    def wait_s(self, now_s: float) -> float:
+        """What `reserve` would say."""
+        return max(0.0, max(self._free_at_s, now_s - 1.0) + self._each_s - now_s)
+
+    def reserve(self, now_s: float) -> float:
+        """Takes the next token, which may lie in the future: first come, first served. Seconds until it may be used."""
+        wait = self.wait_s(now_s)
+        self._free_at_s = max(self._free_at_s, now_s - 1.0) + self._each_s
+        return wait
+
+
 @dataclass
-class Place:
+class HostState:
     """What is known of one host."""
 
     facts: HostFacts
-    bucket: TokenBucket
+    bucket: ReservationBucket
     memory_mb: float = 0.0
     cpus: float = 0.0
     live: int = 0
@@ -48,19 +103,19 @@ class Place:
 
 class Placement:
     def __init__(self, seed: int = 0) -> None:
-        self.places: dict[str, Place] = {}
-        self._open = Drawer()
-        self._holders: dict[str, Drawer] = {}  # layer → hosts
-        self._dice = random.Random(seed)
+        self.places: dict[str, HostState] = {}
+        self._open = RandomSet()
+        self._holders: dict[str, RandomSet] = {}  # layer → hosts
+        self._rng = random.Random(seed)
 
     def join(self, host: str, facts: HostFacts) -> None:
-        self.places[host] = Place(facts, TokenBucket(facts.creates_per_s))
+        self.places[host] = HostState(facts, ReservationBucket(facts.creates_per_s))
         self._open.add(host)
 
     def leave(self, host: str) -> None:
         """Lost: what it held is gone."""
         self.close(host)
-        self.learn(host, Beat({}, frozenset()))
+        self.learn(host, Heartbeat({}, frozenset()))
         place = self.places[host]
         place.memory_mb, place.cpus, place.live = 0.0, 0.0, 0
 
@@ -74,7 +129,7 @@ class Placement:
     def takes(self, host: str) -> bool:
         return host in self._open
 
-    def learn(self, host: str, beat: Beat) -> None:
+    def learn(self, host: str, beat: Heartbeat) -> None:
         place = self.places[host]
         place.pressure = max(beat.cpu_pressure, beat.memory_pressure)
         for gone in place.layers - beat.layers:
@@ -87,7 +142,7 @@ class Placement:
 
     def holds(self, host: str, layer: str) -> None:
         self.places[host].layers.add(layer)
-        self._holders.setdefault(layer, Drawer()).add(host)
+        self._holders.setdefault(layer, RandomSet()).add(host)
 
     def holders(self, layer: str) -> list[str]:
         """Every host that has it, drained ones too: they can still give it away."""
@@ -95,10 +150,10 @@ class Placement:
 
     def choose(self, demand: Demand, now_s: float, avoid: frozenset[str] = frozenset()) -> str | None:
         """A host with room, promised to nobody yet; None where there is none. `avoid`: only where there is no other."""
-        drawn = self._open.draw(K, self._dice)
+        drawn = self._open.draw(K, self._rng)
         for layer in demand.layers[:2]:
             if layer in self._holders:
-                drawn += [host for host in self._holders[layer].draw(K, self._dice) if host in self._open]
+                drawn += [host for host in self._holders[layer].draw(K, self._rng) if host in self._open]
         found = self._best(drawn, demand, now_s, avoid)
         return found or self._best(list(self._open), demand, now_s, avoid) or (
             self._best(list(self._open), demand, now_s, frozenset()) if avoid else None

@@ -7,19 +7,19 @@ import itertools
 import random
 
 from etude.sandbox.errors import InfraError, LayerCorrupt, SandboxNotFound, Unsupported
-from etude.sandbox.fleet.keys import Keys
-from etude.sandbox.fleet.roster import Member, Roster
-from etude.sandbox.tether import Tether
+from etude.sandbox.fleet.hosts import HostRegistry, Member
+from etude.sandbox.fleet.single_flight import SingleFlight
+from etude.sandbox.operation_scope import OperationScope
 
 Chain = tuple[tuple[str, ...], bytes]  # layers, topmost first, and the record of them (host.Shelf.chain)
 _AT_ONCE = 8  # layers on their way, each with a piece or two in this process' memory
 
 
 class Shipping:
-    def __init__(self, roster: Roster, dice: random.Random) -> None:
-        self._roster, self._dice = roster, dice
+    def __init__(self, registry: HostRegistry, rng: random.Random) -> None:
+        self._roster, self._rng = registry, rng
         self._chains: dict[str, Chain] = {}
-        self._on_way: Keys[None] = Keys(stale=lambda result: True)
+        self._on_way: SingleFlight[None] = SingleFlight(stale=lambda result: True)
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._parcels = itertools.count(1)
         self.shipped = 0
@@ -53,13 +53,13 @@ class Shipping:
 
     async def _ship(self, member: Member, digest: str) -> None:
         holders = [name for name in self._roster.placement.holders(digest) if name != member.host.name]
-        self._dice.shuffle(holders)
+        self._rng.shuffle(holders)
         reasons: list[str] = []
-        tether = member.tether  # cut with the host as it is now
+        operations = member.operations  # cut with the host as it is now
         for name in holders:
             try:
                 async with self._room:
-                    await self._carry(self._roster.members[name], member, tether, digest)
+                    await self._carry(self._roster.members[name], member, operations, digest)
             except InfraError as error:  # a corrupt copy, a host lost meanwhile: the next one may have it whole
                 reasons.append(f"{name}: {error}")
                 continue
@@ -70,10 +70,10 @@ class Shipping:
             f"layer {digest[:12]}: no living host gave it whole ({'; '.join(reasons) or 'none has it'})"
         )
 
-    async def _carry(self, source: Member, target: Member, tether: Tether, digest: str) -> None:
+    async def _carry(self, source: Member, target: Member, operations: OperationScope, digest: str) -> None:
         """Piece by piece; nothing of it is entered before the last one has come and all of it has that digest. Waits for no lost host."""
-        parcel, start, more, theirs = f"{self._roster.owner}-{next(self._parcels)}", 0, True, source.tether
+        parcel, start, more, theirs = f"{self._roster.owner}-{next(self._parcels)}", 0, True, source.operations
         while more:
             piece, more = await theirs.hold(source.host.export_layer(digest, start))
-            await tether.hold(target.host.import_layer(digest, parcel, start, piece, more))
+            await operations.hold(target.host.import_layer(digest, parcel, start, piece, more))
             start += len(piece)

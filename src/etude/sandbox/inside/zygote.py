@@ -66,7 +66,7 @@ def _serve(control: socket) -> Role | None:
             return None
         client, program, claim = request
         family = _family(helper, claim)
-        pid = _bear(client, claim)
+        pid = _spawn(client, claim)
         if pid == 0:
             control.close()
             claims.disown(claim)
@@ -105,7 +105,7 @@ def _family(helper: users.Helper | None, claim: claims.Claim | None) -> users.Fa
         return users.Family(-1, str(error))
 
 
-def _bear(client: socket, claim: claims.Claim | None) -> int:
+def _spawn(client: socket, claim: claims.Claim | None) -> int:
     """Fork PID 1 of a new sandbox and hand its pidfd to the client; 0 in the child."""
     try:
         pid, pidfd = sys_.fork_into(SPACES)

@@ -18,14 +18,14 @@ from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside import furnish, root, seccomp
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
-from etude.sandbox.launch.launcher import Launch, OwnNamespaces, in_memory
+from etude.sandbox.launch.launcher import LaunchCommand, NamespaceRuntime, in_memory
 from etude.sandbox.launch.zygotes import hidden
 from etude.sandbox.spec import SandboxSpec
 
 _HIDDEN_FOLDER_BYTES = "4096"
 
 
-class Bubble(OwnNamespaces):
+class BubblewrapRuntime(NamespaceRuntime):
     """See `launch.Surroundings`."""
 
     backend = "bubblewrap"
@@ -40,14 +40,14 @@ class Bubble(OwnNamespaces):
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "bubblewrap"}
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
         filter_fd = in_memory(seccomp.program(), files)
         start = bundle.COMMAND.format(program=program, control=control)
         python = [self._python.path, "-P", "-s", "-S", "-B", "-c", start]
         if spec.folder:
             argv = [self._bwrap, *_spaces(spec), "--seccomp", str(filter_fd), *_steps(spec)]
             argv += ["--proc", "/proc", *_closed_proc(), "--remount-ro", "/"]
-            return Launch([*argv, "--chdir", "/", "--", *python], [filter_fd], user=folder.uid(spec))
+            return LaunchCommand([*argv, "--chdir", "/", "--", *python], [filter_fd], user=folder.launcher_uid(spec))
         stubs = {path: in_memory(text.encode(), files) for path, text in root.STUBS.items()}
         binds = [*root.system_binds(), *self._python.binds, *spec.read_only_binds]
         for source, _ in (*self._python.binds, *spec.read_only_binds):
@@ -63,13 +63,13 @@ class Bubble(OwnNamespaces):
             argv += ["--perms", "0755", "--size", size, "--tmpfs", path]
         argv += ["--remount-ro", "/"]  # last: until then mount points are made
         argv += ["--chdir", "/", "--", *python]
-        return Launch(argv, [filter_fd, *stubs.values()])
+        return LaunchCommand(argv, [filter_fd, *stubs.values()])
 
 
 def _steps(spec: SandboxSpec) -> list[str]:
     """The steps of a sandbox around a folder as words."""
     words: list[str] = []
-    for step in folder.steps(spec):
+    for step in folder.mount_steps(spec):
         match step.kind:
             case "read":
                 words += ["--ro-bind", step.source, step.path]
@@ -97,7 +97,7 @@ def _require_reachable(source: str) -> None:
 
 def _spaces(spec: SandboxSpec) -> list[str]:
     """Around a folder a person stays who they are; nobody is root inside, or an exec would regain capabilities."""
-    uid = str(folder.uid(spec) or root.INSIDE_UID) if spec.folder else str(root.INSIDE_UID)
+    uid = str(folder.launcher_uid(spec) or root.INSIDE_UID) if spec.folder else str(root.INSIDE_UID)
     names = ("user", "ipc", "pid", "uts", "cgroup-try", *(("net",) if spec.network.mode != "host" else ()))
     spaces = [f"--unshare-{name}" for name in names]
     return [*spaces, "--uid", uid, "--gid", uid, "--hostname", "sandbox", "--as-pid-1", "--new-session"]

@@ -23,12 +23,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from etude.sandbox.cleanup.undo import Command, Folder, Undo
+from etude.sandbox.cleanup.undo import RemoveFolder, RunCommand, Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle, engine, rootfs
-from etude.sandbox.launch.handing import FOLDER, PROGRAM, START, Handing
-from etude.sandbox.launch.launcher import Launch
+from etude.sandbox.launch.handing import FOLDER, PROGRAM, START, SocketHandover
+from etude.sandbox.launch.launcher import LaunchCommand
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 _FIRST_UID, _UIDS = 0x7D00_0000, 1 << 22  # unlike any person's, and any range handed out by useradd
@@ -55,7 +55,7 @@ done
 """
 
 
-class Docker:
+class DockerRuntime:
     """See `launch.Surroundings`. `words`: the engine's command line up to the verb."""
 
     backend = "docker"
@@ -75,30 +75,36 @@ class Docker:
         self._building = threading.Lock()  # launches come from threads
         self._built: dict[str, str] = {}  # images by workdir
 
-    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+    def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
 
-    def leavings(self) -> tuple[Undo, ...]:
+    def leftovers(self) -> tuple[Undo, ...]:
         kept = tuple(engine.environment().items())
-        return Command(("/bin/sh", "-c", *self._removal()), kept), Folder(str(self._folder))
+        return RunCommand(("/bin/sh", "-c", *self._removal()), kept), RemoveFolder(str(self._folder))
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "container"}
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
         with self._building:
             image = self._image(spec.workdir)
             name = f"{self._folder.name}-{next(self._numbers)}"
         uid = _FIRST_UID + secrets.randbelow(_UIDS) if os.geteuid() == 0 else os.geteuid()
-        handing = Handing(self._folder / name, uid, control, files)
+        handing = SocketHandover(self._folder / name, uid, control, files)
         binds = rootfs.binds(spec, self._python)
         binds += rootfs.covers([target for _, target in binds], self._python, self._folder / "empty")
         argv = [*self._words, "run", "--name", name, "--label", f"{_LABEL}={self._folder.name}"]
         argv += [*_options(spec, uid), "--volume", f"{handing.folder}:{FOLDER}:ro"]
         argv += [word for pair in binds for word in ("--volume", engine.volume(self.backend, *pair))]
         argv += [image, self._python.path, "-P", "-s", "-S", "-B", "-c", START]
-        return Launch(
-            argv, [], engine.environment(), name=name, inherits=False, folder=handing.folder, attend=handing.give
+        return LaunchCommand(
+            argv,
+            [],
+            engine.environment(),
+            name=name,
+            inherits_descriptors=False,
+            folder=handing.folder,
+            after_start=handing.give,
         )
 
     def close(self) -> None:

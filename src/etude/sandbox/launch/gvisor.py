@@ -24,8 +24,8 @@ from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.inside import apart
 from etude.sandbox.inside.root import INSIDE_UID
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.launch import bundle, leavings, oci, rootfs
-from etude.sandbox.launch.launcher import Launch
+from etude.sandbox.launch import bundle, oci, rootfs
+from etude.sandbox.launch.launcher import LaunchCommand
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 _PROGRAM = "/opt/etude/program"
@@ -37,7 +37,7 @@ _KERNEL_MB, _KERNEL_PIDS = 256, 512  # of runsc itself: its kernel, its file ser
 _FLAGS = ["--network=none", "--ignore-cgroups"]
 
 
-class Gvisor:
+class GvisorRuntime:
     """See `launch.Surroundings`."""
 
     backend = "gvisor"
@@ -60,43 +60,45 @@ class Gvisor:
         self._numbers = itertools.count(1)
         self._building = threading.Lock()  # launches come from threads
 
-    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+    def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
         # A fork bomb inside takes so many threads of the host; it must meet its own bound first.
         threads = min(_KERNEL_PIDS + 60 * spec.pids + spec.pids**2, _MOST_PIDS)
         return dataclasses.replace(spec, memory_mb=spec.memory_mb + _KERNEL_MB, pids=threads)
 
-    def leavings(self) -> tuple[Undo, ...]:
-        return leavings.of_runtime(self._folder, self._words(), "*_sandbox:*.state")
+    def leftovers(self) -> tuple[Undo, ...]:
+        return oci.leftovers(self._folder, self._words(), "*_sandbox:*.state")
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "container", "renews": True, "apart": True}
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
         name, at = self._bundle(spec)
-        return Launch([*self._words(), "run", "--bundle", str(at), name], stands_for=True, name=name, folder=at)
+        return LaunchCommand(
+            [*self._words(), "run", "--bundle", str(at), name], is_first_process=True, name=name, folder=at
+        )
 
-    def keep(self, name: str) -> Path:
+    def save_memory(self, name: str) -> Path:
         """Of Debian's release: 0.1 s; it can't leave the container running. Files are in it too, since all that can be written is memory."""
-        kept = self._folder / f"memory-{next(self._numbers)}"
-        words = [*self._words(), "checkpoint", f"--image-path={kept}", name]
+        saved = self._folder / f"memory-{next(self._numbers)}"
+        words = [*self._words(), "checkpoint", f"--image-path={saved}", name]
         try:
-            kept.mkdir(mode=0o700)
+            saved.mkdir(mode=0o700)
             done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PATIENCE_S)
         except (OSError, subprocess.SubprocessError) as error:
-            self.forget(kept)
+            self.delete_memory(saved)
             raise InfraError(f"runsc checkpoint: {error}") from None
         if done.returncode:
-            self.forget(kept)
-            raise InfraError(f"runsc checkpoint ended with {done.returncode}: {_said(done.stderr)}")
-        return kept
+            self.delete_memory(saved)
+            raise InfraError(f"runsc checkpoint ended with {done.returncode}: {_text(done.stderr)}")
+        return saved
 
-    def recall(self, spec: SandboxSpec, kept: Path) -> Launch:
+    def restore_memory(self, spec: SandboxSpec, saved: Path) -> LaunchCommand:
         name, at = self._bundle(spec)
-        words = ["restore", "--bundle", str(at), f"--image-path={kept}", name]
-        return Launch([*self._words(), *words], stands_for=True, name=name, folder=at)
+        words = ["restore", "--bundle", str(at), f"--image-path={saved}", name]
+        return LaunchCommand([*self._words(), *words], is_first_process=True, name=name, folder=at)
 
-    def forget(self, kept: Path) -> None:
-        shutil.rmtree(kept, ignore_errors=True)  # it lies in a folder that goes with the pool
+    def delete_memory(self, saved: Path) -> None:
+        shutil.rmtree(saved, ignore_errors=True)  # it lies in a folder that goes with the pool
 
     def _bundle(self, spec: SandboxSpec) -> tuple[str, Path]:
         with self._building:
@@ -130,7 +132,7 @@ class Gvisor:
         return base
 
 
-def _said(words: bytes) -> str:
+def _text(words: bytes) -> str:
     return words.decode(errors="replace").strip()[-_SHOWN:]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
@@ -24,7 +25,7 @@ _LOOK_S = 0.1
 _LONGEST = 107  # bytes of a socket's path
 
 
-class Handing:
+class SocketHandover:
     """The folder and the listening socket in it; `give` serves the one who comes, and then nobody can any more."""
 
     def __init__(self, folder: Path, uid: int, control: int, files: ExitStack) -> None:
@@ -60,3 +61,20 @@ class Handing:
                 socket.send_fds(taker, [b"c"], [self._control])
             self._path.unlink()
             return
+
+
+INHERITED = (3, 4)  # the control socket, the program
+_HIGH = 64  # they are copied to numbers above this first, so that 3 and 4 are free
+# A shell can't name descriptors above 9.
+RENUMBER = (
+    "import os, sys; high = [int(word) for word in sys.argv[1:3]]; "
+    f"[os.dup2(fd, low) for fd, low in zip(high, {INHERITED})]; [os.close(fd) for fd in high]; os.execv(sys.argv[3], sys.argv[3:])"
+)
+
+
+def duplicate_high(descriptors: tuple[int, int], files: ExitStack) -> list[int]:
+    """Copies for `RENUMBER`'s command line, closed with `files`."""
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH) for fd in descriptors]
+    for fd in high:
+        files.callback(os.close, fd)
+    return high

@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from etude.sandbox.cleanup.undo import Undo
-from etude.sandbox.creation import Memory, Recall
+from etude.sandbox.creation import MemoryBackend, MemoryCopy
 from etude.sandbox.errors import InfraError, SandboxError, Unsupported
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
 from etude.sandbox.spec import Isolation, SandboxSpec
-from etude.sandbox.wire.live import Birth
+from etude.sandbox.wire.live import BackendHandle
 
 _END_PATIENCE_S = 5.0  # a launcher ends a few ms after its sandbox
 _SHOWN_BYTES = 2000  # of what a launcher says on stderr
 
 
 @dataclass
-class Launch:
+class LaunchCommand:
     """What to start: the command line, the descriptors that it refers to by number, and as whom, where root must become another user
     that isn't one of the unprivileged ones."""
 
@@ -37,17 +37,19 @@ class Launch:
     environment: dict[str, str] = field(default_factory=dict)
     user: int | None = None
     # The control socket is its stdin, and the launcher itself is the first process: where no descriptor travels to the inside or back.
-    stands_for: bool = False
-    inherits: bool = True  # else the inside fetches the control socket
+    is_first_process: bool = False
+    inherits_descriptors: bool = True  # else the inside fetches the control socket
     name: str = ""  # of the container, where it has one
     folder: Path | None = None  # its own, removed when it has ended
-    attend: Callable[[subprocess.Popen[bytes]], None] = lambda process: None  # what it needs of us to come up
+    after_start: Callable[[subprocess.Popen[bytes]], None] = lambda process: None  # what it needs of us to come up
 
 
-Prepare = Callable[[int, ExitStack], Launch]  # with the control socket's number, and what is closed once it has started
+PrepareLaunch = Callable[
+    [int, ExitStack], LaunchCommand
+]  # with the control socket's number, and what is closed once it has started
 
 
-class Surroundings(Protocol):
+class IsolationRuntime(Protocol):
     """How one back end wraps the interpreter. `drops_root`: the launcher must not be root, because it can't get rid of it itself.
     `egress`: it has a loopback of its own, on which a door can be."""
 
@@ -57,31 +59,31 @@ class Surroundings(Protocol):
     drops_root: bool
     egress: bool
 
-    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+    def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
         """What a control group around all its processes must bear for the inside to have what the spec says."""
         ...
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]: ...
-    def leavings(self) -> tuple[Undo, ...]:
+    def leftovers(self) -> tuple[Undo, ...]:
         """See `making.Cradle`."""
         ...
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch: ...
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand: ...
     def close(self) -> None: ...
 
 
-class OwnNamespaces:
-    """What surroundings have in common whose launcher makes the namespaces and ends with them: nothing outlives a sandbox."""
+class NamespaceRuntime:
+    """What runtime have in common whose launcher makes the namespaces and ends with them: nothing outlives a sandbox."""
 
     isolation: Isolation = "namespace"
     end_signal: signal.Signals = signal.SIGKILL
     drops_root = True
     egress = True
 
-    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+    def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
 
-    def leavings(self) -> tuple[Undo, ...]:
+    def leftovers(self) -> tuple[Undo, ...]:
         return ()  # a sandbox ends as its socket closes, and its launcher with it
 
     def close(self) -> None:
@@ -89,44 +91,44 @@ class OwnNamespaces:
 
 
 @runtime_checkable
-class Remembers(Protocol):
+class MemoryRuntime(Protocol):
     """Surroundings that can copy the memory of what they launched."""
 
-    def keep(self, name: str) -> Path:
+    def save_memory(self, name: str) -> Path:
         """Write all of a container to a folder of its own; the container ends with it. Raises InfraError."""
         ...
 
-    def recall(self, spec: SandboxSpec, kept: Path) -> Launch: ...
-    def forget(self, kept: Path) -> None: ...
+    def restore_memory(self, spec: SandboxSpec, saved: Path) -> LaunchCommand: ...
+    def delete_memory(self, saved: Path) -> None: ...
 
 
-class Launched:
-    """A started launcher; see `live.Birth`."""
+class LaunchedProcess:
+    """A started launcher; see `live.BackendHandle`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], said: int, backend: str, launch: Launch) -> None:
-        self._process, self._said, self._backend = process, said, backend
-        self._words = ""
+    def __init__(self, process: subprocess.Popen[bytes], stderr_fd: int, backend: str, launch: LaunchCommand) -> None:
+        self._process, self._stderr_fd, self._backend = process, stderr_fd, backend
+        self._stderr = ""
         self.name, self._folder = launch.name, launch.folder
-        self.first = os.pidfd_open(process.pid) if launch.stands_for else -1
+        self.first = os.pidfd_open(process.pid) if launch.is_first_process else -1
 
     def explain(self, error: SandboxError) -> SandboxError:
-        words = f" ({self._words})" if self._words else ""
+        words = f" ({self._stderr})" if self._stderr else ""
         return type(error)(f"back end {self._backend}: {error}{words}")
 
     def abandon(self) -> None:
-        """It has become nobody's."""
+        """Kill it: its caller has gone."""
         self._process.kill()
         self._process.wait()
-        for fd in (self._said, self.first):
+        for fd in (self._stderr_fd, self.first):
             if fd >= 0:
                 os.close(fd)
-        self._said = -1
+        self._stderr_fd = -1
         self._remove()
 
     async def end(self) -> None:
-        if self._said < 0:
+        if self._stderr_fd < 0:
             return
-        said, self._said = self._said, -1
+        stderr_fd, self._stderr_fd = self._stderr_fd, -1
         try:
             for _ in range(int(_END_PATIENCE_S * 1000)):
                 if self._process.poll() is not None:
@@ -135,9 +137,9 @@ class Launched:
             else:
                 self._process.kill()
                 self._process.wait()
-            self._words = os.pread(said, _SHOWN_BYTES, 0).decode(errors="replace").strip()
+            self._stderr = os.pread(stderr_fd, _SHOWN_BYTES, 0).decode(errors="replace").strip()
         finally:
-            os.close(said)
+            os.close(stderr_fd)
             self._remove()
 
     def _remove(self) -> None:
@@ -145,52 +147,54 @@ class Launched:
             shutil.rmtree(self._folder, ignore_errors=True)  # it is in one that goes with the pool
 
 
-class Recalling:
+class LauncherMemory:
     """See `making.Recall`."""
 
-    def __init__(self, launcher: Launcher, surroundings: Remembers) -> None:
-        self._launcher, self._surroundings = launcher, surroundings
+    def __init__(self, launcher: Launcher, runtime: MemoryRuntime) -> None:
+        self._launcher, self._runtime = launcher, runtime
 
-    async def keep(self, birth: Birth | None, processes: bool) -> Memory:
-        assert isinstance(birth, Launched)
-        return Memory(str(await asyncio.to_thread(self._surroundings.keep, birth.name)), processes)
+    async def keep(self, backend_handle: BackendHandle | None, processes: bool) -> MemoryCopy:
+        assert isinstance(backend_handle, LaunchedProcess)
+        return MemoryCopy(str(await asyncio.to_thread(self._runtime.save_memory, backend_handle.name)), processes)
 
-    async def bear(self, spec: SandboxSpec, memory: Memory, control: socket.socket) -> Launched:
-        return await self._launcher.start(lambda *_: self._surroundings.recall(spec, Path(memory.folder)), control)
+    async def spawn(self, spec: SandboxSpec, memory: MemoryCopy, control: socket.socket) -> LaunchedProcess:
+        return await self._launcher.start(lambda *_: self._runtime.restore_memory(spec, Path(memory.folder)), control)
 
-    async def forget(self, memory: Memory) -> None:
-        await asyncio.to_thread(self._surroundings.forget, Path(memory.folder))
+    async def forget(self, memory: MemoryCopy) -> None:
+        await asyncio.to_thread(self._runtime.delete_memory, Path(memory.folder))
 
 
 class Launcher:
-    """A cradle of launched sandboxes."""
+    """The back end of sandboxes that each have one launched process."""
 
-    def __init__(self, surroundings: Surroundings, python: Interpreter) -> None:
-        self._surroundings = surroundings
-        self.backend: str = surroundings.backend
-        self.isolation: Isolation = surroundings.isolation
-        self.end_signal: signal.Signals = surroundings.end_signal
-        self.egress: bool = surroundings.egress
+    def __init__(self, runtime: IsolationRuntime, python: Interpreter) -> None:
+        self._runtime = runtime
+        self.backend: str = runtime.backend
+        self.isolation: Isolation = runtime.isolation
+        self.end_signal: signal.Signals = runtime.end_signal
+        self.egress: bool = runtime.egress
         self.stores: tuple[str, ...] = ()  # no layers can be mounted here
-        self.recall: Recall | None = Recalling(self, surroundings) if isinstance(surroundings, Remembers) else None
-        self.unranged = "its sandboxes have one user; sandbox.backend='local' can give them more"
+        self.memory_backend: MemoryBackend | None = (
+            LauncherMemory(self, runtime) if isinstance(runtime, MemoryRuntime) else None
+        )
+        self.uid_range_problem = "its sandboxes have one user; sandbox.backend='local' can give them more"
         try:
             self._program = bundle.descriptor(python)
         except OSError as error:
             raise Unsupported(f"back end {self.backend}: memfd_create: {error.strerror}") from None
 
-    def burden(self, spec: SandboxSpec) -> SandboxSpec:
-        return self._surroundings.burden(spec)
+    def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
+        return self._runtime.group_spec(spec)
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
-        return {**self._surroundings.place(spec), "egress": spec.network.mode == "allowlist"}
+        return {**self._runtime.place(spec), "egress": spec.network.mode == "allowlist"}
 
-    def leavings(self) -> tuple[Undo, ...]:
-        return self._surroundings.leavings()
+    def leftovers(self) -> tuple[Undo, ...]:
+        return self._runtime.leftovers()
 
-    async def bear(self, spec: SandboxSpec, control: socket.socket) -> Launched:
-        def launch(held: int, files: ExitStack) -> Launch:
-            return self._surroundings.launch(spec, held, self._program, files)
+    async def spawn(self, spec: SandboxSpec, control: socket.socket) -> LaunchedProcess:
+        def launch(held: int, files: ExitStack) -> LaunchCommand:
+            return self._runtime.launch(spec, held, self._program, files)
 
         return await self.start(launch, control)
 
@@ -204,9 +208,9 @@ class Launcher:
         if self._program >= 0:
             os.close(self._program)
             self._program = -1
-            await asyncio.to_thread(self._surroundings.close)
+            await asyncio.to_thread(self._runtime.close)
 
-    async def start(self, launch: Prepare, control: socket.socket) -> Launched:
+    async def start(self, launch: PrepareLaunch, control: socket.socket) -> LaunchedProcess:
         """In a thread: a fork of a large process takes its time, and an engine much more."""
         held = os.dup(control.fileno())  # who is cancelled closes theirs
         task = asyncio.ensure_future(asyncio.to_thread(self._start, launch, held))
@@ -218,29 +222,35 @@ class Launcher:
                 task.result().abandon()
             raise
 
-    def _start(self, prepare: Prepare, control: int) -> Launched:
+    def _start(self, prepare: PrepareLaunch, control: int) -> LaunchedProcess:
         with ExitStack() as files:
             files.callback(os.close, control)
             launch = prepare(control, files)
-            said = os.memfd_create("stderr", os.MFD_CLOEXEC)
+            stderr_fd = os.memfd_create("stderr", os.MFD_CLOEXEC)
             try:
                 handed = (
-                    (control, self._program, *launch.descriptors) if launch.inherits and not launch.stands_for else ()
+                    (control, self._program, *launch.descriptors)
+                    if launch.inherits_descriptors and not launch.is_first_process
+                    else ()
                 )
-                process = self._spawn(launch, handed, said, control if launch.stands_for else subprocess.DEVNULL)
+                process = self._spawn(
+                    launch, handed, stderr_fd, control if launch.is_first_process else subprocess.DEVNULL
+                )
             except BaseException:
-                os.close(said)
+                os.close(stderr_fd)
                 raise
-            launched = Launched(process, said, self.backend, launch)
+            launched = LaunchedProcess(process, stderr_fd, self.backend, launch)
             try:
-                launch.attend(process)
+                launch.after_start(process)
             except BaseException:
                 launched.abandon()
                 raise
             return launched
 
-    def _spawn(self, launch: Launch, descriptors: tuple[int, ...], said: int, stdin: int) -> subprocess.Popen[bytes]:
-        uids = UNPRIVILEGED_UIDS if self._surroundings.drops_root and os.geteuid() == 0 else (None,)
+    def _spawn(
+        self, launch: LaunchCommand, descriptors: tuple[int, ...], stderr_fd: int, stdin: int
+    ) -> subprocess.Popen[bytes]:
+        uids = UNPRIVILEGED_UIDS if self._runtime.drops_root and os.geteuid() == 0 else (None,)
         if launch.user is not None:
             uids = (launch.user,) if launch.user != os.geteuid() else (None,)
         problem = "no uid"
@@ -251,7 +261,7 @@ class Launcher:
                     env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8", **launch.environment},
                     stdin=stdin,
                     stdout=subprocess.DEVNULL,
-                    stderr=said,
+                    stderr=stderr_fd,
                     pass_fds=descriptors,
                     start_new_session=True,
                     cwd="/",

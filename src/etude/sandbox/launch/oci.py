@@ -11,6 +11,7 @@ import resource
 from pathlib import Path
 from typing import Any
 
+from etude.sandbox.cleanup.undo import EndHelpers, RemoveFolder, RunCommand, Undo
 from etude.sandbox.inside import furnish
 from etude.sandbox.spec import SandboxSpec
 
@@ -94,3 +95,20 @@ def _mount(target: str, kind: str, source: str, options: list[str]) -> dict[str,
 def _at_most(wanted: int, limit: int) -> int:
     hard = resource.getrlimit(limit)[1]
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+# $1: state folder; $2: pattern of its entries, one for each container, which is named by what stands before "_sandbox:"; then the runtime.
+_DELETE = """
+state=$1 pattern=$2; shift 2
+cd "$state" 2>/dev/null || exit 0
+for entry in $pattern; do
+    [ -e "$entry" ] || continue
+    "$@" delete --force "${entry%%_sandbox:*}" || exit
+done
+"""
+
+
+def leftovers(folder: Path, runtime: list[str], pattern: str) -> tuple[Undo, ...]:
+    """`runtime`: its command line up to the verb, with its state in `folder`/state."""
+    delete = RunCommand(("/bin/sh", "-c", _DELETE, "sh", str(folder / "state"), pattern, *runtime))
+    return delete, EndHelpers(str(folder)), RemoveFolder(str(folder))

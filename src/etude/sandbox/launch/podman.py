@@ -19,13 +19,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from etude.sandbox.cleanup.undo import Folder, Tenants, Undo
+from etude.sandbox.cleanup.undo import EndHelpers, RemoveFolder, Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside import furnish
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle, engine, rootfs
-from etude.sandbox.launch.descriptors import KEEP, KEPT, lifted
-from etude.sandbox.launch.launcher import Launch
+from etude.sandbox.launch.handing import INHERITED, RENUMBER, duplicate_high
+from etude.sandbox.launch.launcher import LaunchCommand
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 _CLEANUP_S = 10.0  # 0.2 s on a quiet machine
@@ -36,7 +36,7 @@ _CONFIGURATION = "[containers]\nkeyring = false\n"
 _HYBRID = "/sys/fs/cgroup/unified"
 
 
-class Podman:
+class PodmanRuntime:
     """See `launch.Surroundings`."""
 
     backend = "podman"
@@ -53,11 +53,11 @@ class Podman:
         self._folder = Path(os.path.realpath(tempfile.gettempdir()), f"etude-podman-{os.urandom(8).hex()}")
         self._building = threading.Lock()  # launches come from threads
 
-    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+    def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
 
-    def leavings(self) -> tuple[Undo, ...]:
-        return Tenants(str(self._folder)), Folder(str(self._folder))
+    def leftovers(self) -> tuple[Undo, ...]:
+        return EndHelpers(str(self._folder)), RemoveFolder(str(self._folder))
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "container"}
@@ -73,19 +73,19 @@ class Podman:
             _end_pause(int(file.read_text()))
         shutil.rmtree(self._folder, ignore_errors=True)  # what is left lies in the temporary folder and holds nothing
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
         with self._building:
             base = self._root(spec.workdir)
-        high = lifted((control, program), files)
+        high = duplicate_high((control, program), files)
         binds = rootfs.binds(spec, self._python)
         covers = rootfs.covers([target for _, target in binds], self._python, self._folder / "empty")
-        start = bundle.COMMAND.format(program=KEPT[1], control=KEPT[0])
+        start = bundle.COMMAND.format(program=INHERITED[1], control=INHERITED[0])
         argv = [
             self._python.path,
             "-I",
             "-S",
             "-c",
-            KEEP,
+            RENUMBER,
             *map(str, high),
             self._podman,
             *self._storage(),
@@ -96,7 +96,7 @@ class Podman:
         python = [self._python.path, "-P", "-s", "-S", "-B", "-c"]
         argv += ["--rootfs", str(base), *python, bundle.NESTED, *python, start]
         environment = {name: str(self._folder / name.lower()) for name in ("HOME", "XDG_RUNTIME_DIR")}
-        return Launch(argv, high, {**environment, "PATH": os.environ.get("PATH", os.defpath)})
+        return LaunchCommand(argv, high, {**environment, "PATH": os.environ.get("PATH", os.defpath)})
 
     def _storage(self) -> list[str]:
         folders = {name: str(self._folder / name) for name in ("root", "runroot", "tmpdir")}

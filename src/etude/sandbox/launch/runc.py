@@ -20,15 +20,15 @@ from typing import Any
 from etude.sandbox.cleanup.undo import Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.launch import bundle, leavings, oci, rootfs
-from etude.sandbox.launch.descriptors import KEEP, KEPT, lifted
-from etude.sandbox.launch.launcher import Launch
+from etude.sandbox.launch import bundle, oci, rootfs
+from etude.sandbox.launch.handing import INHERITED, RENUMBER, duplicate_high
+from etude.sandbox.launch.launcher import LaunchCommand
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 _PATIENCE_S = 10.0
 
 
-class Runc:
+class RuncRuntime:
     """See `launch.Surroundings`."""
 
     backend = "runc"
@@ -48,27 +48,27 @@ class Runc:
         self._numbers = itertools.count(1)
         self._building = threading.Lock()  # launches come from threads
 
-    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+    def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
 
-    def leavings(self) -> tuple[Undo, ...]:
-        return leavings.of_runtime(self._folder, [self._runc, "--root", str(self._folder / "state")], "*")
+    def leftovers(self) -> tuple[Undo, ...]:
+        return oci.leftovers(self._folder, [self._runc, "--root", str(self._folder / "state")], "*")
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "container"}
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
         with self._building:
             base = self._root(spec.workdir)
             name = f"etude-{os.getpid()}-{self._folder.name[-8:]}-{next(self._numbers)}"
         binds = rootfs.binds(spec, self._python)
         binds += rootfs.covers([target for _, target in binds], self._python, self._folder / "empty")
-        start = bundle.COMMAND.format(program=KEPT[1], control=KEPT[0])
+        start = bundle.COMMAND.format(program=INHERITED[1], control=INHERITED[0])
         python = [self._python.path, "-P", "-s", "-S", "-B", "-c"]
         argv = [*python, bundle.NESTED, *python, start]
         at = self._folder / name
         oci.write(at, base, argv, binds, spec, self._outside, bundle.NEEDS)
-        high = lifted((control, program), files)
+        high = duplicate_high((control, program), files)
         words = [
             self._runc,
             "--root",
@@ -81,9 +81,9 @@ class Runc:
             str(at),
             name,
         ]
-        keep = [self._python.path, "-I", "-S", "-c", KEEP, *map(str, high), *words]
+        keep = [self._python.path, "-I", "-S", "-c", RENUMBER, *map(str, high), *words]
         environment = {"PATH": os.environ.get("PATH", os.defpath), "XDG_RUNTIME_DIR": str(self._folder)}
-        return Launch(keep, high, environment)
+        return LaunchCommand(keep, high, environment)
 
     def close(self) -> None:
         """Containers have ended with their sandboxes; what runc could not remove by itself is removed here."""

@@ -26,7 +26,7 @@ _RETRY_S = 1.0
 
 
 @dataclass(frozen=True)
-class Source:
+class UidSource:
     """Where ranges come from: first user, first group, how many ranges; the setuid tools that map them, none for root."""
 
     uid: int
@@ -40,19 +40,19 @@ class Source:
         return {"uids": [self.uid, number], "gids": [self.gid, number], "tools": self.tools}
 
 
-def source(subuid: Path = Path("/etc/subuid"), subgid: Path = Path("/etc/subgid")) -> Source | None:
+def source(subuid: Path = Path("/etc/subuid"), subgid: Path = Path("/etc/subgid")) -> UidSource | None:
     """None where this user has no ids to give away. Whether the kernel agrees is found out by the zygote."""
     if os.geteuid() == 0:
-        return Source(_ROOT_FIRST, _ROOT_FIRST, _ROOT_RANGES)
+        return UidSource(_ROOT_FIRST, _ROOT_FIRST, _ROOT_RANGES)
     tools = shutil.which("newuidmap"), shutil.which("newgidmap")
     uids, gids = _subordinate(subuid), _subordinate(subgid)
     if tools[0] is None or tools[1] is None or uids is None or gids is None:
         return None
     ranges = min(uids[1], gids[1]) // SIZE
-    return Source(uids[0], gids[0], ranges, (tools[0], tools[1])) if ranges else None
+    return UidSource(uids[0], gids[0], ranges, (tools[0], tools[1])) if ranges else None
 
 
-class Claimed:
+class UidRange:
     """A range that is ours; the `Birth` of a sandbox that has no other: its end gives the range back."""
 
     first = -1  # process 1 introduces itself
@@ -73,14 +73,14 @@ class Claimed:
             self.lock = -1
 
 
-class Ranges:
+class UidRangeAllocator:
     """Claims from a source, by locks in a folder that all of this user's pools share."""
 
-    def __init__(self, taken_from: Source, folder: Path) -> None:
-        self._source, self._folder = taken_from, folder
-        self._next = os.getpid() % taken_from.ranges  # pools begin apart, so that they rarely ask for the same
+    def __init__(self, source: UidSource, folder: Path) -> None:
+        self._source, self._folder = source, folder
+        self._next = os.getpid() % source.ranges  # pools begin apart, so that they rarely ask for the same
 
-    def claim(self) -> Claimed:
+    def claim(self) -> UidRange:
         """Raises CapacityExhausted."""
         for offset in range(self._source.ranges):
             index = (self._next + offset) % self._source.ranges
@@ -91,7 +91,7 @@ class Ranges:
                 os.close(lock)
                 continue
             self._next = (index + 1) % self._source.ranges
-            return Claimed(self._source.uid + index * SIZE, self._source.gid + index * SIZE, lock)
+            return UidRange(self._source.uid + index * SIZE, self._source.gid + index * SIZE, lock)
         raise CapacityExhausted(f"all {self._source.ranges} ranges of users of this machine are in use", _RETRY_S)
 
 

@@ -1,5 +1,5 @@
-"""Namespaces made by ourselves: starts zygotes and asks them for sandboxes. One zygote serves one read-only root (interpreter, binds,
-workdir). The default back end, the fastest and the one with the tightest file systems.
+"""The default back end: Linux namespaces. It starts zygotes and forks sandboxes from them. One zygote serves one read-only root (interpreter, binds,
+workdir). It is the fastest back end, with the strictest file systems.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import os
 import signal
 import socket
 import subprocess
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etude.sandbox import interpreter
+from etude.sandbox import folder, interpreter
 from etude.sandbox.cleanup.undo import Undo
-from etude.sandbox.creation import Recall
+from etude.sandbox.creation import MemoryBackend
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.launch import uids
-from etude.sandbox.launch.around import Around
-from etude.sandbox.launch.launcher import Launcher
-from etude.sandbox.launch.program import NativeProgram
-from etude.sandbox.launch.uids import Claimed
+from etude.sandbox.launch import bundle, uids
+from etude.sandbox.launch.launcher import LaunchCommand, Launcher, NamespaceRuntime
+from etude.sandbox.launch.uids import UidRange
+from etude.sandbox.native import build
 from etude.sandbox.spec import Isolation, SandboxSpec
-from etude.sandbox.wire.live import Birth
+from etude.sandbox.wire.live import BackendHandle
 
 _START_TIMEOUT_S = 30.0  # 60 ms on a quiet core; a loaded machine may need a hundred times that
 _SOURCE = str(Path(__file__).resolve().parents[3])
@@ -47,7 +47,7 @@ class RootKey:
     ranged: bool = False  # its zygote is mapped to all ranges of users
 
 
-def _started(python: Interpreter) -> tuple[subprocess.Popen[bytes], socket.socket]:
+def _start_process(python: Interpreter) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """The zygote's process, and our end of the socket that it reads."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
@@ -67,7 +67,7 @@ def _started(python: Interpreter) -> tuple[subprocess.Popen[bytes], socket.socke
     return process, ours
 
 
-async def _configured(process: subprocess.Popen[bytes], ours: socket.socket, config: dict[str, Any]) -> dict[str, str]:
+async def _configure(process: subprocess.Popen[bytes], ours: socket.socket, config: dict[str, Any]) -> dict[str, str]:
     """What the zygote answers to its configuration; under "error" why it can't serve."""
     try:
         ours.send(json.dumps(config).encode())
@@ -78,21 +78,21 @@ async def _configured(process: subprocess.Popen[bytes], ours: socket.socket, con
         return {"error": f"no answer: {error or 'time-out'}"}
 
 
-class Nursery:
+class Zygote:
     """One zygote process. Closing the socket ends it; sandboxes it made live on until their own sockets close."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._process, self._control = process, control
-        self.unranged = ""  # why no sandbox could have a range of users; "" where it could
+        self.uid_range_problem = ""  # why no sandbox could have a range of users; "" where it could
 
     @classmethod
     async def start(
-        cls, key: RootKey, python: Interpreter, stores: tuple[str, ...], taken_from: uids.Source | None
-    ) -> Nursery:
+        cls, key: RootKey, python: Interpreter, stores: tuple[str, ...], source: uids.UidSource | None
+    ) -> Zygote:
         """`stores`: the folders of layers that its sandboxes may mount; `taken_from`: where ranges of users come from. Raises Unsupported
         with the failing step and the remedy."""
-        process, ours = _started(python)
-        nursery = cls(process, ours)
+        process, ours = _start_process(python)
+        zygote = cls(process, ours)
         config = {
             "python": python.path,
             "binds": [*python.binds, *key.binds],
@@ -100,21 +100,21 @@ class Nursery:
             "hide": hidden(python),
             "stores": stores,
             "ranged": key.ranged,
-            "ranges": None if taken_from is None else taken_from.config(),
+            "ranges": None if source is None else source.config(),
         }
-        answer = await _configured(process, ours, config)
+        answer = await _configure(process, ours, config)
         if "error" in answer:
-            await nursery.close()
+            await zygote.close()
             raise Unsupported(f"no sandbox can be made here: {answer['error']}. Remedy: {_REMEDY}")
-        nursery.unranged = answer["unranged"]
-        return nursery
+        zygote.uid_range_problem = answer["unranged"]
+        return zygote
 
-    async def conceive(self, child: socket.socket, program: int = -1, claimed: Claimed | None = None) -> None:
+    async def fork_sandbox(self, child: socket.socket, program: int = -1, uid_range: UidRange | None = None) -> None:
         """Hand one end of a sandbox' socket over; the zygote answers through it. `program`: a native runner for it to become."""
         words, descriptors = b"c", [child.fileno()]
-        if claimed is not None:
-            words = b"c %d %d" % (claimed.uid, claimed.gid)
-            descriptors.append(claimed.lock)
+        if uid_range is not None:
+            words = b"c %d %d" % (uid_range.uid, uid_range.gid)
+            descriptors.append(uid_range.lock)
         if program >= 0:
             descriptors.append(program)
         while True:
@@ -146,35 +146,66 @@ class Nursery:
         self._process.wait()
 
 
-class Nurseries:
-    """The cradle of namespace sandboxes: a zygote for each root, started once even if many ask at once, anew if it died."""
+class NativeProgram:
+    """Built on first need, off the event loop, and opened once. Where it can't be built there is none, and the Python runner serves."""
+
+    def __init__(self) -> None:
+        self._opened: asyncio.Task[int] | None = None
+
+    async def descriptor(self) -> int:
+        """To execute, ours to close; -1 where there is none."""
+        if self._opened is None:
+            self._opened = asyncio.ensure_future(asyncio.to_thread(_open_program))
+        return await asyncio.shield(self._opened)
+
+    def close(self) -> None:
+        """Also what is still being built: it is closed as it comes."""
+        opened, self._opened = self._opened, None
+        if opened is not None and opened.done():
+            _close_program(opened)
+        elif opened is not None:
+            opened.add_done_callback(_close_program)
+
+
+def _open_program() -> int:
+    found = build.program()
+    return os.open(found, os.O_RDONLY | os.O_CLOEXEC) if isinstance(found, Path) else -1
+
+
+def _close_program(opened: asyncio.Task[int]) -> None:
+    if not opened.cancelled() and opened.exception() is None and opened.result() >= 0:
+        os.close(opened.result())
+
+
+class ZygotePool:
+    """The back end of namespace sandboxes: one zygote for each root, started once for concurrent callers and restarted after its death."""
 
     backend = "local"
     isolation: Isolation = "namespace"
     end_signal: signal.Signals = signal.SIGKILL
     egress = True
-    recall: Recall | None = None  # files alone can be kept
+    memory_backend: MemoryBackend | None = None  # files alone can be kept
 
     def __init__(self, stores: tuple[str, ...] = ()) -> None:
         self.stores = stores
         self._native = NativeProgram()
-        self.unranged = "no zygote has tried it yet"
+        self.uid_range_problem = "no zygote has tried it yet"
         self._source = uids.source()
-        self._ranges: uids.Ranges | None = None
-        self._nurseries: dict[RootKey, asyncio.Task[Nursery]] = {}
-        self._around: Launcher | None = None  # of sandboxes around folders of the host, once there is one
+        self._ranges: uids.UidRangeAllocator | None = None
+        self._zygotes: dict[RootKey, asyncio.Task[Zygote]] = {}
+        self._folder_launcher: Launcher | None = None  # of sandboxes around folders of the host, once there is one
 
-    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+    def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
 
-    def leavings(self) -> tuple[Undo, ...]:
+    def leftovers(self) -> tuple[Undo, ...]:
         return ()  # zygotes and sandboxes end as this process' sockets close
 
     def _launcher(self) -> Launcher:
-        if self._around is None:
+        if self._folder_launcher is None:
             python = interpreter.find()
-            self._around = Launcher(Around(python), python)
-        return self._around
+            self._folder_launcher = Launcher(FolderRuntime(python), python)
+        return self._folder_launcher
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         if spec.folder:
@@ -182,32 +213,32 @@ class Nurseries:
         binds = [inside for _, inside in spec.read_only_binds]
         return {"kind": "namespaces", "binds": binds, "egress": spec.network.mode == "allowlist"}
 
-    async def bear(self, spec: SandboxSpec, control: socket.socket) -> Birth | None:
+    async def spawn(self, spec: SandboxSpec, control: socket.socket) -> BackendHandle | None:
         if spec.folder:
-            return await self._launcher().bear(spec, control)
+            return await self._launcher().spawn(spec, control)
         ranged = spec.uid_mode == "range"
-        nursery = await self._nursery(RootKey(spec.workdir, spec.read_only_binds, ranged))
+        zygote = await self._zygote(RootKey(spec.workdir, spec.read_only_binds, ranged))
         program = -1 if spec.warm_python else await self._native.descriptor()
         if not ranged:
-            await nursery.conceive(control, program)
+            await zygote.fork_sandbox(control, program)
             return None
-        claimed = self._claim()
+        uid_range = self._claim()
         try:
-            await nursery.conceive(control, program, claimed)
+            await zygote.fork_sandbox(control, program, uid_range)
         except BaseException:
-            claimed.release()
+            uid_range.release()
             raise
-        return claimed
+        return uid_range
 
-    def _claim(self) -> Claimed:
+    def _claim(self) -> UidRange:
         if self._ranges is None:
             if self._source is None:
-                raise Unsupported(f"uid_mode='range': {self.unranged}")
-            self._ranges = uids.Ranges(self._source, uids.folder())
+                raise Unsupported(f"uid_mode='range': {self.uid_range_problem}")
+            self._ranges = uids.UidRangeAllocator(self._source, uids.folder())
         return self._ranges.claim()
 
     def parent(self, spec: SandboxSpec) -> int:
-        task = self._nurseries.get(RootKey(spec.workdir, spec.read_only_binds, ranged=False))
+        task = self._zygotes.get(RootKey(spec.workdir, spec.read_only_binds, ranged=False))
         if spec.folder:
             return 0
         there = task is not None and task.done() and task.exception() is None and task.result().alive
@@ -219,24 +250,24 @@ class Nurseries:
 
     async def close(self) -> None:
         self._native.close()
-        if self._around is not None:
-            await self._around.close()
-        for task in self._nurseries.values():
+        if self._folder_launcher is not None:
+            await self._folder_launcher.close()
+        for task in self._zygotes.values():
             try:
                 await (await task).close()
             except Unsupported:
                 continue  # it never started
-        self._nurseries.clear()
+        self._zygotes.clear()
 
-    async def _nursery(self, key: RootKey) -> Nursery:
-        task = self._nurseries.get(key)
+    async def _zygote(self, key: RootKey) -> Zygote:
+        task = self._zygotes.get(key)
         if task is None or (task.done() and (task.exception() is not None or not task.result().alive)):
-            start = Nursery.start(key, interpreter.find(), self.stores, self._source)
-            task = self._nurseries[key] = asyncio.ensure_future(start)
-        nursery = await asyncio.shield(task)
+            start = Zygote.start(key, interpreter.find(), self.stores, self._source)
+            task = self._zygotes[key] = asyncio.ensure_future(start)
+        zygote = await asyncio.shield(task)
         if not key.ranged:
-            self.unranged = nursery.unranged
-        return nursery
+            self.uid_range_problem = zygote.uid_range_problem
+        return zygote
 
 
 def hidden(python: Interpreter) -> list[str]:
@@ -244,3 +275,20 @@ def hidden(python: Interpreter) -> list[str]:
     paths = [os.path.expanduser("~"), _SOURCE, os.getcwd()]
     paths = [path for path in map(os.path.realpath, paths) if path != "/" and not python.prefix.startswith(path)]
     return paths + [os.path.join(prefix, "pip.conf") for prefix in {python.prefix, "/usr", "/usr/local"}]
+
+
+class FolderRuntime(NamespaceRuntime):
+    """See `launcher.IsolationRuntime`. Only for specs with a folder."""
+
+    backend = "local"
+
+    def __init__(self, python: Interpreter) -> None:
+        self._python = python
+
+    def place(self, spec: SandboxSpec) -> dict[str, Any]:
+        return {"kind": "around", "network": spec.network.mode, "steps": folder.mount_steps(spec)}
+
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
+        start = bundle.ISOLATING.format(program=program, control=control, network=spec.network.mode)
+        argv = [self._python.path, "-P", "-s", "-S", "-B", "-c", start]
+        return LaunchCommand(argv, user=folder.launcher_uid(spec))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from etude.sandbox.layers.errors import Hostile
+from etude.sandbox.layers.errors import UnsafeContent
 
 MAX_PATH_BYTES, MAX_NAME_BYTES = (
     3500,
@@ -22,7 +22,7 @@ class Bounds:
     max_entries: int = 500_000
 
 
-class Tally:
+class BoundsCounter:
     """Counts up to the bounds. Raises Hostile beyond them."""
 
     def __init__(self, bounds: Bounds) -> None:
@@ -32,13 +32,13 @@ class Tally:
         self._entries += 1
         self._bytes += size_bytes
         if self._entries > self._bounds.max_entries:
-            raise Hostile(f"it holds more than {self._bounds.max_entries} files and folders")
+            raise UnsafeContent(f"it holds more than {self._bounds.max_entries} files and folders")
         if self._bytes > self._bounds.max_bytes:
-            raise Hostile(f"{path}: all together is over {self._bounds.max_bytes} bytes")
+            raise UnsafeContent(f"{path}: all together is over {self._bounds.max_bytes} bytes")
         if path.count("/") >= MAX_DEPTH:
-            raise Hostile(f"{path[:60]}…: folders nest deeper than {MAX_DEPTH}")
+            raise UnsafeContent(f"{path[:60]}…: folders nest deeper than {MAX_DEPTH}")
         size = len(os.fsencode(path))
         if size > MAX_PATH_BYTES or len(os.fsencode(path.rpartition("/")[2])) > MAX_NAME_BYTES:
-            raise Hostile(
+            raise UnsafeContent(
                 f"{path[:60]}…: a path of {size} bytes; {MAX_PATH_BYTES} at most, and {MAX_NAME_BYTES} for each name"
             )

@@ -1,4 +1,4 @@
-"""Taking away what nobody can want any more: snapshots without name or holder, and layers that no snapshot names.
+"""Garbage collection: snapshots without a name or a pin, and layers that no snapshot names.
 
 A snapshot without a name is kept for a while after its last use, because whoever asked for it may hold nothing but its digest. What a
 killed process left is taken at once. Collecting is atomic for everybody else (the store is locked while things are moved into the trash,
@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from etude.sandbox.layers.backing import StoreBacking
 from etude.sandbox.layers.lease import leases
-from etude.sandbox.layers.medium import Medium
 from etude.sandbox.layers.snapshot import Snapshot
 from etude.sandbox.layers.store import LayerStore
 from etude.sandbox.layers.tree import remove_tree
@@ -24,7 +24,7 @@ PATIENCE_S = 24 * 3600.0
 
 
 @dataclass(frozen=True)
-class Collected:
+class CollectionResult:
     """What a collection took."""
 
     snapshots: int
@@ -32,16 +32,16 @@ class Collected:
     drafts: int  # of processes that were killed
 
 
-def collect(store: LayerStore, *, patience_s: float = PATIENCE_S) -> Collected:
+def collect(store: LayerStore, *, patience_s: float = PATIENCE_S) -> CollectionResult:
     """`patience_s`: how long after its last use a snapshot stays that has neither name nor holder."""
     with store.locked(fcntl.LOCK_EX):
         held, drafts = set[str](), 0
-        for medium in store.media:
-            holds, dead = leases(medium.live)
+        for backing in store.backings:
+            holds, dead = leases(backing.live)
             held |= holds
             drafts += sum(1 for folder in dead for _ in folder.glob("draft-*"))
             for folder in dead:
-                _into_trash(medium, folder)
+                _into_trash(backing, folder)
         wanted = held | set(store.names.all().values())
         gone, needed, in_use = 0, set[str](), set[str]()
         for path in store.snapshots.iterdir():
@@ -53,19 +53,19 @@ def collect(store: LayerStore, *, patience_s: float = PATIENCE_S) -> Collected:
                 needed |= layers
                 in_use |= layers if path.name in held else set()
         useless = 0
-        for medium in store.media:
+        for backing in store.backings:
             kept = (
                 needed
-                if medium is store.disk
+                if backing is store.disk
                 else in_use | {one for one in needed if not (store.layers / one).is_dir()}
             )
-            for path in [path for path in medium.layers.iterdir() if path.name not in kept]:
-                _into_trash(medium, path)
+            for path in [path for path in backing.layers.iterdir() if path.name not in kept]:
+                _into_trash(backing, path)
                 useless += 1
-    for path in [path for medium in store.media for path in medium.trash.iterdir()]:
+    for path in [path for backing in store.backings for path in backing.trash.iterdir()]:
         with suppress(FileNotFoundError):  # another collection removes it as well
             remove_tree(path)
-    return Collected(gone, useless, drafts)
+    return CollectionResult(gone, useless, drafts)
 
 
 def _layers_of(store: LayerStore, record: Path) -> set[str]:
@@ -76,5 +76,5 @@ def _layers_of(store: LayerStore, record: Path) -> set[str]:
         return set()
 
 
-def _into_trash(medium: Medium, path: Path) -> None:
-    path.rename(medium.trash / f"{path.name}-{os.urandom(4).hex()}")
+def _into_trash(backing: StoreBacking, path: Path) -> None:
+    path.rename(backing.trash / f"{path.name}-{os.urandom(4).hex()}")

@@ -13,22 +13,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from etude.sandbox.layers.errors import StoreFull
-from etude.sandbox.layers.manifest import Entry, Manifest
-from etude.sandbox.layers.seal import boot_id
+from etude.sandbox.layers.manifest import LayerEntry, LayerManifest
 from etude.sandbox.layers.tree import FOLDER, remove_tree
+from etude.sandbox.layers.verification import boot_id
 
 MODE_BITS = 0o1777
 
 Owner = tuple[int, int]
 
 
-class Draft:
+class LayerDraft:
     """`tree` is a descriptor of its root folder. Entries are noted beside what is written; `times` are in nanoseconds."""
 
     def __init__(self, folder: Path, owner: Owner | None, place: Callable[[str], Path]) -> None:
         """`place`: where a layer of some digest belongs, on the same file system."""
         self.folder, self.owner, self.place = folder, owner, place
-        self.entries: list[Entry] = []
+        self.entries: list[LayerEntry] = []
         self.times: dict[str, int] = {}
         (folder / "tree").mkdir(parents=True, mode=0o755)
         self.tree = os.open(folder / "tree", FOLDER)
@@ -36,11 +36,11 @@ class Draft:
         if owner is not None:
             os.fchown(self.tree, *owner)
 
-    def note(self, entry: Entry, mtime_ns: int = 0) -> None:
+    def note(self, entry: LayerEntry, mtime_ns: int = 0) -> None:
         self.entries.append(entry)
         self.times[entry.path] = mtime_ns
 
-    def settle(self, fd: int, mode: int, mtime_ns: int) -> int:
+    def finish_entry(self, fd: int, mode: int, mtime_ns: int) -> int:
         """The last touch of a file or folder: owner, mode, time, in this order (chown clears bits, writing changes times).
         Returns the time as this file system keeps it."""
         if self.owner is not None:
@@ -54,9 +54,9 @@ class Draft:
         if self.owner is not None:
             os.chown(name, *self.owner, dir_fd=folder, follow_symlinks=False)
 
-    def finish(self) -> Manifest:
+    def finish(self) -> LayerManifest:
         """Write down what it holds. Not flushed to the disk: what a power failure tears is found by its digest (seal.py)."""
-        manifest = Manifest.of(self.entries)
+        manifest = LayerManifest.of(self.entries)
         (self.folder / "manifest").write_bytes(manifest.text())
         times = [self.times[entry.path] for entry in manifest.entries]
         (self.folder / "seal").write_text(json.dumps({"boot": boot_id(), "mtime_ns": times}))
@@ -72,7 +72,7 @@ class Draft:
 
 
 @contextmanager
-def full_disk_told(where: Path) -> Iterator[None]:
+def translate_full_disk(where: Path) -> Iterator[None]:
     """A full disk as StoreFull, which names the store."""
     try:
         yield

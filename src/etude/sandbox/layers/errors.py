@@ -7,7 +7,7 @@ class LayerError(Exception):
     """Base of all errors of this room."""
 
 
-class LayerCorrupt(LayerError):
+class CorruptLayer(LayerError):
     """What lies in the store is not what its digest says. Never served."""
 
 
@@ -15,7 +15,7 @@ class UnknownSnapshot(LayerError):
     """No snapshot or image has that name or digest here."""
 
 
-class Hostile(LayerError):
+class UnsafeContent(LayerError):
     """An archive or a tree that leads outside, holds devices, or is larger than it may be. Nothing of it is kept."""
 
 

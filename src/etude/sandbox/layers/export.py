@@ -11,16 +11,15 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any
 
-from etude.sandbox.layers.hold import Hold
 from etude.sandbox.layers.image import ARCHITECTURES, BASE
 from etude.sandbox.layers.pack import pack
-from etude.sandbox.layers.store import LayerStore
+from etude.sandbox.layers.store import LayerStore, PinnedSnapshot
 
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 _CONFIG, _MANIFEST = (f"application/vnd.oci.image.{kind}.v1+json" for kind in ("config", "manifest"))
 
 
-def export(store: LayerStore, held: Hold, target: IO[bytes], spool: Path | None = None) -> None:
+def export(store: LayerStore, held: PinnedSnapshot, target: IO[bytes], spool: Path | None = None) -> None:
     """The same snapshot gives the same bytes. `spool`: where a layer lies on its way; default: the store's disk."""
     snapshot = held.snapshot
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:

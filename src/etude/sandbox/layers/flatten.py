@@ -13,20 +13,21 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from etude.sandbox.layers import overlay
-from etude.sandbox.layers.draft import Draft
-from etude.sandbox.layers.hold import Hold
-from etude.sandbox.layers.intake import copy
-from etude.sandbox.layers.manifest import Entry, Manifest
-from etude.sandbox.layers.store import LayerStore
-from etude.sandbox.layers.tree import CREATE, FOLDER, Tree
-from etude.sandbox.layers.view import View
+from etude.sandbox.layers.draft import LayerDraft
+from etude.sandbox.layers.manifest import LayerEntry, LayerManifest
+from etude.sandbox.layers.store import LayerStore, PinnedSnapshot
+from etude.sandbox.layers.tree import CREATE, FOLDER, LayerTree
+from etude.sandbox.layers.tree_import import copy
+from etude.sandbox.layers.view import LayerView
 
 DEPTH = 40  # layers a chain may have before a snapshot of it is flattened
 
-Placed = dict[str, tuple[Entry, str]]  # path -> what is there, and the digest of the layer that has it
+Placed = dict[str, tuple[LayerEntry, str]]  # path -> what is there, and the digest of the layer that has it
 
 
-def flat(store: LayerStore, held: Hold, *, depth: int = DEPTH, name: str = "", passing: bool = False) -> Hold:
+def flatten(
+    store: LayerStore, held: PinnedSnapshot, *, depth: int = DEPTH, name: str = "", transient: bool = False
+) -> PinnedSnapshot:
     """The same hold where its chain is no deeper than `depth`; else one of the same contents, and the first is released."""
     snapshot = held.snapshot
     cut = len(snapshot.layers) - snapshot.base
@@ -34,15 +35,15 @@ def flat(store: LayerStore, held: Hold, *, depth: int = DEPTH, name: str = "", p
         return held
     above, base = snapshot.layers[:cut], snapshot.layers[cut:]
     merged = merge((digest, store.manifest(digest)) for digest in reversed(above))
-    merged = needed(merged, View.of(store, replace(snapshot, layers=base)))
+    merged = needed(merged, LayerView.of(store, replace(snapshot, layers=base)))
     with store.drafting() as draft:
         _build(store, draft, merged)
-        flattened = store.commit(draft, replace(snapshot, layers=base), name=name, passing=passing)
+        flattened = store.commit(draft, replace(snapshot, layers=base), name=name, transient=transient)
     held.release()
     return flattened
 
 
-def merge(lowest_first: Iterable[tuple[str, Manifest]]) -> Placed:
+def merge(lowest_first: Iterable[tuple[str, LayerManifest]]) -> Placed:
     """What these layers say together to layers below them."""
     found: Placed = {}
     for digest, manifest in lowest_first:
@@ -60,7 +61,7 @@ def merge(lowest_first: Iterable[tuple[str, Manifest]]) -> Placed:
     return found
 
 
-def needed(merged: Placed, below: View) -> Placed:
+def needed(merged: Placed, below: LayerView) -> Placed:
     """Without whiteouts that hide nothing, and marks on folders that hide nothing: the kernel lists a whiteout where no lower layer has
     its folder, and then finds nothing under its name."""
     found: Placed = {}
@@ -81,11 +82,13 @@ def needed(merged: Placed, below: View) -> Placed:
     return found
 
 
-def _build(store: LayerStore, draft: Draft, merged: Placed) -> None:
-    folders: list[Entry] = []
+def _build(store: LayerStore, draft: LayerDraft, merged: Placed) -> None:
+    folders: list[LayerEntry] = []
     with ExitStack() as stack:
-        ours = stack.enter_context(Tree(draft.tree))
-        sources = {origin: stack.enter_context(Tree(store.layer(origin) / "tree")) for _, origin in merged.values()}
+        ours = stack.enter_context(LayerTree(draft.tree))
+        sources = {
+            origin: stack.enter_context(LayerTree(store.layer(origin) / "tree")) for _, origin in merged.values()
+        }
         for path in sorted(merged, key=os.fsencode):
             entry, origin = merged[path]
             folder, name = ours.parent(path)
@@ -106,12 +109,12 @@ def _build(store: LayerStore, draft: Draft, merged: Placed) -> None:
             fd = os.open(name, FOLDER, dir_fd=folder)
             try:
                 overlay.dress(fd, entry.opaque, entry.attributes)
-                draft.settle(fd, entry.mode, 0)
+                draft.finish_entry(fd, entry.mode, 0)
             finally:
                 os.close(fd)
 
 
-def _link(source: Tree, entry: Entry, name: str, folder: int, draft: Draft) -> int:
+def _link(source: LayerTree, entry: LayerEntry, name: str, folder: int, draft: LayerDraft) -> int:
     """Returns the file's time of change."""
     theirs, there = source.parent(entry.path)
     mtime_ns = os.stat(there, dir_fd=theirs, follow_symlinks=False).st_mtime_ns
@@ -126,7 +129,7 @@ def _link(source: Tree, entry: Entry, name: str, folder: int, draft: Draft) -> i
     try:
         copy(old, new)
         overlay.dress(new, False, entry.attributes)
-        return draft.settle(new, entry.mode, mtime_ns)
+        return draft.finish_entry(new, entry.mode, mtime_ns)
     finally:
         os.close(old)
         os.close(new)

@@ -19,14 +19,13 @@ from typing import IO, Any
 
 from etude.sandbox.layers.blobs import BROKEN, Blobs, FolderBlobs, TarBlobs, decompressed, record, require_digest
 from etude.sandbox.layers.bounds import Bounds
-from etude.sandbox.layers.errors import BadImage, Hostile
-from etude.sandbox.layers.hold import Hold
-from etude.sandbox.layers.intake import Intake
+from etude.sandbox.layers.errors import BadImage, UnsafeContent
 from etude.sandbox.layers.snapshot import Snapshot
-from etude.sandbox.layers.store import LayerStore
+from etude.sandbox.layers.store import LayerStore, PinnedSnapshot
 from etude.sandbox.layers.strict_tar import open_tar
+from etude.sandbox.layers.tree_import import TreeImporter
 from etude.sandbox.layers.unpack import archive_bytes, unpack
-from etude.sandbox.layers.view import View
+from etude.sandbox.layers.view import LayerView
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _MOST_LAYERS = 100  # their names must fit into one page of mount options
@@ -42,7 +41,7 @@ class _Plan:
     base: int | None = None
 
 
-def load(store: LayerStore, source: Path, *, name: str = "", bounds: Bounds = Bounds()) -> Hold:
+def load(store: LayerStore, source: Path, *, name: str = "", bounds: Bounds = Bounds()) -> PinnedSnapshot:
     """Raises BadImage, Hostile, StoreFull, OSError; then nothing of it is kept."""
     if source.is_dir():
         blobs = FolderBlobs(source)
@@ -128,7 +127,7 @@ def _blob(digest: str) -> str:
     return f"blobs/sha256/{number}"
 
 
-def _layered(store: LayerStore, blobs: Blobs, plan: _Plan, name: str, bounds: Bounds) -> Hold:
+def _layered(store: LayerStore, blobs: Blobs, plan: _Plan, name: str, bounds: Bounds) -> PinnedSnapshot:
     with ExitStack() as stack:
         sources = []
         for part, digest, inner in plan.layers:
@@ -141,17 +140,17 @@ def _layered(store: LayerStore, blobs: Blobs, plan: _Plan, name: str, bounds: Bo
 
 def _stacked(
     store: LayerStore, sources: list[tuple[IO[bytes], str]], config: Any, base: int | None, name: str, bounds: Bounds
-) -> Hold:
-    held: Hold | None = None
+) -> PinnedSnapshot:
+    held: PinnedSnapshot | None = None
     try:
         for source, inner in sources:
             below = held.snapshot if held is not None else Snapshot()
-            seen = functools.cache(lambda below=below: View.of(store, below).entries)
+            seen = functools.cache(lambda below=below: LayerView.of(store, below).entries)
             with store.drafting() as draft:
                 found = unpack(source, draft, bounds, lambda path, seen=seen: path in seen(), proven=bool(inner))
                 if inner and found != inner.removeprefix("sha256:"):
                     raise BadImage(f"a layer is not what the image's record says ({inner[:19]})")
-                above = store.commit(draft, below, passing=True)
+                above = store.commit(draft, below, transient=True)
             if held is not None:
                 held.release()
             held = above
@@ -163,12 +162,12 @@ def _stacked(
             held.release()
 
 
-def _folder(store: LayerStore, source: Path, name: str, bounds: Bounds) -> Hold:
+def _folder(store: LayerStore, source: Path, name: str, bounds: Bounds) -> PinnedSnapshot:
     fd = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with store.drafting() as draft:
-            Intake(draft, bounds, lambda path: False).take(fd)
-            with store.commit(draft, Snapshot(), passing=True) as held:
+            TreeImporter(draft, bounds, lambda path: False).take(fd)
+            with store.commit(draft, Snapshot(), transient=True) as held:
                 return store.record(replace(held.snapshot, base=1), name=name)
     finally:
         os.close(fd)
@@ -230,7 +229,7 @@ def _spool(plain: IO[bytes], spool: IO[bytes], source: Path, most_bytes: int) ->
         while data := plain.read(1 << 20):
             left -= len(data)
             if left < 0:
-                raise Hostile(f"{source}: over {most_bytes} bytes, uncompressed")
+                raise UnsafeContent(f"{source}: over {most_bytes} bytes, uncompressed")
             spool.write(data)
     except BROKEN as error:
         raise BadImage(f"{source} can't be decompressed: {error}") from error

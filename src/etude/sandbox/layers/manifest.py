@@ -18,7 +18,7 @@ Kind = Literal["file", "dir", "link", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LayerEntry:
     """One path of a layer. `gone` hides what lower layers have there; an `opaque` folder hides what they have below it."""
 
     path: str  # relative, without dots; what is not UTF-8 as lone surrogates (PEP 383)
@@ -29,12 +29,12 @@ class Entry:
     opaque: bool = False
     attributes: tuple[tuple[str, str], ...] = ()  # user.* of files and folders; the value in hexadecimal
 
-    def same_as(self, other: Entry) -> bool:
+    def same_as(self, other: LayerEntry) -> bool:
         """The same to who looks at it, wherever it lies in a chain."""
         mine = (self.kind, self.mode, self.size, self.content, self.attributes)
         return mine == (other.kind, other.mode, other.size, other.content, other.attributes)
 
-    def same_in(self, others: dict[str, Entry]) -> bool:
+    def same_in(self, others: dict[str, LayerEntry]) -> bool:
         there = others.get(self.path)
         return there is not None and self.same_as(there)
 
@@ -50,17 +50,17 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class LayerManifest:
     """All entries of a layer, sorted."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LayerEntry, ...]
 
     @classmethod
-    def of(cls, entries: list[Entry]) -> Manifest:
+    def of(cls, entries: list[LayerEntry]) -> LayerManifest:
         return cls(tuple(sorted(entries, key=lambda entry: os.fsencode(entry.path))))
 
     @classmethod
-    def parse(cls, text: bytes) -> Manifest:
+    def parse(cls, text: bytes) -> LayerManifest:
         """Of a text whose digest was compared. Raises ValueError for what is no manifest."""
         return cls(tuple(_entry(row) for row in map(json.loads, text.splitlines())))
 
@@ -76,18 +76,18 @@ class Manifest:
         return sum(entry.size for entry in self.entries)
 
 
-def _entry(row: list) -> Entry:
+def _entry(row: list) -> LayerEntry:
     path, kind, *rest = row
     attributes = tuple(sorted(rest.pop().items())) if rest and isinstance(rest[-1], dict) else ()
     if kind == "file":
         mode, size, content = rest
-        return Entry(path, "file", mode, size, content, attributes=attributes)
+        return LayerEntry(path, "file", mode, size, content, attributes=attributes)
     if kind == "dir":
         mode, opaque = rest
-        return Entry(path, "dir", mode, opaque=bool(opaque), attributes=attributes)
+        return LayerEntry(path, "dir", mode, opaque=bool(opaque), attributes=attributes)
     if kind == "link":
         (content,) = rest
-        return Entry(path, "link", content=content)
+        return LayerEntry(path, "link", content=content)
     if kind != "gone" or rest:
         raise ValueError(f"no such entry: {row!r}")
-    return Entry(path, "gone")
+    return LayerEntry(path, "gone")

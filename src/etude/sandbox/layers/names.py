@@ -18,7 +18,7 @@ class BadName(LayerError):
     """A name that can't be given."""
 
 
-def require(name: str) -> None:
+def require_name(name: str) -> None:
     if not _FORM.fullmatch(name) or is_digest(name) or len(quote(name, safe="")) > _MOST_QUOTED:
         raise BadName(
             f"{name!r} can't be a snapshot's name: letters, digits and ._:/@+- from a letter or digit on, "
@@ -30,7 +30,7 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
-class Names:
+class SnapshotNames:
     """A folder of them."""
 
     def __init__(self, folder: Path) -> None:
@@ -38,7 +38,7 @@ class Names:
 
     def give(self, name: str, digest: str) -> None:
         """Takes it from whoever had it."""
-        require(name)
+        require_name(name)
         path = self._folder / quote(name, safe="")
         fresh = self._folder / f".{os.urandom(6).hex()}"
         with fresh.open("wb") as file:

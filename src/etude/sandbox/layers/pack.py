@@ -6,9 +6,9 @@ import os
 import tarfile
 from typing import IO
 
-from etude.sandbox.layers.manifest import Entry
+from etude.sandbox.layers.manifest import LayerEntry
 from etude.sandbox.layers.store import LayerStore
-from etude.sandbox.layers.tree import Tree
+from etude.sandbox.layers.tree import LayerTree
 from etude.sandbox.layers.unpack import GONE, OPAQUE
 
 
@@ -17,13 +17,13 @@ def pack(store: LayerStore, digest: str, target: IO[bytes]) -> None:
     manifest = store.manifest(digest)
     with (
         tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive,
-        Tree(store.layer(digest) / "tree") as tree,
+        LayerTree(store.layer(digest) / "tree") as tree,
     ):
         for entry in manifest.entries:
             _add(archive, tree, entry)
 
 
-def _add(archive: tarfile.TarFile, tree: Tree, entry: Entry) -> None:
+def _add(archive: tarfile.TarFile, tree: LayerTree, entry: LayerEntry) -> None:
     folder, _, name = entry.path.rpartition("/")
     member = tarfile.TarInfo(entry.path)
     member.mode = entry.mode

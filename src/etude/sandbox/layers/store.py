@@ -20,25 +20,60 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from etude.sandbox.layers import names as names_
-from etude.sandbox.layers import seal
+from etude.sandbox.layers import verification
+from etude.sandbox.layers.backing import StoreBacking, memory_backing
 from etude.sandbox.layers.bounds import Bounds
-from etude.sandbox.layers.draft import Draft, Owner, full_disk_told
-from etude.sandbox.layers.errors import LayerCorrupt, UnknownSnapshot
-from etude.sandbox.layers.hold import Hold
-from etude.sandbox.layers.intake import Intake
+from etude.sandbox.layers.draft import LayerDraft, Owner, translate_full_disk
+from etude.sandbox.layers.errors import CorruptLayer, UnknownSnapshot
 from etude.sandbox.layers.lease import Lease
-from etude.sandbox.layers.manifest import Manifest
-from etude.sandbox.layers.medium import Medium, beside
+from etude.sandbox.layers.manifest import LayerManifest
 from etude.sandbox.layers.snapshot import Snapshot
 from etude.sandbox.layers.tree import FOLDER
-from etude.sandbox.layers.view import View
+from etude.sandbox.layers.tree_import import TreeImporter
+from etude.sandbox.layers.view import LayerView
+
+if TYPE_CHECKING:
+    from etude.sandbox.layers.store import LayerStore
 
 _PREFIX = re.compile(r"[0-9a-f]{8,64}")
 _LOOKED_AT_ONCE = (
     1000  # entries; a larger layer is looked at once a process: stat of an image takes longer than a sandbox' birth
 )
+
+
+class PinnedSnapshot:
+    """A context manager; `release` is idempotent."""
+
+    def __init__(self, store: LayerStore, snapshot: Snapshot) -> None:
+        self._store, self.snapshot = store, snapshot
+        self._held = True
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The layers' trees, topmost first, as an overlay takes them: each once, since the kernel refuses a folder named twice (ELOOP).
+
+        What a layer says and hides, its topmost place says and hides of everything below it, so its lower places change nothing.
+        """
+        return tuple(self._store.layer(digest) / "tree" for digest in dict.fromkeys(self.snapshot.layers))
+
+    def pin_again(self) -> PinnedSnapshot:
+        """One more hold of the same snapshot."""
+        self._store.lease.hold(self.snapshot.digest)
+        return PinnedSnapshot(self._store, self.snapshot)
+
+    def release(self) -> None:
+        if self._held:
+            self._held = False
+            self._store.lease.release(self.snapshot.digest)
+
+    def __enter__(self) -> PinnedSnapshot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 class LayerStore:
@@ -47,50 +82,50 @@ class LayerStore:
     def __init__(self, root: Path, owner: Owner | None = None, *, in_memory: bool = False) -> None:
         """`in_memory`: layers that nobody asked to keep may be in memory, where there is a file system for that."""
         self.root, self.owner = root, owner
-        self.disk = Medium(root)
+        self.disk = StoreBacking(root)
         self.layers, self.snapshots = self.disk.layers, root / "snapshots"
         self.live, self.trash = self.disk.live, self.disk.trash
-        self.names = names_.Names(root / "names")
+        self.names = names_.SnapshotNames(root / "names")
         for folder in (self.snapshots, root / "names"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._looked_at: set[str] = set()
-        self.memory: Medium | None = None
+        self.memory: StoreBacking | None = None
         if in_memory:
             with self.locked(fcntl.LOCK_SH):
-                self.memory = beside(root)
+                self.memory = memory_backing(root)
 
     @property
-    def media(self) -> list[Medium]:
+    def backings(self) -> list[StoreBacking]:
         return [self.disk] if self.memory is None else [self.disk, self.memory]
 
     # ---- making
 
     def ingest(
-        self, upper: int, below: Snapshot, *, bounds: Bounds = Bounds(), name: str = "", passing: bool = False
-    ) -> Hold:
+        self, upper: int, below: Snapshot, *, bounds: Bounds = Bounds(), name: str = "", transient: bool = False
+    ) -> PinnedSnapshot:
         """A snapshot of `below` with an upper folder (its descriptor) on top, held. Nobody may write to the folder meanwhile.
 
         `passing`: nobody will ask for it by its digest later, so it goes with its last hold. Raises Hostile, StoreFull.
         """
-        with self.drafting(self._medium(bounds) if passing else self.disk) as draft:
-            seen = functools.cache(lambda: View.of(self, below).entries)  # rarely needed
-            Intake(draft, bounds, lambda path: path in seen()).take(upper)
+        with self.drafting(self._medium(bounds) if transient else self.disk) as draft:
+            seen = functools.cache(lambda: LayerView.of(self, below).entries)  # rarely needed
+            TreeImporter(draft, bounds, lambda path: path in seen()).take(upper)
             only_folders = all(entry.kind == "dir" and not entry.opaque for entry in draft.entries)
             changed = not only_folders or any(not entry.same_in(seen()) for entry in draft.entries)
-            return self.commit(draft if changed else None, below, name=name, passing=passing)
+            return self.commit(draft if changed else None, below, name=name, transient=transient)
 
     @contextmanager
-    def drafting(self, medium: Medium | None = None) -> Iterator[Draft]:
+    def drafting(self, backing: StoreBacking | None = None) -> Iterator[LayerDraft]:
         """A new layer, removed at the end unless `commit` took it. A full disk is told as StoreFull."""
-        medium = medium or self.disk
-        with full_disk_told(medium.root):
-            draft = Draft(medium.lease.draft_folder(), self.owner, medium.layer)
+        backing = backing or self.disk
+        with translate_full_disk(backing.root):
+            draft = LayerDraft(backing.lease.draft_folder(), self.owner, backing.layer)
             try:
                 yield draft
             finally:
                 draft.close()
 
-    def add(self, draft: Draft) -> str:
+    def add(self, draft: LayerDraft) -> str:
         """Its digest, the draft renamed into place. The store must be locked: what no snapshot names may be collected."""
         manifest = draft.finish()
         digest = manifest.digest
@@ -102,31 +137,33 @@ class LayerStore:
             self._look(digest)  # the same files are here already
         return digest
 
-    def commit(self, draft: Draft | None, below: Snapshot, *, name: str = "", passing: bool = False) -> Hold:
+    def commit(
+        self, draft: LayerDraft | None, below: Snapshot, *, name: str = "", transient: bool = False
+    ) -> PinnedSnapshot:
         """`below` with the draft on top, if there is one: recorded, named, and held."""
         if name:
-            names_.require(name)
+            names_.require_name(name)
         with self.locked(fcntl.LOCK_SH):
             snapshot = below.topped(self.add(draft)) if draft is not None else below
-            return self.record(snapshot, name=name, passing=passing)
+            return self.record(snapshot, name=name, transient=transient)
 
-    def record(self, snapshot: Snapshot, *, name: str = "", passing: bool = False) -> Hold:
+    def record(self, snapshot: Snapshot, *, name: str = "", transient: bool = False) -> PinnedSnapshot:
         """Its layers must be there, and the store locked or its layers held."""
-        if not passing:
+        if not transient:
             self._keep(snapshot)
         path = self.snapshots / snapshot.digest
         if not path.exists():
             fresh = self.snapshots / f".{os.urandom(6).hex()}"
             fresh.write_bytes(snapshot.text())
-            if passing:
+            if transient:
                 os.utime(fresh, (0, 0))  # older than any patience of a collection
             fresh.replace(path)
-        elif not passing:
+        elif not transient:
             os.utime(path)
         self.lease.hold(snapshot.digest)
         if name:
             self.names.give(name, snapshot.digest)
-        return Hold(self, snapshot)
+        return PinnedSnapshot(self, snapshot)
 
     # ---- finding
 
@@ -142,10 +179,10 @@ class LayerStore:
         except (ValueError, KeyError, TypeError):
             snapshot = Snapshot()
         if snapshot.digest != digest:
-            raise LayerCorrupt(f"snapshot {digest[:12]}: its record is not what was written; remove it")
+            raise CorruptLayer(f"snapshot {digest[:12]}: its record is not what was written; remove it")
         return snapshot
 
-    def hold(self, ref: str) -> Hold:
+    def hold(self, ref: str) -> PinnedSnapshot:
         """Its layers, checked and safe from collection until released. Raises UnknownSnapshot, LayerCorrupt."""
         with self.locked(fcntl.LOCK_SH):
             snapshot = self.resolve(ref)
@@ -153,7 +190,7 @@ class LayerStore:
             with suppress(FileNotFoundError):
                 if os.stat(self.snapshots / snapshot.digest).st_mtime:
                     os.utime(self.snapshots / snapshot.digest)
-        held = Hold(self, snapshot)
+        held = PinnedSnapshot(self, snapshot)
         try:
             if first:
                 for digest in snapshot.layers:
@@ -168,9 +205,9 @@ class LayerStore:
             return there
         return self.disk.layer(digest)
 
-    def manifest(self, digest: str) -> Manifest:
+    def manifest(self, digest: str) -> LayerManifest:
         """Raises LayerCorrupt."""
-        return seal.read_manifest(self.layer(digest), digest)
+        return verification.read_manifest(self.layer(digest), digest)
 
     @property
     def lease(self) -> Lease:
@@ -180,7 +217,7 @@ class LayerStore:
         """All holds of this object end."""
         if self.memory is not None:
             with self.locked(fcntl.LOCK_EX):
-                self.memory.vacate()
+                self.memory.close_and_remove()
             self.memory = None
         self.disk.close()
 
@@ -200,7 +237,7 @@ class LayerStore:
         finally:
             os.close(fd)
 
-    def _medium(self, bounds: Bounds) -> Medium:
+    def _medium(self, bounds: Bounds) -> StoreBacking:
         """Memory, unless this layer could fill it."""
         fits = self.memory is not None and self.memory.free_bytes > bounds.max_bytes
         return self.memory if fits and self.memory is not None else self.disk
@@ -213,7 +250,7 @@ class LayerStore:
             tree = os.open(self.layer(digest) / "tree", FOLDER)
             try:
                 with self.drafting() as draft:
-                    Intake(draft, Bounds(), lambda path: True).take(tree)
+                    TreeImporter(draft, Bounds(), lambda path: True).take(tree)
                     self.add(draft)
             finally:
                 os.close(tree)
@@ -221,7 +258,7 @@ class LayerStore:
     def _look(self, digest: str) -> None:
         if digest in self._looked_at:
             return
-        if seal.check(self.layer(digest), digest) > _LOOKED_AT_ONCE:
+        if verification.check_layer(self.layer(digest), digest) > _LOOKED_AT_ONCE:
             self._looked_at.add(digest)
 
     def _by_prefix(self, ref: str) -> str:

@@ -16,7 +16,7 @@ _EMPTY, _CUT, _BAD = (
 )
 
 
-class Header(tarfile.TarInfo):
+class StrictHeader(tarfile.TarInfo):
     """A header that is whole."""
 
     @classmethod
@@ -34,7 +34,7 @@ class ProvenHeader(tarfile.TarInfo):
 
 def open_tar(file: IO[bytes], *, proven: bool = False, **options: Any) -> tarfile.TarFile:
     """An archive that isn't compressed, to read. Raises tarfile.TarError, here and while it is read."""
-    header = ProvenHeader if proven else Header
+    header = ProvenHeader if proven else StrictHeader
     return tarfile.open(fileobj=file, mode="r:", tarinfo=header, **options)
 
 

@@ -11,45 +11,44 @@ from collections.abc import Iterable
 from typing import IO
 
 from etude.sandbox.layers.bounds import Bounds
-from etude.sandbox.layers.errors import Hostile, LayerCorrupt, UnknownSnapshot
-from etude.sandbox.layers.hold import Hold
-from etude.sandbox.layers.manifest import Manifest
-from etude.sandbox.layers.names import require
+from etude.sandbox.layers.errors import CorruptLayer, UnknownSnapshot, UnsafeContent
+from etude.sandbox.layers.manifest import LayerManifest
+from etude.sandbox.layers.names import require_name
 from etude.sandbox.layers.snapshot import Snapshot
-from etude.sandbox.layers.store import LayerStore
+from etude.sandbox.layers.store import LayerStore, PinnedSnapshot
 from etude.sandbox.layers.unpack import unpack
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-def hold_present(store: LayerStore, digests: Iterable[str]) -> Hold:
+def pin_present(store: LayerStore, digests: Iterable[str]) -> PinnedSnapshot:
     """Those of these layers that are here, none of them collected while held. Not looked into."""
     asked = [digest for digest in digests if _is_digest(digest)]
     with store.locked(fcntl.LOCK_SH):
         present = tuple(digest for digest in asked if (store.layer(digest) / "manifest").exists())
-        return store.record(Snapshot(present), passing=True)
+        return store.record(Snapshot(present), transient=True)
 
 
-def receive(store: LayerStore, digest: str, archive: IO[bytes], bounds: Bounds = Bounds()) -> Hold:
+def receive_layer(store: LayerStore, digest: str, archive: IO[bytes], bounds: Bounds = Bounds()) -> PinnedSnapshot:
     """One layer, out of anybody's archive. Raises LayerCorrupt where that is another one, or none at all; then nothing of it is kept."""
     with store.drafting() as draft:
         try:
             unpack(archive, draft, bounds, lambda path: True)  # every whiteout counts: what is below is not known yet
-        except Hostile as error:
-            raise LayerCorrupt(f"layer {digest[:12]}: what arrived as it is refused: {error}") from error
-        found = Manifest.of(draft.entries).digest
+        except UnsafeContent as error:
+            raise CorruptLayer(f"layer {digest[:12]}: what arrived as it is refused: {error}") from error
+        found = LayerManifest.of(draft.entries).digest
         if found != digest:
-            raise LayerCorrupt(f"layer {digest[:12]}: what arrived as it has the digest {found[:12]}")
-        return store.commit(draft, Snapshot(), passing=True)
+            raise CorruptLayer(f"layer {digest[:12]}: what arrived as it has the digest {found[:12]}")
+        return store.commit(draft, Snapshot(), transient=True)
 
 
-def enter(store: LayerStore, record: bytes, name: str = "") -> Hold:
+def record_snapshot(store: LayerStore, record: bytes, name: str = "") -> PinnedSnapshot:
     """The snapshot of this record, all of whose layers are here. Raises LayerCorrupt for what is no record, UnknownSnapshot, BadName."""
     snapshot = _parsed(record)
     if snapshot.digest.startswith(name):  # asked for by its digest
         name = ""
     if name:
-        require(name)
+        require_name(name)
     with store.locked(fcntl.LOCK_SH):
         for digest in snapshot.layers:
             if not (store.layer(digest) / "manifest").exists():
@@ -67,9 +66,9 @@ def _parsed(record: bytes) -> Snapshot:
     try:
         snapshot = Snapshot.parse(record)
     except (ValueError, KeyError, TypeError) as error:
-        raise LayerCorrupt(f"what arrived as a snapshot's record is none ({error!r})") from None
+        raise CorruptLayer(f"what arrived as a snapshot's record is none ({error!r})") from None
     if not all(_is_digest(digest) for digest in snapshot.layers) or not 0 <= snapshot.base <= len(snapshot.layers):
-        raise LayerCorrupt("what arrived as a snapshot's record names what is no layer")
+        raise CorruptLayer("what arrived as a snapshot's record names what is no layer")
     return snapshot
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from etude.sandbox.layers import overlay
-from etude.sandbox.layers.manifest import Entry
+from etude.sandbox.layers.manifest import LayerEntry
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -19,7 +19,7 @@ CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 PIECE_BYTES = 1 << 20
 
 
-class Tree:
+class LayerTree:
     """A layer's tree (or any other), its folders opened one component at a time; the last one stays open."""
 
     def __init__(self, root: Path | int) -> None:
@@ -55,7 +55,7 @@ class Tree:
         self._leave()
         os.close(self._root)
 
-    def __enter__(self) -> Tree:
+    def __enter__(self) -> LayerTree:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -115,24 +115,24 @@ def open_anyway(name: str, folder: int, flags: int) -> int:
             os.close(handle)
 
 
-def read_entry(path: str, folder: int, name: str) -> Entry:
+def read_entry(path: str, folder: int, name: str) -> LayerEntry:
     """What lies there, every byte of it read."""
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if overlay.is_whiteout(status):
-        return Entry(path, "gone")
+        return LayerEntry(path, "gone")
     if stat.S_ISLNK(status.st_mode):
-        return Entry(path, "link", content=os.readlink(name, dir_fd=folder))
+        return LayerEntry(path, "link", content=os.readlink(name, dir_fd=folder))
     is_folder = stat.S_ISDIR(status.st_mode)
     fd = open_anyway(name, folder, FOLDER if is_folder else READ)
     try:
         opaque, own = overlay.attributes(fd)
         mode = stat.S_IMODE(status.st_mode)
         if is_folder:
-            return Entry(path, "dir", mode, opaque=opaque, attributes=own)
+            return LayerEntry(path, "dir", mode, opaque=opaque, attributes=own)
         digest = hashlib.sha256()
         while piece := os.read(fd, PIECE_BYTES):
             digest.update(piece)
-        return Entry(path, "file", mode, status.st_size, digest.hexdigest(), attributes=own)
+        return LayerEntry(path, "file", mode, status.st_size, digest.hexdigest(), attributes=own)
     finally:
         os.close(fd)
 

@@ -16,13 +16,13 @@ from typing import IO, Any
 
 from etude.sandbox.layers import overlay
 from etude.sandbox.layers.blobs import BROKEN
-from etude.sandbox.layers.bounds import Bounds, Tally
-from etude.sandbox.layers.draft import MODE_BITS, Draft
-from etude.sandbox.layers.errors import Hostile
-from etude.sandbox.layers.intake import copy_from
-from etude.sandbox.layers.manifest import Entry
+from etude.sandbox.layers.bounds import Bounds, BoundsCounter
+from etude.sandbox.layers.draft import MODE_BITS, LayerDraft
+from etude.sandbox.layers.errors import UnsafeContent
+from etude.sandbox.layers.manifest import LayerEntry
 from etude.sandbox.layers.strict_tar import open_tar
-from etude.sandbox.layers.tree import CREATE, FOLDER, PIECE_BYTES, Tree
+from etude.sandbox.layers.tree import CREATE, FOLDER, PIECE_BYTES, LayerTree
+from etude.sandbox.layers.tree_import import copy_from
 
 GONE, OPAQUE = ".wh.", ".wh..wh..opq"
 _ATTRIBUTE = "SCHILY.xattr."
@@ -47,12 +47,12 @@ class Guarded:
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= _MOST_AT_ONCE:
-            raise Hostile(f"a header of {size} bytes")
+            raise UnsafeContent(f"a header of {size} bytes")
         data = self._raw.read(size)
         self._digest.update(data)
         self._at += len(data)
         if self._at > self._most_bytes:
-            raise Hostile(f"the archive is over {self._most_bytes} bytes, more than what it may hold needs")
+            raise UnsafeContent(f"the archive is over {self._most_bytes} bytes, more than what it may hold needs")
         return data
 
     def tell(self) -> int:
@@ -71,21 +71,21 @@ class Guarded:
 
 
 def unpack(
-    source: IO[bytes], draft: Draft, bounds: Bounds, below: Callable[[str], bool], *, proven: bool = False
+    source: IO[bytes], draft: LayerDraft, bounds: Bounds, below: Callable[[str], bool], *, proven: bool = False
 ) -> str:
     """The sha256 of the archive. `below`: whether the chain under this layer shows something at a path. `proven`: the caller compares the
     sha256 with the one that it knows. Raises Hostile, OSError."""
     stream: Any = Guarded(source, archive_bytes(bounds))
     try:
-        with open_tar(stream, proven=proven, errorlevel=2) as archive, Tree(draft.tree) as tree:
-            _Unpacking(archive, draft, tree, Tally(bounds), below).all()
+        with open_tar(stream, proven=proven, errorlevel=2) as archive, LayerTree(draft.tree) as tree:
+            _Unpacking(archive, draft, tree, BoundsCounter(bounds), below).all()
         return stream.rest()
     except (tarfile.TarError, *BROKEN, ValueError, OverflowError, RecursionError) as error:
-        raise Hostile(f"the archive can't be read: {error}") from error
+        raise UnsafeContent(f"the archive can't be read: {error}") from error
     except OSError as error:
         if error.errno not in _ITS_DOING:
             raise
-        raise Hostile(f"the archive holds what no folder can: {error}") from error
+        raise UnsafeContent(f"the archive holds what no folder can: {error}") from error
 
 
 def archive_bytes(bounds: Bounds) -> int:
@@ -95,10 +95,15 @@ def archive_bytes(bounds: Bounds) -> int:
 
 class _Unpacking:
     def __init__(
-        self, archive: tarfile.TarFile, draft: Draft, tree: Tree, tally: Tally, below: Callable[[str], bool]
+        self,
+        archive: tarfile.TarFile,
+        draft: LayerDraft,
+        tree: LayerTree,
+        tally: BoundsCounter,
+        below: Callable[[str], bool],
     ) -> None:
         self._archive, self._draft, self._tree, self._tally, self._below = archive, draft, tree, tally, below
-        self._found: dict[str, Entry] = {}
+        self._found: dict[str, LayerEntry] = {}
         self._folder_times: dict[str, int] = {}
 
     def all(self) -> None:
@@ -120,7 +125,7 @@ class _Unpacking:
             self._make_folders(folder)
             if folder:
                 there = self._found[folder]
-                self._found[folder] = Entry(folder, "dir", there.mode, opaque=True, attributes=there.attributes)
+                self._found[folder] = LayerEntry(folder, "dir", there.mode, opaque=True, attributes=there.attributes)
             return
         if name.startswith(GONE):
             self._hide(f"{folder}/{name[len(GONE) :]}".lstrip("/"))
@@ -133,13 +138,13 @@ class _Unpacking:
             parent, name = self._tree.parent(path)
             if member.issym():
                 self._draft.link(member.linkname, name, parent)
-                self._found[path] = Entry(path, "link", content=member.linkname)
+                self._found[path] = LayerEntry(path, "link", content=member.linkname)
             elif member.islnk():
                 self._same(path, _plain(member.linkname), parent, name)
             else:
                 self._file(path, member, parent, name)
         elif not path.startswith("dev/"):
-            raise Hostile(f"{path} is a device or a pipe")
+            raise UnsafeContent(f"{path} is a device or a pipe")
 
     def _file(self, path: str, member: tarfile.TarInfo, parent: int, name: str) -> None:
         source = self._archive.extractfile(member)
@@ -149,20 +154,20 @@ class _Unpacking:
         try:
             size, content = copy_from(source.read, fd)
             if size != member.size:
-                raise Hostile(f"{path}: the archive ends in the middle of it")
+                raise UnsafeContent(f"{path}: the archive ends in the middle of it")
             overlay.dress(fd, False, own)
-            self._draft.times[path] = self._draft.settle(fd, member.mode, _time(member))
+            self._draft.times[path] = self._draft.finish_entry(fd, member.mode, _time(member))
         finally:
             os.close(fd)
-        self._found[path] = Entry(path, "file", member.mode & MODE_BITS, size, content, attributes=own)
+        self._found[path] = LayerEntry(path, "file", member.mode & MODE_BITS, size, content, attributes=own)
 
     def _same(self, path: str, first: str, parent: int, name: str) -> None:
         """Another name of a file that came before."""
         entry = self._found.get(first)
         if entry is None or entry.kind != "file":
-            raise Hostile(f"{path} is another name of {first!r}, which is no file of this archive")
+            raise UnsafeContent(f"{path} is another name of {first!r}, which is no file of this archive")
         os.link(first, name, src_dir_fd=self._draft.tree, dst_dir_fd=parent, follow_symlinks=False)
-        self._found[path] = Entry(path, "file", entry.mode, entry.size, entry.content, attributes=entry.attributes)
+        self._found[path] = LayerEntry(path, "file", entry.mode, entry.size, entry.content, attributes=entry.attributes)
         self._draft.times[path] = self._draft.times[first]
 
     def _folder(self, path: str, member: tarfile.TarInfo) -> None:
@@ -173,7 +178,7 @@ class _Unpacking:
             os.mkdir(name, 0o700, dir_fd=parent)
         opaque = there is not None and there.opaque
         own = _attributes(member)
-        self._found[path] = Entry(path, "dir", member.mode & MODE_BITS, opaque=opaque, attributes=own)
+        self._found[path] = LayerEntry(path, "dir", member.mode & MODE_BITS, opaque=opaque, attributes=own)
         self._folder_times[path] = _time(member)
 
     def _make_folders(self, folder: str) -> None:
@@ -186,18 +191,18 @@ class _Unpacking:
                 self._tally.add(path)
                 parent, name = self._tree.parent(path)
                 os.mkdir(name, 0o700, dir_fd=parent)
-                self._found[path] = Entry(path, "dir", _NEW_FOLDER)
+                self._found[path] = LayerEntry(path, "dir", _NEW_FOLDER)
             elif there.kind != "dir":
-                raise Hostile(f"{folder} leads through {path}, which is a {there.kind}")
+                raise UnsafeContent(f"{folder} leads through {path}, which is a {there.kind}")
 
     def _hide(self, path: str) -> None:
         if not _plain(path):
-            raise Hostile("a whiteout without a name")
+            raise UnsafeContent("a whiteout without a name")
         if path not in self._found and self._below(path):
             self._make_folders(os.path.dirname(path))
             parent, name = self._tree.parent(path)
             overlay.make_whiteout(name, parent)
-            self._found[path] = Entry(path, "gone")
+            self._found[path] = LayerEntry(path, "gone")
 
     def _clear(self, path: str) -> None:
         """Make room for a second entry of the same name: the last one counts. A folder with something in it stays, which is refused."""
@@ -208,14 +213,16 @@ class _Unpacking:
         try:
             os.rmdir(name, dir_fd=parent) if there.kind == "dir" else os.unlink(name, dir_fd=parent)
         except OSError as error:
-            raise Hostile(f"{path} comes twice, as a folder with something in it and as something else") from error
+            raise UnsafeContent(
+                f"{path} comes twice, as a folder with something in it and as something else"
+            ) from error
 
-    def _close(self, entry: Entry) -> None:
+    def _close(self, entry: LayerEntry) -> None:
         parent, name = self._tree.parent(entry.path)
         fd = os.open(name, FOLDER, dir_fd=parent)
         try:
             overlay.dress(fd, entry.opaque, entry.attributes)
-            self._draft.settle(fd, entry.mode, self._folder_times.get(entry.path, 0))
+            self._draft.finish_entry(fd, entry.mode, self._folder_times.get(entry.path, 0))
         finally:
             os.close(fd)
 
@@ -223,7 +230,7 @@ class _Unpacking:
 def _plain(name: str) -> str:
     """Relative and without dots; "" for the root itself. Raises Hostile."""
     if "\0" in name or name.startswith("/") or ".." in name.split("/"):
-        raise Hostile(f"{name!r} leads outside")
+        raise UnsafeContent(f"{name!r} leads outside")
     return "/".join(part for part in name.split("/") if part not in ("", "."))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from etude.sandbox.layers.manifest import Entry, Manifest
+from etude.sandbox.layers.manifest import LayerEntry, LayerManifest
 from etude.sandbox.layers.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class View:
+class LayerView:
     """`entries` has no `gone` and nothing hidden; `origin` says for each path the digest of the layer whose file is seen."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, LayerEntry]
     origin: dict[str, str]
 
     @classmethod
-    def of(cls, store: LayerStore, snapshot: Snapshot) -> View:
+    def of(cls, store: LayerStore, snapshot: Snapshot) -> LayerView:
         return cls.stacked((digest, store.manifest(digest)) for digest in reversed(snapshot.layers))
 
     @classmethod
-    def stacked(cls, lowest_first: Iterable[tuple[str, Manifest]]) -> View:
+    def stacked(cls, lowest_first: Iterable[tuple[str, LayerManifest]]) -> LayerView:
         view = cls({}, {})
         for digest, manifest in lowest_first:
-            view.lay(manifest.entries, digest)
+            view.apply(manifest.entries, digest)
         return view
 
-    def lay(self, layer: Iterable[Entry], digest: str) -> None:
+    def apply(self, layer: Iterable[LayerEntry], digest: str) -> None:
         """Put one more layer on top. A folder comes before what is in it, in every manifest."""
         layer = list(layer)
         hidden = {entry.path for entry in layer if self._hides(entry)}
@@ -47,7 +47,7 @@ class View:
                 self.entries[entry.path] = replace(entry, opaque=False) if entry.opaque else entry
                 self.origin[entry.path] = digest
 
-    def _hides(self, entry: Entry) -> bool:
+    def _hides(self, entry: LayerEntry) -> bool:
         """Whether what lower layers have below this path is out of sight."""
         there = self.entries.get(entry.path)
         if there is None or there.kind != "dir":
@@ -57,9 +57,9 @@ class View:
     @property
     def contents(self) -> str:
         """A digest of what is seen, however many layers it comes from."""
-        return Manifest.of(list(self.entries.values())).digest
+        return LayerManifest.of(list(self.entries.values())).digest
 
-    def below(self, folder: str) -> dict[str, Entry]:
+    def below(self, folder: str) -> dict[str, LayerEntry]:
         """What lies under a folder, by its path from there."""
         prefix = folder.strip("/") + "/" if folder.strip("/") else ""
         return {path[len(prefix) :]: entry for path, entry in self.entries.items() if path.startswith(prefix)}

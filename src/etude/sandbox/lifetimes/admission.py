@@ -1,7 +1,7 @@
-"""Who may be made next: at most `max_live` at once, at most so many a second, first come first served, and nobody waits without bound.
+"""Admission control: up to `max_live` sandboxes at once, up to `creates_per_s` new ones a second, first come first served, bounded waiting.
 
-Pure: it knows a clock, but neither sleeps nor makes anything. Live sandboxes and running commands are bounded apart: a sandbox whose
-agent thinks costs memory and no core. Commands have a semaphore of their own in the pool.
+Pure: it reads a clock, and neither sleeps nor creates anything. Live sandboxes and running commands have separate limits, because a
+sandbox whose agent thinks costs memory and no core. The pool limits commands with a semaphore.
 """
 
 from __future__ import annotations
@@ -10,11 +10,41 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from etude.sandbox.errors import CapacityExhausted
-from etude.sandbox.lifetimes.bucket import Bucket
 
 _PACE_S = 1.0  # of departures, until some have been seen
 _MEMORY = 0.8  # of the pace: a new interval counts a fifth
 _LEAST_S, _MOST_S = 0.1, 60.0  # what is worth asking a caller to wait
+
+
+class TokenBucket:
+    """A token bucket: `rate_per_s` on average, with a burst of one second's tokens. None: no limit."""
+
+    def __init__(self, rate_per_s: float | None, clock: Callable[[], float]) -> None:
+        self._rate, self._clock = rate_per_s, clock
+        self._most = max(1.0, rate_per_s or 0.0)
+        self._tokens, self._at = self._most, clock()
+
+    def take(self) -> bool:
+        if self._rate is None:
+            return True
+        self._fill(self._rate)
+        # A wait for the exact moment may end a rounding error before it.
+        if self._tokens < 1 - 1e-9:
+            return False
+        self._tokens = max(0.0, self._tokens - 1)
+        return True
+
+    def wait_s(self) -> float:
+        """Until one can be taken."""
+        if self._rate is None:
+            return 0.0
+        self._fill(self._rate)
+        return max(0.0, (1 - self._tokens) / self._rate)
+
+    def _fill(self, rate: float) -> None:
+        now = self._clock()
+        self._tokens = min(self._most, self._tokens + (now - self._at) * rate)
+        self._at = now
 
 
 class Admission:
@@ -25,7 +55,7 @@ class Admission:
     ) -> None:
         self.max_live, self._most_waiting, self._clock = max_live, max_waiting, clock
         self.live = 0
-        self._bucket = Bucket(creates_per_s, clock)
+        self._bucket = TokenBucket(creates_per_s, clock)
         self._line: OrderedDict[int, None] = OrderedDict()
         self._last_ticket = 0
         self._pace_s, self._last_departure = _PACE_S, None

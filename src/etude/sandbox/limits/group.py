@@ -16,7 +16,7 @@ from pathlib import Path
 from etude.sandbox.errors import CapacityExhausted, SandboxDied
 from etude.sandbox.limits import kernel, steps
 
-_BURIALS_S = (
+_REMOVAL_PAUSES_S = (
     0.001,
     0.002,
     0.004,
@@ -29,10 +29,10 @@ _BURIALS_S = (
 )  # between attempts; the dead leave a group within ms
 
 
-class Group:
+class ControlGroup:
     """`folders` are its own, one for v2 and one a controller for v1: whoever keeps a ledger writes them down."""
 
-    def __init__(self, name: str, parts: tuple[steps.Part, ...], deaths: str, turns: Executor) -> None:
+    def __init__(self, name: str, parts: tuple[steps.GroupFolder, ...], deaths: str, turns: Executor) -> None:
         self.name, self._parts, self._turns = name, parts, turns
         self.on_removal: Callable[[], None] = lambda: None
         self.folders = tuple(part.parent / name for part in parts)
@@ -53,7 +53,7 @@ class Group:
             return None
         return self._made.exception() is None and self._entered.exception() is None
 
-    def claim(self, parts: tuple[steps.Part, ...]) -> None:
+    def claim(self, parts: tuple[steps.GroupFolder, ...]) -> None:
         """The parent's next child is what this group is for: these are its bounds."""
         self._parts, self._born_inside = parts, True
         self._made, self._entered = self._turns.submit(self._bound), None
@@ -75,7 +75,7 @@ class Group:
 
     async def remove(self) -> None:
         """Idempotent. What is still busy after a second is left to the pool's end, and so is what comes after that."""
-        for pause_s in (*_BURIALS_S, 0.0):
+        for pause_s in (*_REMOVAL_PAUSES_S, 0.0):
             try:
                 removed = await asyncio.wrap_future(self._turns.submit(self.try_to_remove))
             except RuntimeError:  # the thread has ended

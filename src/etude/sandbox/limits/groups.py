@@ -12,9 +12,9 @@ from pathlib import Path
 
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.limits import kernel, owner
-from etude.sandbox.limits.group import Group
+from etude.sandbox.limits.group import ControlGroup
 from etude.sandbox.limits.hierarchy import Hierarchy, mounted
-from etude.sandbox.limits.steps import Legacy, Part, Step, Unified
+from etude.sandbox.limits.steps import GroupFolder, GroupV1, GroupV2, GroupVersion
 from etude.sandbox.spec import SandboxSpec
 
 _END_S = 2.0  # at the pool's end every process is dead already
@@ -23,12 +23,12 @@ _END_S = 2.0  # at the pool's end every process is dead already
 class ControlGroups:
     """`limits` is what a report says; `reason` why there are no groups."""
 
-    def __init__(self, step: Step | None, reason: str = "") -> None:
+    def __init__(self, step: GroupVersion | None, reason: str = "") -> None:
         self._step, self.reason = step, reason
         self._numbers = itertools.count(1)
         self._turns = ThreadPoolExecutor(1, "etude-groups")  # its thread starts with the first group
-        self._groups: set[Group] = set()
-        self._spots: dict[int, Group] = {}  # by the process that waits there
+        self._groups: set[ControlGroup] = set()
+        self._spots: dict[int, ControlGroup] = {}  # by the process that waits there
 
     @property
     def available(self) -> bool:
@@ -55,12 +55,12 @@ class ControlGroups:
         reasons = [] if found else ["none is mounted"]
         for one in unified:
             try:
-                return cls(_swept(Unified(one)))
+                return cls(_swept(GroupV2(one)))
             except OSError as error:
                 reasons.append(error.strerror or str(error))
         if legacy:
             try:
-                return cls(_swept(Legacy(legacy)), "; ".join(reasons))
+                return cls(_swept(GroupV1(legacy)), "; ".join(reasons))
             except OSError as error:
                 reasons.append(f"v1: {error.strerror or error}")
         return cls(None, "; ".join(dict.fromkeys(reasons)))
@@ -80,13 +80,13 @@ class ControlGroups:
                 "run as root, or delegate cgroup v2 to this user (systemd-run --user --scope -p Delegate=yes)"
             )
 
-    def stir(self) -> None:
+    def prefetch_move(self) -> None:
         """A birth is near: the kernel's wait before a move may begin (see `stir`)."""
         if self._step is not None:
-            self._turns.submit(self._step.stir)
+            self._turns.submit(self._step.prefetch_move)
 
-    def make(self, spec: SandboxSpec, parent: int = 0) -> Group:
-        """A group with the spec's limits for one sandbox; what goes wrong comes with `Group.entered`. `parent`: the process that will bear
+    def make(self, spec: SandboxSpec, parent: int = 0) -> ControlGroup:
+        """A group with the spec's limits for one sandbox; what goes wrong comes with `ControlGroup.entered`. `parent`: the process that will bear
         it, if it is known; where that waits in a group already, it is that one."""
         assert self._step is not None, "ask `available` first"
         parts = self._step.parts(spec)
@@ -96,19 +96,19 @@ class ControlGroups:
             if ready:
                 spot.claim(parts)
                 return spot
-        self.stir()
+        self.prefetch_move()
         return self._new(parts)
 
     def park(self, parent: int) -> None:
         """Have a process wait in the group of the next sandbox that it bears. 0: none."""
         if self._step is not None and parent and parent not in self._spots:
-            spot = self._new(tuple(Part(part.parent, ()) for part in self._step.parts(SandboxSpec())))
+            spot = self._new(tuple(GroupFolder(part.parent, ()) for part in self._step.parts(SandboxSpec())))
             spot.park(parent)
             self._spots[parent] = spot
 
-    def _new(self, parts: tuple[Part, ...]) -> Group:
+    def _new(self, parts: tuple[GroupFolder, ...]) -> ControlGroup:
         assert self._step is not None, "ask `available` first"
-        group = Group(f"sandbox-{next(self._numbers)}", parts, self._step.deaths, self._turns)
+        group = ControlGroup(f"sandbox-{next(self._numbers)}", parts, self._step.deaths, self._turns)
         self._groups.add(group)
         group.on_removal = lambda: self._groups.discard(group)
         return group
@@ -127,7 +127,7 @@ class ControlGroups:
             time.sleep(0.005)
 
 
-def _swept(step: Step) -> Step:
+def _swept(step: GroupVersion) -> GroupVersion:
     for pool in step.pools:
         sweep(pool.parent)
     return step

@@ -15,7 +15,6 @@ from typing import Protocol
 
 from etude.sandbox.limits import kernel, owner
 from etude.sandbox.limits.hierarchy import Hierarchy
-from etude.sandbox.limits.stir import Stir
 from etude.sandbox.spec import SandboxSpec
 
 _NEEDED = ("memory", "pids")
@@ -25,33 +24,33 @@ _PERIOD_US = 100_000  # the kernel's own default; a shorter one is fairer and co
 
 
 @dataclass(frozen=True)
-class Part:
+class GroupFolder:
     """One folder of a sandbox' group: where it is made and what is written into it."""
 
     parent: Path
     values: tuple[tuple[str, str], ...]
 
 
-class Step(Protocol):
+class GroupVersion(Protocol):
     """`pools`: our own folders, of which each sandbox gets a child. `deaths`: the file that counts kills for memory, in the first part."""
 
     name: str
     deaths: str
     pools: tuple[Path, ...]
     cpus: bool
-    stir: Stir
+    prefetch_move: MovePrefetch
 
-    def parts(self, spec: SandboxSpec) -> tuple[Part, ...]: ...
+    def parts(self, spec: SandboxSpec) -> tuple[GroupFolder, ...]: ...
 
 
-class Unified:
+class GroupV2:
     """Version 2, where some group above us hands its controllers on to us."""
 
     name, deaths = "cgroup v2", "memory.events"
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         """Raises OSError with the reasons."""
-        self.stir = Stir(hierarchy)
+        self.prefetch_move = MovePrefetch(hierarchy)
         reasons: list[str] = []
         above = [hierarchy.own, *hierarchy.own.parents]
         for parent in above[: above.index(hierarchy.top) + 1]:
@@ -82,15 +81,15 @@ class Unified:
             kernel.remove(pool)
             raise
 
-    def parts(self, spec: SandboxSpec) -> tuple[Part, ...]:
+    def parts(self, spec: SandboxSpec) -> tuple[GroupFolder, ...]:
         (pool,) = self.pools
         values = [("memory.max", str(_memory_bytes(spec))), ("memory.swap.max", "0"), ("pids.max", str(_pids(spec)))]
         if spec.cpus is not None:
             values.append(("cpu.max", f"{_quota_us(spec.cpus)} {_PERIOD_US}"))
-        return (Part(pool, tuple(values)),)
+        return (GroupFolder(pool, tuple(values)),)
 
 
-class Legacy:
+class GroupV1:
     """Version 1, which hands nothing on: root only."""
 
     name, deaths = "cgroup v1", "memory.oom_control"
@@ -99,7 +98,7 @@ class Legacy:
         """Raises OSError."""
         at = {name: one.own for one in hierarchies for name in one.controllers}
         wanted = _wanted(list(at))
-        self.stir = Stir(next(one for one in hierarchies if "memory" in one.controllers))
+        self.prefetch_move = MovePrefetch(next(one for one in hierarchies if "memory" in one.controllers))
         self.cpus = "cpu" in wanted
         made: dict[str, Path] = {}
         name = owner.name()
@@ -116,20 +115,20 @@ class Legacy:
                 kernel.remove(pool)
             raise
 
-    def parts(self, spec: SandboxSpec) -> tuple[Part, ...]:
+    def parts(self, spec: SandboxSpec) -> tuple[GroupFolder, ...]:
         memory = str(_memory_bytes(spec))
         # In this order: memory and swap together may never be less than memory.
         values = {"memory": [("memory.limit_in_bytes", memory), ("memory.memsw.limit_in_bytes", memory)]}
         values["pids"] = [("pids.max", str(_pids(spec)))]
         if spec.cpus is not None:
             values["cpu"] = [("cpu.cfs_period_us", str(_PERIOD_US)), ("cpu.cfs_quota_us", str(_quota_us(spec.cpus)))]
-        return tuple(Part(self._at[name], tuple(texts)) for name, texts in values.items())
+        return tuple(GroupFolder(self._at[name], tuple(texts)) for name, texts in values.items())
 
 
 _OPTIONAL = ("memory.swap.max", "memory.memsw.limit_in_bytes")  # absent where the kernel does not account swap
 
 
-def bound(folder: Path, part: Part) -> None:
+def bound(folder: Path, part: GroupFolder) -> None:
     for name, text in part.values:
         try:
             kernel.write(folder / name, text)
@@ -144,7 +143,7 @@ def _wanted(offered: list[str]) -> list[str]:
     return [*_NEEDED, *(["cpu"] if "cpu" in offered else [])]
 
 
-def _try(step: Step) -> None:
+def _try(step: GroupVersion) -> None:
     """A short-lived process enters a group with limits: the right to make groups does not include the right to fill them."""
     trials: list[Path] = []
     try:
@@ -182,3 +181,25 @@ def _pids(spec: SandboxSpec) -> int:
 
 def _quota_us(cpus: float) -> int:
     return round(cpus * _PERIOD_US)
+
+
+# Once a machine has moved no process between groups for 20 ms, the next move waits for a grace period of RCU: 8 to 12 ms.
+# A move that changes nothing (this process into its present group) waits the same time, and the move after it does not wait.
+# So the wait runs while the sandbox' first process starts. Source: `cgroup_attach_lock` and `rcu_sync_enter` of Linux.
+
+_OWN = Path("/proc/self/cgroup")
+
+
+class MovePrefetch:
+    """Does nothing, once somebody has moved this process elsewhere: it must not be moved back."""
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self._file, self._before = hierarchy.own / "cgroup.procs", _OWN.read_bytes()
+
+    def __call__(self) -> None:
+        if _OWN.read_bytes() != self._before:
+            return
+        try:
+            kernel.write(self._file, str(os.getpid()))
+        except OSError:
+            return  # the move that counts will wait, and say what is wrong

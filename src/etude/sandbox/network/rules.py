@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from etude.sandbox.egress.packages.rule import Named, moment, npm_name, pip_name
-from etude.sandbox.egress.policy import Policy
-from etude.sandbox.egress.refused import BadRule
+from etude.sandbox.egress.errors import BadRule
+from etude.sandbox.egress.packages.rule import PackageFilter, moment, npm_name, pip_name
+from etude.sandbox.egress.policy import AllowList
 from etude.sandbox.errors import Unsupported, UserError
 from etude.sandbox.inside.cell import DOOR
 from etude.sandbox.spec import Network, PackageRule
@@ -29,22 +29,22 @@ def require(network: Network) -> None:
         named(rule)
 
 
-def policy(network: Network) -> Policy:
+def policy(network: Network) -> AllowList:
     """Raises UserError."""
     try:
-        return Policy.parse(network.hosts)
+        return AllowList.parse(network.hosts)
     except BadRule as problem:
         raise UserError(f"network: {problem}") from None
 
 
-def named(rule: PackageRule) -> Named:
+def named(rule: PackageRule) -> PackageFilter:
     """Raises UserError."""
     try:
         normal = pip_name if rule.kind == "pip" else npm_name
         until = moment(rule.until) if rule.until else None
         every = rule.names == (EVERY,)
         names = frozenset[str]() if every else frozenset(map(normal, rule.names))
-        return Named(names, until, frozenset(map(normal, rule.deny)), every)
+        return PackageFilter(names, until, frozenset(map(normal, rule.deny)), every)
     except BadRule as problem:
         raise UserError(f"network: package rule for {rule.kind}: {problem}") from None
 

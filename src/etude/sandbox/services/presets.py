@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import resources
 
 from etude.sandbox.errors import UserError
-from etude.sandbox.spec import Service
+from etude.sandbox.spec import ServiceSpec
 
 POSTGRES_PORT, REDIS_PORT, STORE_PORT, LOGS_PORT = 5432, 6379, 9000, 9428
 _DATA = "/tmp/services"
@@ -40,31 +40,31 @@ exec redis-server --bind 127.0.0.1 --port {REDIS_PORT} --dir {_DATA}/redis --sav
 """
 
 
-def postgres() -> Service:
+def postgres() -> ServiceSpec:
     """PostgreSQL at 127.0.0.1:5432, user postgres, no password. Wants `disk_mb` of 128 and `pids` of 32 at least."""
-    return Service(
+    return ServiceSpec(
         "postgres", ("/bin/sh", "-c", _POSTGRES), health=_answers(POSTGRES_PORT, "pg_isready -q -h 127.0.0.1")
     )
 
 
-def redis() -> Service:
+def redis() -> ServiceSpec:
     """Redis at 127.0.0.1:6379."""
-    return Service(
+    return ServiceSpec(
         "redis", ("/bin/sh", "-c", _REDIS), health=_answers(REDIS_PORT, "redis-cli -h 127.0.0.1 ping | grep -q PONG")
     )
 
 
-def object_store() -> Service:
+def object_store() -> ServiceSpec:
     """An S3-like store at http://127.0.0.1:9000: buckets and objects by path, listings, no signatures."""
     return _program("object_store", STORE_PORT)
 
 
-def log_service() -> Service:
+def log_service() -> ServiceSpec:
     """A log service at http://127.0.0.1:9428: lines of JSON in, queries by text, field and time out."""
     return _program("log_service", LOGS_PORT)
 
 
-PRESETS: dict[str, Callable[[], Service]] = {
+PRESETS: dict[str, Callable[[], ServiceSpec]] = {
     "postgres": postgres,
     "redis": redis,
     "object_store": object_store,
@@ -72,14 +72,14 @@ PRESETS: dict[str, Callable[[], Service]] = {
 }
 
 
-def by_name(name: str) -> Service:
+def by_name(name: str) -> ServiceSpec:
     """Raises UserError for a name that there is not."""
     if name not in PRESETS:
         raise UserError(f"there is no service {name!r}; take one of {', '.join(PRESETS)}, or declare its command")
     return PRESETS[name]()
 
 
-def seeded(name: str, files: Mapping[str, str]) -> Service:
+def seeded(name: str, files: Mapping[str, str]) -> ServiceSpec:
     """The service with these files in its data folder before it starts: records of the log service (`log.jsonl`), objects of the store.
     Raises UserError."""
     service = by_name(name)
@@ -95,11 +95,11 @@ def _answers(port: int, command: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", path + command)
 
 
-def _program(name: str, port: int) -> Service:
+def _program(name: str, port: int) -> ServiceSpec:
     path = f"{_DATA}/{name}.py"
     code = resources.files("etude.sandbox.services.programs").joinpath(f"{name}.py").read_bytes()
     probe = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{port}/-/health', timeout=2)"
-    return Service(
+    return ServiceSpec(
         name,
         ("python3", "-S", path, str(port), f"{_DATA}/{name}"),
         files=((path, code),),

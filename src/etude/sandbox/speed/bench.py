@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import io
+import math
 import os
 import platform
 import shutil
-from collections.abc import Callable
+import tarfile
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from etude.sandbox.errors import SandboxError
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.speed import peers
-from etude.sandbox.speed.clock import Timed, interleave, quantile, summary
-from etude.sandbox.speed.forking import Forking
 from etude.sandbox.speed.single import SPEC, WARM, Single, available_mib, exec_per_s, fork_exec, many_live
 
 BUSY = 200  # sandboxes over which commands are spread
@@ -144,3 +148,96 @@ async def _beside(pool: SandboxPool, peer: peers.Peer, rounds: int) -> dict[str,
 def _ratios(found: dict[str, Any]) -> dict[str, float]:
     unit = found["fork_exec_ms"]["p50"]
     return {key: round(found[key]["p50"] / unit, 2) for key in ("create_ms", "exec_ms")}
+
+
+# Foreign load changes all times of a round alike, so ratios within a run say more than times.
+
+Action = Callable[[], Awaitable[object]]
+# A measure that prepares outside the clock returns the seconds that count; any other counts as a whole.
+Timed = Callable[[], Awaitable[float | None]]
+
+
+def quantile(values: list[float], q: float) -> float:
+    """The smallest value that at least a part q of all do not exceed (nearest rank)."""
+    if not values or not 0 < q <= 1:
+        raise ValueError(f"a quantile of {len(values)} values at {q}: give values and 0 < q <= 1")
+    return sorted(values)[math.ceil(q * len(values)) - 1]
+
+
+def summary(values_ms: list[float]) -> dict[str, float]:
+    return {"p50": round(quantile(values_ms, 0.5), 3), "p99": round(quantile(values_ms, 0.99), 3)}
+
+
+async def interleave(measures: Mapping[str, Timed], rounds: int, warm_up: int = 2) -> dict[str, list[float]]:
+    """Milliseconds of each measure, one of each a round; the first rounds, in which caches fill, are left out."""
+    found: dict[str, list[float]] = {name: [] for name in measures}
+    for number in range(warm_up + rounds):
+        for name, measure in measures.items():
+            start = time.perf_counter()
+            own_s = await measure()
+            spent_s = time.perf_counter() - start if own_s is None else own_s
+            if number >= warm_up:
+                found[name].append(1e3 * spent_s)
+    return found
+
+
+# Forks of a repository: 2,000 files, of which 70 changed since its snapshot.
+
+FILES, CHANGED, FILE_BYTES = 2000, 70, 4800
+
+
+def tree() -> bytes:
+    """The repository as an archive: 2,000 files of 4.8 kB in 40 folders, 9.6 MB."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for number in range(FILES):
+            member = tarfile.TarInfo(_name(number))
+            member.size = FILE_BYTES
+            archive.addfile(member, io.BytesIO(f"{number:08d}\n".encode() * (FILE_BYTES // 9 + 1)))
+    return stream.getvalue()
+
+
+def _name(number: int) -> str:
+    return f"repo/d{number % 40:02d}/f{number:04d}.py"
+
+
+class Forking:
+    """A sandbox over the repository's snapshot; every fork comes after its 70 files were written anew."""
+
+    def __init__(self, parent: Sandbox) -> None:
+        self._parent = parent
+        self._round = 0
+
+    @classmethod
+    async def over(cls, pool: SandboxPool) -> Forking:
+        first = await pool.create(SPEC)
+        await first.put_tar(".", tree())
+        snapshot = await first.snapshot("speed")
+        parent = (await pool.restore(snapshot, SPEC))[0]
+        await first.kill()
+        if isinstance(parent, SandboxError):
+            raise parent
+        return cls(parent)
+
+    async def fork(self, children: int) -> float:
+        """From the call until each child has ended its first command."""
+        self._round += 1
+        step = FILES // CHANGED
+        numbers = f"$(seq 0 {step} {step * (CHANGED - 1)})"
+        name = "$(printf 'repo/d%02d/f%04d.py' $((i % 40)) $i)"
+        script = f"for i in {numbers}; do echo {self._round} >> {name}; done"
+        done = await self._parent.run(script)
+        if done.rc != 0:
+            raise RuntimeError(f"changing the files failed: {done.err!r}")
+        start = time.perf_counter()
+        made = await self._parent.fork(children)
+        alive = [one for one in made if not isinstance(one, SandboxError)]
+        await asyncio.gather(*(one.run(["true"]) for one in alive))
+        spent_s = time.perf_counter() - start
+        await asyncio.gather(*(one.kill() for one in alive))
+        if len(alive) != children:
+            raise next(one for one in made if isinstance(one, SandboxError))
+        return spent_s
+
+    async def close(self) -> None:
+        await self._parent.kill()

@@ -14,7 +14,7 @@ from typing import Any
 from etude.sandbox.errors import OutputLimit, SandboxError, UserError
 from etude.sandbox.inside import frames
 from etude.sandbox.layers.strict_tar import open_tar
-from etude.sandbox.wire.exchange import Call, reported
+from etude.sandbox.wire.exchange import PendingCall, reported
 
 MOST_ENTRIES = 100_000
 _MOST_NAME, _MOST_DEPTH = (
@@ -151,7 +151,7 @@ def _framed(entries: list[tuple[list[Any], bytes]]) -> Iterator[Part]:
     yield {"entries": batch, "last": True}, b"".join(pieces)
 
 
-class Download(Call):
+class Download(PendingCall):
     """GET's frames as an archive. Nothing in it leads outside, whoever answers."""
 
     expects = frozenset((frames.TREE, frames.ERROR))

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from etude.sandbox.errors import SandboxDied, UserError
 from etude.sandbox.inside import frames
 from etude.sandbox.refusals import Refusals
-from etude.sandbox.spec import Entry, SandboxSpec, State
+from etude.sandbox.spec import FileEntry, SandboxSpec, State
 from etude.sandbox.wire import archive as archives
 from etude.sandbox.wire import request
-from etude.sandbox.wire.channel import Channel
-from etude.sandbox.wire.exchange import Call
+from etude.sandbox.wire.channel import ControlChannel
+from etude.sandbox.wire.exchange import PendingCall
 
 Answer = TypeVar("Answer")
 
@@ -27,10 +27,10 @@ _APART_BYTES = 1 << 20  # larger archives are read in a thread: the event loop h
 _CHANGES = frozenset((frames.RUN, frames.EXEC, frames.WRITE, frames.REMOVE, frames.PUT))
 
 
-class Calls(Refusals):
+class SandboxCalls(Refusals):
     """The part of a live sandbox that is questions and answers."""
 
-    def __init__(self, name: str, spec: SandboxSpec, channel: Channel) -> None:
+    def __init__(self, name: str, spec: SandboxSpec, channel: ControlChannel) -> None:
         self.id, self.spec = name, spec
         self.state: State = "running"
         self._channel = channel
@@ -53,13 +53,13 @@ class Calls(Refusals):
             request.whole("mode", mode, 0, 0o7777)
         await self._call(frames.WRITE, {"path": path, "mode": mode}, data)
 
-    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
+    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[FileEntry]:
         request.whole("max_entries", max_entries, 0, request.MOST_BYTES)
         head = {"path": path, "recursive": recursive, "max_entries": max_entries}
         frame = await self._call(frames.LIST, head, limit_bytes=frames.MAX_FRAME_BYTES)
         return self._parsed(request.entries, frame)
 
-    async def stat(self, path: str) -> Entry:
+    async def stat(self, path: str) -> FileEntry:
         frame = await self._call(frames.STAT, {"path": path})
         return self._parsed(lambda answer: request.entry(answer.head.get("entry")), frame)
 
@@ -80,7 +80,7 @@ class Calls(Refusals):
         else:
             parts = archives.parts(archive, most_bytes)
         await self._flow(frames.PUT)
-        exchange = Call(0)
+        exchange = PendingCall(0)
         stream = self._channel.open(frames.PUT, {"path": path}, b"", exchange)
         for head, blob in parts:
             self._channel.send(frames.pack(frames.TREE, stream, head, blob))
@@ -96,7 +96,7 @@ class Calls(Refusals):
     async def connect(self, port: int) -> socket.socket:
         await self._flow(frames.CONNECT)
         head = {"port": request.whole("port", port, 1, 65535)}
-        exchange = Call(0, descriptors=1)
+        exchange = PendingCall(0, descriptors=1)
         self._channel.open(frames.CONNECT, head, b"", exchange)
         try:
             _, (fd,) = await self._channel.answer(exchange, _FILE_PATIENCE_S)
@@ -137,7 +137,7 @@ class Calls(Refusals):
         except BaseException:
             self._flows.set()
             if self._channel.alive:  # whether it stands still is not known: the caller may have been cancelled
-                self._channel.open(frames.FREEZE, {"frozen": False}, b"", Call(0))
+                self._channel.open(frames.FREEZE, {"frozen": False}, b"", PendingCall(0))
             raise
         if not frozen:
             self._flows.set()

@@ -15,7 +15,7 @@ from typing import Any
 
 from etude.sandbox import errors
 from etude.sandbox.inside import frames
-from etude.sandbox.wire.exchange import Call, Exchange, closes, reported
+from etude.sandbox.wire.exchange import Exchange, PendingCall, closes, reported
 
 _READ_BYTES = 1 << 18
 _SLACK_BYTES = 1 << 16  # a frame's JSON part beside the bytes the caller allowed
@@ -23,7 +23,7 @@ _MOST_GRANTS = 8
 _ANCILLARY = socket.CMSG_SPACE(4 * _MOST_GRANTS)
 
 
-class Channel:
+class ControlChannel:
     """`pidfd` arrives with HELLO (from the zygote, or a launched runner itself), which completes `hello`; `ready` needs READY too.
 
     `granted`: descriptors that came with GRANT, by name. They are closed when the sandbox dies: who needs one for longer, or in
@@ -129,7 +129,7 @@ class Channel:
         self, kind: int, head: dict[str, Any], blob: bytes = b"", *, limit_bytes: int = 0, patience_s: float
     ) -> frames.Frame:
         """Send one request and await its answer; a cancelled RUN is cancelled inside too. Raises what the runner reports."""
-        exchange = Call(limit_bytes)
+        exchange = PendingCall(limit_bytes)
         stream = self.open(kind, head, blob, exchange)
         try:
             return (await self.answer(exchange, patience_s))[0]
@@ -138,7 +138,7 @@ class Channel:
                 self.send(frames.pack(frames.CANCEL, stream, {}))
             raise
 
-    async def answer(self, exchange: Call, patience_s: float) -> tuple[frames.Frame, list[int]]:
+    async def answer(self, exchange: PendingCall, patience_s: float) -> tuple[frames.Frame, list[int]]:
         """What a call gets, within a time after which the runner is given up."""
         timer = self._loop.call_later(patience_s, self._silent, patience_s, exchange.answer)
         try:

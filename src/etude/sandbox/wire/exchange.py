@@ -35,7 +35,7 @@ class Exchange(Protocol):
         ...
 
 
-class Call:
+class PendingCall:
     """One answer, awaited as `answer`. It may come after the caller has gone."""
 
     expects = frozenset((frames.OK, frames.ERROR))

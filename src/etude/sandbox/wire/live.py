@@ -13,22 +13,35 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from etude.sandbox.egress.record import Decision
+from etude.sandbox.egress.decisions import Decision
 from etude.sandbox.errors import SandboxError, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.inside import frames
-from etude.sandbox.layer_operations import LayeredPart
 from etude.sandbox.lifetime import Lifetime
-from etude.sandbox.limits.group import Group
-from etude.sandbox.network.gates import Gate
-from etude.sandbox.spec import ExecResult, Network, SandboxSpec, ServiceStatus, State, Terminal
+from etude.sandbox.limits.group import ControlGroup
+from etude.sandbox.network.egress import SandboxEgress
+from etude.sandbox.protocol import Sandbox
+from etude.sandbox.refusals import Refusals
+from etude.sandbox.spec import (
+    ExecResult,
+    FileChange,
+    Network,
+    SandboxSpec,
+    ServiceStatus,
+    SnapshotRef,
+    State,
+    TerminalSize,
+)
 from etude.sandbox.wire import process, request
-from etude.sandbox.wire.calls import Calls
-from etude.sandbox.wire.channel import Channel
+from etude.sandbox.wire.calls import SandboxCalls
+from etude.sandbox.wire.channel import ControlChannel
+
+if TYPE_CHECKING:
+    from etude.sandbox.wire.live import LiveSandbox
 
 
-class Birth(Protocol):
+class BackendHandle(Protocol):
     """What started a sandbox and stays beside it. `first`: a pidfd of what counts as its first process, where that does not introduce
     itself; else -1."""
 
@@ -43,29 +56,61 @@ class Birth(Protocol):
         ...
 
 
-class Attended(Protocol):
+class ServiceMonitor(Protocol):
     """Whoever looks after a sandbox' services."""
 
     async def status(self) -> list[ServiceStatus]: ...
 
 
-class LiveSandbox(Calls, LayeredPart):
+class SnapshotManager(Protocol):
+    """Makes copies of one sandbox: see `snapshots.manager` (files, as layers) and `launch.memory` (all processes and files)."""
+
+    async def snapshot(self, name: str, memory: bool) -> SnapshotRef: ...
+    async def fork(self, n: int, memory: bool) -> list[LiveSandbox | SandboxError]: ...
+    async def diff(self, since: SnapshotRef | None) -> list[FileChange]: ...
+    async def git_patch(self, since: SnapshotRef | None) -> bytes: ...
+
+
+class SnapshotOperations(Refusals):
+    """Snapshot operations. The pool sets `snapshot_manager` before it hands the sandbox out; without one each is refused."""
+
+    snapshot_manager: SnapshotManager | None = None
+
+    async def snapshot(self, name: str = "", *, memory: bool = False) -> SnapshotRef:
+        return await self._stands("snapshot").snapshot(name, memory)
+
+    async def fork(self, n: int = 1, *, memory: bool = False) -> list[Sandbox | SandboxError]:
+        return [*await self._stands("fork").fork(n, memory)]
+
+    async def diff(self, since: SnapshotRef | None = None) -> list[FileChange]:
+        return await self._stands("diff").diff(since)
+
+    async def git_patch(self, since: SnapshotRef | None = None) -> bytes:
+        return await self._stands("git_patch").git_patch(since)
+
+    def _stands(self, demand: str) -> SnapshotManager:
+        if self.snapshot_manager is None:
+            raise self._refusal(demand)
+        return self.snapshot_manager
+
+
+class LiveSandbox(SandboxCalls, SnapshotOperations):
     """One live sandbox. Its maker sets `birth`, `group` and `lifetime` before it is handed out, where there are any."""
 
-    def __init__(self, name: str, spec: SandboxSpec, channel: Channel, running: asyncio.Semaphore) -> None:
+    def __init__(self, name: str, spec: SandboxSpec, channel: ControlChannel, running: asyncio.Semaphore) -> None:
         super().__init__(name, spec, channel)
-        self.birth: Birth | None = None
-        self.group: Group | None = None
-        self.gate: Gate | None = None
+        self.backend_handle: BackendHandle | None = None
+        self.group: ControlGroup | None = None
+        self.egress: SandboxEgress | None = None
         self.end_signal = signal.SIGKILL
         self._running = running
         self._at_death: list[Callable[[], object]] = []
         self._afterwards: list[Callable[[], Awaitable[object] | object]] = []
         self._gone: asyncio.Future[None] | None = None
-        self._burial: asyncio.Task[None] | None = None  # held, or it might be collected before it ends
+        self._cleanup_task: asyncio.Task[None] | None = None  # held, or it might be collected before it ends
         channel.on_death = self._die
         self.lifetime = Lifetime(None, None, time.monotonic)
-        self.attendance: Attended | None = None
+        self.supervisor: ServiceMonitor | None = None
 
     @property
     def lifetime(self) -> Lifetime:
@@ -88,14 +133,14 @@ class LiveSandbox(Calls, LayeredPart):
 
     @property
     def granted(self) -> dict[str, int]:
-        """Descriptors the inside gave us, by name; see `Channel`."""
+        """Descriptors the inside gave us, by name; see `ControlChannel`."""
         return self._channel.granted
 
-    def at_death(self, ending: Callable[[], object]) -> None:
+    def call_on_death(self, ending: Callable[[], object]) -> None:
         """Call it at the moment this sandbox can't be used any more; its processes may still be dying."""
         self._at_death.append(ending)
 
-    def afterwards(self, ending: Callable[[], Awaitable[object] | object]) -> None:
+    def call_when_gone(self, ending: Callable[[], Awaitable[object] | object]) -> None:
         """Call (and await) it when everything inside is gone; the last one first. `kill` returns after that."""
         self._afterwards.append(ending)
 
@@ -127,7 +172,7 @@ class LiveSandbox(Calls, LayeredPart):
         user: str | None = None,
         timeout_s: float | None = None,
         stdin: bytes | None = b"",
-        tty: Terminal | None = None,
+        tty: TerminalSize | None = None,
         max_output_bytes: int = 1 << 20,
     ) -> process.LiveProcess:
         """Not counted among the running commands that a pool bounds: it may be a server or a shell, and lives as long as it likes."""
@@ -153,7 +198,7 @@ class LiveSandbox(Calls, LayeredPart):
         return result
 
     async def services(self) -> builtins.list[ServiceStatus]:
-        return [] if self.attendance is None else await self.attendance.status()
+        return [] if self.supervisor is None else await self.supervisor.status()
 
     def require_alive(self) -> None:
         """Raises what every call would."""
@@ -172,11 +217,11 @@ class LiveSandbox(Calls, LayeredPart):
         self._here.clear()
         self._channel.hear(False)
 
-    def come_back(self, channel: Channel | None = None, birth: Birth | None = None) -> None:
+    def come_back(self, channel: ControlChannel | None = None, backend_handle: BackendHandle | None = None) -> None:
         """It is where it was, or in another process over another connection."""
         if channel is not None:
             channel.on_death, before = self._die, self._channel
-            self._channel, self.birth = channel, birth
+            self._channel, self.backend_handle = channel, backend_handle
             self.lifetime = self._lifetime
             before.part()
         self._channel.hear(True)
@@ -197,25 +242,25 @@ class LiveSandbox(Calls, LayeredPart):
     async def set_network(self, network: Network) -> None:
         if network == self.spec.network:
             return
-        if self.gate is None or self.state == "dead":
+        if self.egress is None or self.state == "dead":
             raise Unsupported(
                 f"{self.id} was born with network {self.spec.network.mode!r} and has no way out that could be opened; "
                 "create it with Network('allowlist'), which without hosts is closed"
             )
         try:
-            await self.gate.switch(network)
+            await self.egress.switch(network)
         finally:
-            self.spec = dataclasses.replace(self.spec, network=self.gate.network)  # what a fork is born with
+            self.spec = dataclasses.replace(self.spec, network=self.egress.network)  # what a fork is born with
 
     @property
     def decisions(self) -> builtins.list[Decision]:
-        return [] if self.gate is None else self.gate.decisions
+        return [] if self.egress is None else self.egress.decisions
 
     async def kill(self) -> None:
         self.end("was killed")
         if self._gone is not None:
             await asyncio.shield(self._gone)
-        await self._bury()  # what was set or asked for since
+        await self._clean_up()  # what was set or asked for since
 
     def _die(self) -> None:
         """Kill PID 1 (the kernel kills the rest before its pidfd becomes readable) and note when all is gone."""
@@ -234,9 +279,9 @@ class LiveSandbox(Calls, LayeredPart):
         def finished() -> None:
             loop.remove_reader(pidfd)
             os.close(pidfd)
-            if self.birth is not None or self.group is not None or self._afterwards:
-                self._burial = loop.create_task(self._bury())
-                self._burial.add_done_callback(lambda _: gone.done() or gone.set_result(None))
+            if self.backend_handle is not None or self.group is not None or self._afterwards:
+                self._cleanup_task = loop.create_task(self._clean_up())
+                self._cleanup_task.add_done_callback(lambda _: gone.done() or gone.set_result(None))
             elif not gone.done():
                 gone.set_result(None)
 
@@ -247,18 +292,18 @@ class LiveSandbox(Calls, LayeredPart):
             return
         loop.add_reader(pidfd, finished)
 
-    async def _bury(self) -> None:
+    async def _clean_up(self) -> None:
         """What is left outside of a dead sandbox: its launcher, its control group, what others asked for. Idempotent."""
         try:
-            if self.birth is not None:
-                await self.birth.end()
+            if self.backend_handle is not None:
+                await self.backend_handle.end()
             if self.group is not None:
                 group, self.group = self.group, None
                 await group.remove()
         finally:
-            await self._see_off()
+            await self._run_callbacks()
 
-    async def _see_off(self) -> None:
+    async def _run_callbacks(self) -> None:
         """All of them, though one fail."""
         if not self._afterwards:
             return
@@ -267,4 +312,4 @@ class LiveSandbox(Calls, LayeredPart):
             if isinstance(awaited, Awaitable):
                 await awaited
         finally:
-            await self._see_off()
+            await self._run_callbacks()

@@ -13,9 +13,9 @@ from typing import Any
 from etude.sandbox.errors import SandboxError, UserError
 from etude.sandbox.inside import frames
 from etude.sandbox.inside.output import Output
-from etude.sandbox.spec import Chunk, ExecResult, Terminal
+from etude.sandbox.spec import ExecResult, OutputChunk, TerminalSize
 from etude.sandbox.wire import request
-from etude.sandbox.wire.channel import Channel
+from etude.sandbox.wire.channel import ControlChannel
 from etude.sandbox.wire.exchange import reported
 
 GRACE_S = 10.0  # the runner kills at the time-out; this long after it we stop believing in the runner
@@ -36,11 +36,11 @@ class LiveProcess:
     descriptors = 0
 
     def __init__(
-        self, channel: Channel, head: dict[str, Any], stdin: bytes | None, tty: Terminal | None, judge: Callable[[ExecResult], ExecResult]
+        self, channel: ControlChannel, head: dict[str, Any], stdin: bytes | None, tty: TerminalSize | None, judge: Callable[[ExecResult], ExecResult]
     ) -> None:  # fmt: skip
         self._channel, self._judge = channel, judge
         self._kept = {name: Output(int(head["max_output_bytes"])) for name in ("stdout", "stderr")}
-        self._chunks: collections.deque[Chunk] = collections.deque()
+        self._chunks: collections.deque[OutputChunk] = collections.deque()
         self._credit, self._owed, self._sequence = WINDOW_BYTES, 0, 0
         self._room = _STDIN_BYTES
         self._is_open = stdin is None
@@ -55,7 +55,7 @@ class LiveProcess:
         more = {"open_stdin": stdin is None, "tty": size, "credit": WINDOW_BYTES}
         self._stream = channel.open(frames.EXEC, {**head, **more}, stdin or b"", self)
 
-    async def stream(self) -> AsyncIterator[Chunk]:
+    async def stream(self) -> AsyncIterator[OutputChunk]:
         if self._streamed:
             raise UserError("the output of a process can be streamed once")
         self._streaming = self._streamed = True
@@ -83,7 +83,7 @@ class LiveProcess:
         self._is_open = False
         self._news.set()
 
-    async def resize(self, size: Terminal) -> None:
+    async def resize(self, size: TerminalSize) -> None:
         self._send(frames.RESIZE, _size(size))
 
     async def signal(self, number: int) -> None:
@@ -125,10 +125,10 @@ class LiveProcess:
         self._credit -= len(frame.blob)
         if stream is None or frame.head.get("seq") != self._sequence or self._credit < 0 or not frame.blob:
             raise frames.FrameError(f"output {frame.head} of {len(frame.blob)} bytes, credit {self._credit}")
-        self._chunks.append(Chunk(self._sequence, "stdout" if stream == "stdout" else "stderr", frame.blob))
+        self._chunks.append(OutputChunk(self._sequence, "stdout" if stream == "stdout" else "stderr", frame.blob))
         self._sequence += 1
 
-    async def _next(self) -> Chunk | None:
+    async def _next(self) -> OutputChunk | None:
         """The oldest output nobody has; None at its end."""
         if not self._chunks and not self._over:
             timer = self._watchdog()
@@ -178,7 +178,7 @@ class LiveProcess:
             self._channel.send(frames.pack(kind, self._stream, head, blob))
 
 
-def _size(asked: Terminal) -> dict[str, int]:
+def _size(asked: TerminalSize) -> dict[str, int]:
     return {name: request.whole(name, getattr(asked, name), 0, 0xFFFF) for name in ("rows", "columns")}
 
 

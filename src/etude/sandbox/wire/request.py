@@ -9,7 +9,7 @@ from typing import Any
 
 from etude.sandbox.errors import UserError
 from etude.sandbox.inside import frames
-from etude.sandbox.spec import Entry, ExecResult
+from etude.sandbox.spec import ExecResult, FileEntry
 
 MOST_BYTES = (
     1 << 40
@@ -94,7 +94,7 @@ def ran(frame: frames.Frame) -> ExecResult:
     return result(frame.head, frame.blob[:cut], frame.blob[cut:])
 
 
-def entry(found: Any) -> Entry:
+def entry(found: Any) -> FileEntry:
     try:
         path, kind, size_bytes, mode = found
     except (TypeError, ValueError):
@@ -103,10 +103,10 @@ def entry(found: Any) -> Entry:
         raise _broken(f"entry {found!r}")
     if not isinstance(size_bytes, int) or not isinstance(mode, int):
         raise _broken(f"entry {found!r}")
-    return Entry(path, kind, size_bytes, mode)
+    return FileEntry(path, kind, size_bytes, mode)
 
 
-def entries(frame: frames.Frame) -> list[Entry]:
+def entries(frame: frames.Frame) -> list[FileEntry]:
     """LIST's answer."""
     found = frame.head.get("entries")
     if not isinstance(found, list):

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from etude.sandbox.services.presets import seeded
-from etude.sandbox.spec import Service
+from etude.sandbox.spec import ServiceSpec
 from etude.tasks.errors import TaskError
 
 KEY = "services"
 
 
-def services_of(metadata: Mapping[str, Any]) -> tuple[Service, ...]:
+def services_of(metadata: Mapping[str, Any]) -> tuple[ServiceSpec, ...]:
     """Raises TaskError for rows that are none, UserError for a service that there is not."""
     rows = metadata.get(KEY, ())
     if not isinstance(rows, list | tuple):
@@ -25,7 +25,7 @@ def services_of(metadata: Mapping[str, Any]) -> tuple[Service, ...]:
     return tuple(_service(row) for row in rows)
 
 
-def _service(row: object) -> Service:
+def _service(row: object) -> ServiceSpec:
     told = row if isinstance(row, Mapping) else {}
     name, files = told.get("name"), told.get("files", {})
     texts = isinstance(files, Mapping) and all(isinstance(one, str) for pair in files.items() for one in pair)

@@ -15,7 +15,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.sandbox.egress.refused import Refused
+from etude.sandbox.egress.errors import RequestRefused
 
 ALGORITHMS = ("sha512", "sha384", "sha256", "sha1")  # strongest first; sha1 is all that npm's oldest packages have
 _PIECE_BYTES = 1 << 16
@@ -54,7 +54,7 @@ class FileCache:
                 async with aclosing(_checked(_read(path), digest)) as checked:
                     async for piece in checked:
                         yield piece
-            except Refused:
+            except RequestRefused:
                 path.unlink(missing_ok=True)  # the disk's doing: the next one gets it from the index
                 raise
             return
@@ -73,7 +73,7 @@ class FileCache:
 
     def _path(self, digest: Digest) -> Path:
         if not digest.hexadecimal.isalnum():
-            raise Refused(502, "the index gives a digest that is none")
+            raise RequestRefused(502, "the index gives a digest that is none")
         return self._folder / digest.algorithm / digest.hexadecimal
 
     def _prune(self) -> None:
@@ -102,7 +102,7 @@ async def _checked(
                 yield held
             held = piece
     if found.hexdigest() != digest.hexadecimal:
-        raise Refused(502, f"the file is not what its {digest.algorithm} says")
+        raise RequestRefused(502, f"the file is not what its {digest.algorithm} says")
     if held:
         yield held
 

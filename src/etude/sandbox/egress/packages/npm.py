@@ -14,12 +14,12 @@ import re
 from typing import Any
 from urllib.parse import quote
 
-from etude.sandbox.egress.inner import Ask, Page
+from etude.sandbox.egress.errors import RequestRefused
 from etude.sandbox.egress.packages.cache import ALGORITHMS, Digest, FileCache, best
-from etude.sandbox.egress.packages.remembered import Remembered
-from etude.sandbox.egress.packages.rule import Named, npm_name
-from etude.sandbox.egress.packages.upstream import Upstream, joined
-from etude.sandbox.egress.refused import Refused
+from etude.sandbox.egress.packages.metadata_cache import MetadataCache
+from etude.sandbox.egress.packages.rule import PackageFilter, npm_name
+from etude.sandbox.egress.packages.upstream import IndexUpstream, joined
+from etude.sandbox.egress.service import ServiceRequest, ServiceResponse
 
 _PRERELEASE = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+-")
 Document = dict[str, Any]
@@ -28,9 +28,9 @@ Document = dict[str, Any]
 class NpmIndex:
     """What all npm doors of a process share."""
 
-    def __init__(self, upstream: Upstream, cache: FileCache) -> None:
+    def __init__(self, upstream: IndexUpstream, cache: FileCache) -> None:
         self.upstream, self.cache = upstream, cache
-        self._documents: Remembered[Document] = Remembered(32)  # some have tens of megabytes
+        self._documents: MetadataCache[Document] = MetadataCache(32)  # some have tens of megabytes
 
     async def document(self, name: str) -> Document:
         """Raises Refused: 404 where there is none."""
@@ -40,7 +40,7 @@ class NpmIndex:
         # The short form has no times; the long one is the default.
         found = await self.upstream.page(self.upstream.urls[0] + quote(name, safe="@"), "application/json")
         if found is None:
-            raise Refused(404, f"the registry has no package {name}")
+            raise RequestRefused(404, f"the registry has no package {name}")
         try:
             document = await asyncio.to_thread(json.loads, found.body)
             return {
@@ -50,32 +50,32 @@ class NpmIndex:
                 "dist-tags": dict(document["dist-tags"]),
             }
         except (ValueError, KeyError, TypeError) as error:
-            raise Refused(502, f"the registry's document of {name} can't be read: {error!r}") from None
+            raise RequestRefused(502, f"the registry's document of {name} can't be read: {error!r}") from None
 
 
-class NpmDoor:
+class NpmService:
     """`base`: the URL of this door as the inside sees it, with a slash at its end; npm wants whole ones."""
 
     name = "npm"
 
-    def __init__(self, index: NpmIndex, rule: Named, base: str) -> None:
+    def __init__(self, index: NpmIndex, rule: PackageFilter, base: str) -> None:
         self._index, self._rule, self._base = index, rule, base
 
     def __eq__(self, other: object) -> bool:
         """Whether they serve the same: downloads by the one may then go on under the other."""
-        return isinstance(other, NpmDoor) and (self._index, self._rule) == (other._index, other._rule)
+        return isinstance(other, NpmService) and (self._index, self._rule) == (other._index, other._rule)
 
     def __hash__(self) -> int:
         return hash(self._rule)
 
-    async def serve(self, ask: Ask) -> Page:
+    async def serve(self, ask: ServiceRequest) -> ServiceResponse:
         name, separator, file = ask.path.partition("/-/")
         name = self._rule.require(name.rstrip("/"), npm_name)
         document = in_time(await self._index.document(name), self._rule)
         if separator:
             return self._tarball(name, document, file)
         body = await asyncio.to_thread(self._rewritten, document)
-        return Page(headers=(("Content-Type", "application/json"),), body=body)
+        return ServiceResponse(headers=(("Content-Type", "application/json"),), body=body)
 
     def _rewritten(self, document: Document) -> bytes:
         name = document["name"]
@@ -85,21 +85,21 @@ class NpmDoor:
         }
         return json.dumps({**document, "versions": versions}).encode()
 
-    def _tarball(self, name: str, document: Document, file: str) -> Page:
+    def _tarball(self, name: str, document: Document, file: str) -> ServiceResponse:
         entry = next((entry for version, entry in document["versions"].items() if _file(name, version) == file), None)
         if entry is None:
-            raise Refused(403, f"{name} has no {file} that was published in time")
+            raise RequestRefused(403, f"{name} has no {file} that was published in time")
         digest = _digest(entry["dist"])
         if digest is None:
-            raise Refused(403, f"the registry gives no digest for {file}")
+            raise RequestRefused(403, f"the registry gives no digest for {file}")
         url = joined(self._index.upstream.urls[0], str(entry["dist"]["tarball"]))
         stream = self._index.cache.pieces(digest, self._index.upstream.pieces(url))
-        return Page(
+        return ServiceResponse(
             headers=(("Content-Type", "application/octet-stream"),), stream=stream, size=self._index.cache.size(digest)
         )
 
 
-def in_time(document: Document, rule: Named) -> Document:
+def in_time(document: Document, rule: PackageFilter) -> Document:
     """The document as it was at the rule's date; where it had been nothing, Refused(404)."""
     times = document["time"]
     versions = {
@@ -108,7 +108,7 @@ def in_time(document: Document, rule: Named) -> Document:
         if rule.in_time(times.get(version)) and "tarball" in entry.get("dist", {})
     }
     if not versions:
-        raise Refused(404, f"{document['name']} had no version yet")
+        raise RequestRefused(404, f"{document['name']} had no version yet")
     tags = {tag: version for tag, version in document["dist-tags"].items() if version in versions}
     if "latest" not in tags:
         releases = [version for version in versions if not _PRERELEASE.match(version)] or list(versions)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 
-from etude.sandbox.egress.inner import Ask, Page
+from etude.sandbox.egress.errors import RequestRefused
 from etude.sandbox.egress.packages import simple
 from etude.sandbox.egress.packages.cache import FileCache, best
-from etude.sandbox.egress.packages.remembered import Remembered
-from etude.sandbox.egress.packages.rule import Named, pip_name
-from etude.sandbox.egress.packages.upstream import Upstream
-from etude.sandbox.egress.refused import Refused
+from etude.sandbox.egress.packages.metadata_cache import MetadataCache
+from etude.sandbox.egress.packages.rule import PackageFilter, pip_name
+from etude.sandbox.egress.packages.upstream import IndexUpstream
+from etude.sandbox.egress.service import ServiceRequest, ServiceResponse
 
 _METADATA = ".metadata"  # PEP 658
 
@@ -22,16 +22,16 @@ _METADATA = ".metadata"  # PEP 658
 class PipIndex:
     """What all pip doors of a process share."""
 
-    def __init__(self, upstream: Upstream, cache: FileCache) -> None:
+    def __init__(self, upstream: IndexUpstream, cache: FileCache) -> None:
         self.upstream, self.cache = upstream, cache
-        self._pages: Remembered[list[simple.File]] = Remembered(256)
+        self._pages: MetadataCache[list[simple.IndexFile]] = MetadataCache(256)
 
-    async def files(self, project: str) -> list[simple.File]:
+    async def files(self, project: str) -> list[simple.IndexFile]:
         """Of all indexes, as pip takes them; the first one's where two have a file of one name. Raises Refused: 404 where none has it."""
         return await self._pages.get(project, functools.partial(self._read, project))
 
-    async def _read(self, project: str) -> list[simple.File]:
-        found: dict[str, simple.File] = {}
+    async def _read(self, project: str) -> list[simple.IndexFile]:
+        found: dict[str, simple.IndexFile] = {}
         known = False
         for url in self.upstream.urls:
             page = await self.upstream.page(f"{url}{project}/", simple.ACCEPT)
@@ -41,24 +41,24 @@ class PipIndex:
             for file in simple.read(page.body, page.content_type, page.url):
                 found.setdefault(file.name, file)
         if not known:
-            raise Refused(404, f"no index has a project {project}")
+            raise RequestRefused(404, f"no index has a project {project}")
         return list(found.values())
 
 
-class PipDoor:
+class PipService:
     name = "pip"
 
-    def __init__(self, index: PipIndex, rule: Named) -> None:
+    def __init__(self, index: PipIndex, rule: PackageFilter) -> None:
         self._index, self._rule = index, rule
 
     def __eq__(self, other: object) -> bool:
         """Whether they serve the same: downloads by the one may then go on under the other."""
-        return isinstance(other, PipDoor) and (self._index, self._rule) == (other._index, other._rule)
+        return isinstance(other, PipService) and (self._index, self._rule) == (other._index, other._rule)
 
     def __hash__(self) -> int:
         return hash(self._rule)
 
-    async def serve(self, ask: Ask) -> Page:
+    async def serve(self, ask: ServiceRequest) -> ServiceResponse:
         kind, *rest = [part for part in ask.path.split("/") if part] or [""]
         if kind == "simple" and not rest:
             return self._projects(ask.accept)
@@ -66,15 +66,15 @@ class PipDoor:
             return await self._page(self._rule.require(rest[0], pip_name), ask.accept)
         if kind == "files" and len(rest) == 2:
             return await self._file(self._rule.require(rest[0], pip_name), rest[1])
-        raise Refused(404, "pip's index has simple/, simple/PROJECT/ and the files that those name")
+        raise RequestRefused(404, "pip's index has simple/, simple/PROJECT/ and the files that those name")
 
-    def _projects(self, accept: str) -> Page:
+    def _projects(self, accept: str) -> ServiceResponse:
         names = sorted(self._rule.names)
         if simple.JSON_TYPE in accept:
             return _page(simple.write_projects_json(names), simple.JSON_TYPE)
         return _page(simple.write_projects_html(names), simple.HTML_TYPE)
 
-    async def _page(self, project: str, accept: str) -> Page:
+    async def _page(self, project: str, accept: str) -> ServiceResponse:
         files = [
             (file, simple.link(project, file.name)) for file in await self._index.files(project) if self._given(file)
         ]
@@ -82,10 +82,10 @@ class PipDoor:
             return _page(simple.write_json(project, files), simple.JSON_TYPE)
         return _page(simple.write_html(project, files), simple.HTML_TYPE)
 
-    def _given(self, file: simple.File) -> bool:
+    def _given(self, file: simple.IndexFile) -> bool:
         return best(file.hashes) is not None and self._rule.in_time(file.published)
 
-    async def _file(self, project: str, name: str) -> Page:
+    async def _file(self, project: str, name: str) -> ServiceResponse:
         files = {file.name: file for file in await self._index.files(project)}
         file, about = files.get(name), None
         if file is None and name.endswith(_METADATA):
@@ -93,17 +93,19 @@ class PipDoor:
             about = best(file.metadata or {}) if file else None
             file = file if about else None
         if file is None:
-            raise Refused(404, f"project {project} has no file {name}")
+            raise RequestRefused(404, f"project {project} has no file {name}")
         digest = best(file.hashes)
         if digest is None or not self._rule.in_time(file.published):
-            raise Refused(403, f"{name} was published {file.published or 'at an unknown time'}, which is not in time")
+            raise RequestRefused(
+                403, f"{name} was published {file.published or 'at an unknown time'}, which is not in time"
+            )
         url, size = (file.url + _METADATA, None) if about else (file.url, file.size)
         digest = about or digest
         known = self._index.cache.size(digest)
         stream = self._index.cache.pieces(digest, self._index.upstream.pieces(url))
         headers = (("Content-Type", "application/octet-stream"),)
-        return Page(headers=headers, stream=stream, size=size if known is None else known)
+        return ServiceResponse(headers=headers, stream=stream, size=size if known is None else known)
 
 
-def _page(body: bytes, content_type: str) -> Page:
-    return Page(headers=(("Content-Type", content_type),), body=body)
+def _page(body: bytes, content_type: str) -> ServiceResponse:
+    return ServiceResponse(headers=(("Content-Type", content_type),), body=body)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from etude.sandbox.egress.refused import BadRule, Refused
+from etude.sandbox.egress.errors import BadRule, RequestRefused
 
 _SEPARATORS = re.compile(r"[-_.]+")
 _PIP_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
@@ -34,7 +34,7 @@ def npm_name(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Named:
+class PackageFilter:
     """`names` and `deny` normalised. `until` None: without a bound. `every`: all that is not denied."""
 
     names: frozenset[str]
@@ -47,11 +47,11 @@ class Named:
         try:
             name = normal(text)
         except BadRule as problem:
-            raise Refused(404, str(problem)) from None
+            raise RequestRefused(404, str(problem)) from None
         if name in self.deny:
-            raise Refused(403, f"{name} is denied to this sandbox")
+            raise RequestRefused(403, f"{name} is denied to this sandbox")
         if not self.every and name not in self.names:
-            raise Refused(403, f"{name} is not on this sandbox' list of packages")
+            raise RequestRefused(403, f"{name} is not on this sandbox' list of packages")
         return name
 
     def in_time(self, published: str | None) -> bool:

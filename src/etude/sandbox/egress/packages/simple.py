@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from etude.sandbox.egress.errors import RequestRefused
 from etude.sandbox.egress.packages.upstream import joined
-from etude.sandbox.egress.refused import Refused
 
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 HTML_TYPE = "text/html"
@@ -18,7 +18,7 @@ ACCEPT = f"{JSON_TYPE}, {HTML_TYPE};q=0.1"
 
 
 @dataclass(frozen=True)
-class File:
+class IndexFile:
     """One distribution. `metadata`: digests of its metadata file, {} where it has one without digests, None where it has none."""
 
     name: str
@@ -31,21 +31,21 @@ class File:
     metadata: dict[str, str] | None = None
 
 
-def read(body: bytes, content_type: str, base: str) -> list[File]:
+def read(body: bytes, content_type: str, base: str) -> list[IndexFile]:
     """Raises Refused(502) for what is neither."""
     try:
         if "json" in content_type:
             return [_from_json(entry, base) for entry in json.loads(body)["files"]]
-        parser = _Page(base)
+        parser = _IndexPage(base)
         parser.feed(body.decode("utf-8", errors="replace"))
         return parser.files
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Refused(502, f"the index' page can't be read: {error!r}") from None
+        raise RequestRefused(502, f"the index' page can't be read: {error!r}") from None
 
 
-def _from_json(entry: dict[str, Any], base: str) -> File:
+def _from_json(entry: dict[str, Any], base: str) -> IndexFile:
     metadata = entry.get("core-metadata", entry.get("dist-info-metadata"))
-    return File(
+    return IndexFile(
         name=str(entry["filename"]),
         url=joined(base, entry["url"]),
         hashes=dict(entry["hashes"]),
@@ -57,13 +57,13 @@ def _from_json(entry: dict[str, Any], base: str) -> File:
     )
 
 
-class _Page(HTMLParser):
+class _IndexPage(HTMLParser):
     """Its links; the digest is the fragment. No form of HTML tells when a file was published."""
 
     def __init__(self, base: str) -> None:
         super().__init__()
         self._base = base
-        self.files: list[File] = []
+        self.files: list[IndexFile] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
@@ -76,7 +76,7 @@ class _Page(HTMLParser):
         yanked = found.get("data-yanked", False)
         told = found.get("data-core-metadata", found.get("data-dist-info-metadata"))
         self.files.append(
-            File(
+            IndexFile(
                 name=unquote(place.path.rpartition("/")[2]),
                 url=place._replace(fragment="").geturl(),
                 hashes=_pair(place.fragment),
@@ -92,7 +92,7 @@ def _pair(text: str) -> dict[str, str]:
     return {algorithm: digest} if separator else {}
 
 
-def write_json(project: str, files: list[tuple[File, str]]) -> bytes:
+def write_json(project: str, files: list[tuple[IndexFile, str]]) -> bytes:
     """Each file with the link under which it is to be had."""
     entries = [
         {
@@ -108,7 +108,7 @@ def write_json(project: str, files: list[tuple[File, str]]) -> bytes:
     return json.dumps({"meta": {"api-version": "1.0"}, "name": project, "files": entries}).encode()
 
 
-def write_html(project: str, files: list[tuple[File, str]]) -> bytes:
+def write_html(project: str, files: list[tuple[IndexFile, str]]) -> bytes:
     lines = [f"<!DOCTYPE html><html><head><title>{html.escape(project)}</title></head><body>"]
     for file, url in files:
         mark = next((f"#{name}={value}" for name, value in file.hashes.items()), "")

@@ -16,14 +16,14 @@ from etude.sandbox.errors import InfraError
 from etude.sandbox.fake.clock import run
 from etude.sandbox.fleet.fleet import Fleet
 from etude.sandbox.fleet.settings import FleetSettings
-from etude.sandbox.fleet.simulation.world import Machine, Shape, TimedPlacement, strike
+from etude.sandbox.fleet.simulation.world import FleetShape, SimulatedMachine, TimedPlacement, strike
 from etude.sandbox.spec import SandboxSpec
 
 ATTEMPTS = 10  # of one rollout before it counts as lost
 
 
 @dataclass
-class Tally:
+class RolloutCounts:
     """`story`: a digest of what happened in which order, by which two runs of one seed are compared."""
 
     done: int = 0
@@ -39,14 +39,14 @@ class Tally:
         self.story = hashlib.sha256()
 
 
-def simulate(shape: Shape) -> dict[str, Any]:
+def simulate(shape: FleetShape) -> dict[str, Any]:
     """Figures of one run. Deterministic but for `decision_ms`, which is real time."""
     return run(_simulate(shape))
 
 
-async def _simulate(shape: Shape) -> dict[str, Any]:
-    dice, tally = random.Random(shape.seed), Tally()
-    machines = [Machine(number, shape) for number in range(shape.hosts)]
+async def _simulate(shape: FleetShape) -> dict[str, Any]:
+    rng, tally = random.Random(shape.seed), RolloutCounts()
+    machines = [SimulatedMachine(number, shape) for number in range(shape.hosts)]
     placement = TimedPlacement(shape.seed)
     settings = FleetSettings(attempts=4, patience_s=600.0)
     fleet = await Fleet.open(
@@ -59,7 +59,7 @@ async def _simulate(shape: Shape) -> dict[str, Any]:
         due_s = start_s + number / shape.creates_per_s - asyncio.get_running_loop().time()
         if due_s > 0:
             await asyncio.sleep(due_s)
-        life_s = shape.life_s * math.exp(dice.gauss(0, 0.5))
+        life_s = shape.life_s * math.exp(rng.gauss(0, 0.5))
         rollouts.append(asyncio.create_task(_rollout(number, life_s, shape, fleet, tally)))
     await asyncio.gather(*rollouts)
     await striking
@@ -69,7 +69,7 @@ async def _simulate(shape: Shape) -> dict[str, Any]:
     return _figures(shape, fleet, tally, placement, start_s, left)
 
 
-async def _rollout(number: int, life_s: float, shape: Shape, fleet: Fleet, tally: Tally) -> None:
+async def _rollout(number: int, life_s: float, shape: FleetShape, fleet: Fleet, tally: RolloutCounts) -> None:
     for _ in range(ATTEMPTS):
         try:
             answer = await _attempt(number, life_s, shape, fleet, tally)
@@ -84,7 +84,7 @@ async def _rollout(number: int, life_s: float, shape: Shape, fleet: Fleet, tally
     tally.lost += 1
 
 
-async def _attempt(number: int, life_s: float, shape: Shape, fleet: Fleet, tally: Tally) -> bytes:
+async def _attempt(number: int, life_s: float, shape: FleetShape, fleet: Fleet, tally: RolloutCounts) -> bytes:
     loop = asyncio.get_running_loop()
     asked_s = loop.time()
     box = await fleet.create(SandboxSpec(memory_mb=512, labels={"rollout": str(number)}))
@@ -111,7 +111,7 @@ async def _kill(box: Any) -> None:
 
 
 def _figures(
-    shape: Shape, fleet: Fleet, tally: Tally, placement: TimedPlacement, start_s: float, left: int
+    shape: FleetShape, fleet: Fleet, tally: RolloutCounts, placement: TimedPlacement, start_s: float, left: int
 ) -> dict[str, Any]:
     per_second = Counter(int(at - start_s) for at in tally.births_s)
     full = [per_second[second] for second in range(max(1, int(shape.sandboxes / shape.creates_per_s)))]

@@ -21,7 +21,7 @@ CORES, MEMORY_MB = 64, 256 << 10  # of one host, as promised: four times over
 
 
 @dataclass(frozen=True)
-class Shape:
+class FleetShape:
     """What is simulated. `faults`: the share of sandboxes that one strikes: a third each fail at birth, die in a command, lose an answer."""
 
     sandboxes: int = 10_000
@@ -35,10 +35,10 @@ class Shape:
     seed: int = 0
 
 
-class Machine:
+class SimulatedMachine:
     """One fake host with its wire."""
 
-    def __init__(self, number: int, shape: Shape) -> None:
+    def __init__(self, number: int, shape: FleetShape) -> None:
         self.name = f"host-{number:03}"
         share = shape.faults / 3
         plan = FaultPlan({"create_fails": share, "dies_in_command": share / shape.commands})
@@ -73,13 +73,13 @@ class TimedPlacement(Placement):
         return found
 
 
-async def strike(machines: list[Machine], shape: Shape) -> None:
+async def strike(machines: list[SimulatedMachine], shape: FleetShape) -> None:
     """The hosts' own faults, spread over the time in which creates come."""
-    dice = random.Random(shape.seed + 77)
-    struck = dice.sample(machines, shape.crashes + shape.silences)
+    rng = random.Random(shape.seed + 77)
+    struck = rng.sample(machines, shape.crashes + shape.silences)
     span_s = shape.sandboxes / shape.creates_per_s
     for number, machine in enumerate(struck):
-        await asyncio.sleep(dice.random() * span_s / len(struck))
+        await asyncio.sleep(rng.random() * span_s / len(struck))
         if number < shape.crashes:
             machine.crash()
         else:

@@ -1,4 +1,4 @@
-"""A wire within one process, that can be slow, lose answers or break: what a network does, on demand and from a seed."""
+"""A link within one process. It can be slow, lose answers or break, as a network does, on demand and from a seed."""
 
 from __future__ import annotations
 

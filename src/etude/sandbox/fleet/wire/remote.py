@@ -7,14 +7,14 @@ import builtins
 from collections.abc import AsyncIterator
 from typing import Any
 
-from etude.sandbox.egress.record import Decision
+from etude.sandbox.egress.decisions import Decision
 from etude.sandbox.errors import SandboxDied, SandboxError, SandboxNotFound, Unsupported
-from etude.sandbox.fleet.demand import Beat, HostFacts
+from etude.sandbox.fleet.demand import Heartbeat, HostFacts
 from etude.sandbox.fleet.errors import AnswerLost
-from etude.sandbox.fleet.relay import Relay
+from etude.sandbox.fleet.forwarding import ForwardingSandbox
 from etude.sandbox.fleet.wire.link import Link
 from etude.sandbox.protocol import Process, Sandbox
-from etude.sandbox.spec import Chunk, ExecResult, SandboxSpec, SnapshotRef, State, Terminal
+from etude.sandbox.spec import ExecResult, OutputChunk, SandboxSpec, SnapshotRef, State, TerminalSize
 
 # What a request may take beyond its own time limit before its answer counts as lost.
 PATIENCE_S = 60.0
@@ -38,7 +38,7 @@ class RemoteHost:
     async def facts(self) -> HostFacts:
         return await self.ask("facts")
 
-    async def beat(self, owner: str) -> Beat:
+    async def beat(self, owner: str) -> Heartbeat:
         return await self.ask("beat", owner)
 
     async def create(self, spec: SandboxSpec, owner: str, key: str) -> Sandbox:
@@ -72,7 +72,7 @@ class RemoteHost:
         return await self.ask("held")
 
 
-class RemoteSandbox(Relay):
+class RemoteSandbox(ForwardingSandbox):
     """State, deadline and decisions are what this end knows. An end by time is learnt from the next request or heartbeat; decisions at
     the door, of a sandbox that has one, with the answers to `run`, `heartbeat` and `set_network`, and before a kill."""
 
@@ -153,7 +153,7 @@ class RemoteProcess:
     def __init__(self, number: int, box: RemoteSandbox) -> None:
         self._number, self._box = number, box
 
-    async def stream(self) -> AsyncIterator[Chunk]:
+    async def stream(self) -> AsyncIterator[OutputChunk]:
         ended = False
         while not ended:
             chunks, ended = await self._box.of_process("pull", self._number)
@@ -166,7 +166,7 @@ class RemoteProcess:
     async def close_stdin(self) -> None:
         await self._box.of_process("process", self._number, "close_stdin")
 
-    async def resize(self, size: Terminal) -> None:
+    async def resize(self, size: TerminalSize) -> None:
         await self._box.of_process("process", self._number, "resize", size)
 
     async def signal(self, number: int) -> None:

@@ -6,15 +6,14 @@ import asyncio
 import itertools
 from typing import Any
 
-from etude.sandbox.egress.record import Decision
+from etude.sandbox.egress.decisions import Decision
 from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound
-from etude.sandbox.fleet.demand import Beat
+from etude.sandbox.fleet.demand import Heartbeat
 from etude.sandbox.fleet.host import Host
 from etude.sandbox.fleet.leases import HEARTBEAT_S, Leases
 from etude.sandbox.fleet.wire.link import Answer
-from etude.sandbox.fleet.wire.output import Output
 from etude.sandbox.protocol import Process, Sandbox
-from etude.sandbox.spec import Chunk, SandboxSpec, SnapshotRef
+from etude.sandbox.spec import OutputChunk, SandboxSpec, SnapshotRef
 
 _HOST = frozenset({"facts", "end", "chain", "missing", "export_layer", "import_layer", "enter", "held"})
 _HERE = frozenset({"beat", "create", "restore", "leave", "call", "start", "pull", "process", "decisions"})
@@ -31,7 +30,7 @@ class HostServer:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._boxes: dict[str, Sandbox] = {}
-        self._processes: dict[int, tuple[str, Process, Output]] = {}
+        self._processes: dict[int, tuple[str, Process, BufferedOutput]] = {}
         self._numbers = itertools.count(1)
         self._leases, self._owners = Leases(), set[str]()
         self._watch: asyncio.Task[None] | None = None
@@ -47,7 +46,7 @@ class HostServer:
             return False, error
         raise ValueError(f"{method!r} is nothing that a host can be asked")
 
-    async def beat(self, owner: str) -> Beat:
+    async def beat(self, owner: str) -> Heartbeat:
         self._leases.renew(owner, asyncio.get_running_loop().time())
         self._owners.add(owner)
         if self._watch is None:
@@ -80,10 +79,10 @@ class HostServer:
     async def start(self, box: str, *args: Any, **named: Any) -> int:
         process = await self._box(box).exec(*args, **named)
         number = next(self._numbers)
-        self._processes[number] = (box, process, Output(process))
+        self._processes[number] = (box, process, BufferedOutput(process))
         return number
 
-    async def pull(self, number: int) -> tuple[list[Chunk], bool]:
+    async def pull(self, number: int) -> tuple[list[OutputChunk], bool]:
         return await self._process(number)[1].pull()
 
     async def process(self, number: int, operation: str, *args: Any) -> Any:
@@ -106,7 +105,7 @@ class HostServer:
             raise SandboxNotFound(f"{name}: no such sandbox on host {self._host.name}")
         return self._boxes[name]
 
-    def _process(self, number: int) -> tuple[Process, Output]:
+    def _process(self, number: int) -> tuple[Process, BufferedOutput]:
         if number not in self._processes:
             raise SandboxNotFound(f"command {number}: its sandbox is gone from host {self._host.name}")
         return self._processes[number][1:]
@@ -130,3 +129,65 @@ class HostServer:
             for owner in [owner for owner in self._owners if self._leases.over(owner, now)]:
                 await self.leave(owner)
                 self._drop_dead()
+
+
+AHEAD_BYTES = 4 << 20
+BATCH_BYTES = 1 << 20
+_IDLE_S = 20.0  # then an empty batch: a request that is open for ever can't be told from a lost one
+
+
+class BufferedOutput:
+    """Reads nothing before the first pull, so that `wait` alone still gets it all."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._chunks: list[OutputChunk] = []
+        self._held_bytes = 0
+        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._error: SandboxError | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    async def pull(self) -> tuple[list[OutputChunk], bool]:
+        """What has come since, BATCH_BYTES and at most one chunk more; true with the last of it."""
+        if self._reader is None:
+            self._reader = asyncio.create_task(self._read())
+        try:
+            async with asyncio.timeout(_IDLE_S):
+                await self._news.wait()
+        except TimeoutError:
+            return [], False
+        batch: list[OutputChunk] = []
+        size = count = 0
+        for chunk in self._chunks:
+            if size >= BATCH_BYTES:
+                break
+            batch.append(chunk)
+            size += len(chunk.data)
+            count += 1
+        del self._chunks[:count]
+        self._held_bytes -= size
+        self._room.set()
+        ended = self._reader.done() and not self._chunks
+        if ended and not batch and self._error is not None:
+            raise self._error
+        if not self._chunks and not self._reader.done():
+            self._news.clear()
+        return batch, ended and self._error is None
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+
+    async def _read(self) -> None:
+        try:
+            async for chunk in self._process.stream():
+                self._chunks.append(chunk)
+                self._held_bytes += len(chunk.data)
+                self._news.set()
+                while self._held_bytes >= AHEAD_BYTES:
+                    self._room.clear()
+                    await self._room.wait()
+        except SandboxError as error:
+            self._error = error
+        finally:
+            asyncio.get_running_loop().call_soon(self._news.set)  # when this task is seen to be done

@@ -18,13 +18,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from etude.sandbox.cleanup.undo import Folder, Tenants, Undo
+from etude.sandbox.cleanup.undo import EndHelpers, RemoveFolder, Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
 from etude.sandbox.launch.firecracker import probe, relay
 from etude.sandbox.launch.firecracker.api import Api
-from etude.sandbox.launch.launcher import Launch
+from etude.sandbox.launch.launcher import LaunchCommand
 from etude.sandbox.settings import FirecrackerSettings
 from etude.sandbox.spec import Isolation, SandboxSpec
 
@@ -36,7 +36,7 @@ _PATIENCE_S = 20.0  # 0.2 s on a quiet machine
 _LOOK_S = 0.005
 
 
-class Firecracker:
+class FirecrackerRuntime:
     """See `launch.Surroundings`."""
 
     backend = "firecracker"
@@ -53,32 +53,32 @@ class Firecracker:
         code = bundle.code(python)
         (self._folder / "program").write_bytes(code + bytes(-len(code) % _SECTOR))
 
-    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+    def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
         return dataclasses.replace(spec, memory_mb=_memory_mb(spec) + _OVERHEAD_MB, pids=_cpus(spec) + _THREADS)
 
-    def leavings(self) -> tuple[Undo, ...]:
-        return Tenants(str(self._folder)), Folder(str(self._folder))
+    def leftovers(self) -> tuple[Undo, ...]:
+        return EndHelpers(str(self._folder)), RemoveFolder(str(self._folder))
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         if spec.read_only_binds:
             raise Unsupported("read_only_binds: back end firecracker has no folder of the host; put_tar, or local")
         return {"kind": "container"}
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
         at = self._folder / f"vm-{next(self._numbers)}"
         at.mkdir(mode=0o700)
         words = [self._settings.program, "--api-sock", str(at / "api"), "--id", at.name]
 
-        def attend(process: subprocess.Popen[bytes]) -> None:
+        def after_start(process: subprocess.Popen[bytes]) -> None:
             self._boot(spec, at, process)
             line = relay.dial(at / "vsock", PORT, process, _PATIENCE_S)
             if line is not None:
                 relay.between(control, line)
 
-        return Launch(words, stands_for=True, name=at.name, folder=at, attend=attend)
+        return LaunchCommand(words, is_first_process=True, name=at.name, folder=at, after_start=after_start)
 
     def close(self) -> None:
-        Folder(str(self._folder)).undo()
+        RemoveFolder(str(self._folder)).undo()
 
     def _boot(self, spec: SandboxSpec, at: Path, process: subprocess.Popen[bytes]) -> None:
         end_s = time.monotonic() + _PATIENCE_S

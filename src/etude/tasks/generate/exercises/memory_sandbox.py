@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from etude.sandbox.errors import Unsupported, UserError
-from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
+from etude.sandbox.spec import ExecResult, FileEntry, SandboxSpec
 from etude.tasks.generate.exercises.trial import Guard, Runaway, compiled
 
 # A check runs some twenty calls of under 50 steps each; only a loop gets this far.
@@ -58,8 +58,8 @@ class MemorySandbox:
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         self._files[path] = data
 
-    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
-        return [Entry(name, "file", len(data), 0o644) for name, data in sorted(self._files.items())]
+    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[FileEntry]:
+        return [FileEntry(name, "file", len(data), 0o644) for name, data in sorted(self._files.items())]
 
     async def remove(self, path: str) -> None:
         self._files.pop(path, None)
