@@ -125,7 +125,7 @@ class LocalPool:
 
     @property
     def host_layers(self) -> LayerTransfer | None:
-        """Its layers, as a fleet ships them (`fleet.host.Shelf`); None where this back end mounts none."""
+        """Its layers, as a fleet ships them (`fleet.host.HostLayers`); None where this back end mounts none."""
         return self._factory.layer_transfer
 
     def probe(self) -> Capabilities:

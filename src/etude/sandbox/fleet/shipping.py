@@ -11,7 +11,7 @@ from etude.sandbox.fleet.hosts import HostRegistry, Member
 from etude.sandbox.fleet.single_flight import SingleFlight
 from etude.sandbox.operation_scope import OperationScope
 
-Chain = tuple[tuple[str, ...], bytes]  # layers, topmost first, and the record of them (host.Shelf.chain)
+Chain = tuple[tuple[str, ...], bytes]  # layers, topmost first, and the record of them (HostLayers.chain)
 _AT_ONCE = 8  # layers on their way, each with a piece or two in this process' memory
 
 

@@ -26,7 +26,7 @@ _HIDDEN_FOLDER_BYTES = "4096"
 
 
 class BubblewrapRuntime(NamespaceRuntime):
-    """See `launch.Surroundings`."""
+    """See `launcher.IsolationRuntime`."""
 
     backend = "bubblewrap"
 

@@ -56,7 +56,7 @@ done
 
 
 class DockerRuntime:
-    """See `launch.Surroundings`. `words`: the engine's command line up to the verb."""
+    """See `launcher.IsolationRuntime`. `words`: the engine's command line up to the verb."""
 
     backend = "docker"
     isolation: Isolation = "namespace"

@@ -38,7 +38,7 @@ _FLAGS = ["--network=none", "--ignore-cgroups"]
 
 
 class GvisorRuntime:
-    """See `launch.Surroundings`."""
+    """See `launcher.IsolationRuntime`."""
 
     backend = "gvisor"
     isolation: Isolation = "gvisor"

@@ -20,7 +20,7 @@ from etude.sandbox.spec import Isolation, SandboxSpec
 
 
 class ProcessRuntime:
-    """See `launch.Surroundings`. The keeper gives up root itself: it takes a uid of its own for each sandbox."""
+    """See `launcher.IsolationRuntime`. The keeper gives up root itself: it takes a uid of its own for each sandbox."""
 
     backend = "process"
     isolation: Isolation = "process"

@@ -37,7 +37,7 @@ _HYBRID = "/sys/fs/cgroup/unified"
 
 
 class PodmanRuntime:
-    """See `launch.Surroundings`."""
+    """See `launcher.IsolationRuntime`."""
 
     backend = "podman"
     isolation: Isolation = "namespace"

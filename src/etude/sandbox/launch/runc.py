@@ -29,7 +29,7 @@ _PATIENCE_S = 10.0
 
 
 class RuncRuntime:
-    """See `launch.Surroundings`."""
+    """See `launcher.IsolationRuntime`."""
 
     backend = "runc"
     isolation: Isolation = "namespace"

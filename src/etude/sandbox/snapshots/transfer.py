@@ -1,4 +1,4 @@
-"""A store's layers on their way to other hosts and from them, in pieces: what a fleet asks of a host (`fleet.host.Shelf`).
+"""A store's layers on their way to other hosts and from them, in pieces: what a fleet asks of a host (`fleet.host.HostLayers`).
 
 Promises: memory is a few pieces, however large a layer; the event loop never waits for a disk; what is being shipped is not collected
 meanwhile; a layer that is not what its digest says is refused whole. What a peer leaves half done goes after a while without a word of it.
@@ -106,7 +106,7 @@ class IdleCache(Generic[Item]):
 
 
 class LayerTransfer:
-    """Answers are as `fleet.host.Shelf` says."""
+    """Answers are as `fleet.host.HostLayers` says."""
 
     def __init__(self, layer_cache: LayerCache) -> None:
         self._layer_cache, self._store, self.piece_bytes = layer_cache, layer_cache.store, _PIECE_BYTES

@@ -37,7 +37,7 @@ _LOOK_S = 0.005
 
 
 class FirecrackerRuntime:
-    """See `launch.Surroundings`."""
+    """See `launcher.IsolationRuntime`."""
 
     backend = "firecracker"
     isolation: Isolation = "vm"
