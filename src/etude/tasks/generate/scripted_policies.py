@@ -74,9 +74,6 @@ class Expert:
         return " ".join([*words, *([f"left {' '.join(left)}"] if left else [])])
 
 
-# --- from opponents.py: Scripted agents that stand beside the model in the bench: the competent expert, one that does nothing, one that cheats.
-
-
 def expert(task: Task, seed: int) -> Policy:
     """Always competent."""
     return Expert(task, seed, competence=1.0)
