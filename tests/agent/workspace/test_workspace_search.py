@@ -266,6 +266,24 @@ def planted(draw: Any) -> dict[str, str]:
 
 
 @needs_ripgrep
+@pytest.mark.parametrize("glob", ["?", "??", "[é]", "[é][é]", "é", "*é*", "?.py", "??.py", "[!a].py", "{é,b}.py"])
+def test_globs_match_bytes_of_names_beyond_ascii_with_and_without_ripgrep(tmp_path: Any, glob: str) -> None:
+    plant(
+        tmp_path,
+        {
+            "é": "total\n",
+            "é.py": "total\n",
+            "a.py": "total\n",
+            "b.py": "total\n",
+            ".gitignore": "?.txt\n",
+            "é.txt": "total\n",
+        },
+    )
+    for mode in ("content", "files", "glob"):
+        compare(tmp_path, Query(mode, "" if mode == "glob" else "total").only(glob, str(tmp_path)))
+
+
+@needs_ripgrep
 @settings(max_examples=40, deadline=None)
 @given(tree=planted(), glob=any_globs, mode=st.sampled_from(["content", "files", "glob"]), data=st.data())
 def test_any_glob_finds_the_same_with_and_without_ripgrep(

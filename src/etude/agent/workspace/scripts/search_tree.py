@@ -22,9 +22,17 @@ if TYPE_CHECKING:
     Rules = list[tuple[str, list[tuple[re.Pattern[str], bool, bool]]]]
 
 
+def octets(text: str) -> str:
+    """The bytes of a path or a glob, each as one character: git and ripgrep match bytes, so `?` is no letter beyond ASCII."""
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("latin-1")
+    except UnicodeEncodeError:  # half a pair, which no path can hold
+        return text.encode("utf-8", "replace").decode("latin-1")
+
+
 def translated(glob: str) -> re.Pattern[str]:
-    """A glob in the way of .gitignore, for paths relative to the file's folder; without a slash it fits at any depth."""
-    glob = glob[2:] if glob.startswith("./") else glob
+    """A glob in the way of .gitignore, for `octets` of paths relative to the file's folder; without a slash it fits at any depth."""
+    glob = octets(glob[2:] if glob.startswith("./") else glob)
     anchored = "/" in glob.rstrip("/")
     glob = glob.strip("/") if anchored else glob.rstrip("/")
     out, i, depth = "" if anchored else "(?:.*/)?", 0, 0
@@ -87,7 +95,7 @@ def ignore_rules(folder: str) -> list[tuple[re.Pattern[str], bool, bool]]:
 def is_ignored(path: str, is_folder: bool, rules: Rules) -> bool:
     """The deepest file that says something decides, in it the last line that fits."""
     for base, lines in reversed(rules):
-        inner = path[len(base) :]
+        inner = octets(path[len(base) :])
         for pattern, negated, folders_only in reversed(lines):
             if (is_folder or not folders_only) and pattern.fullmatch(inner):
                 return not negated
@@ -96,8 +104,9 @@ def is_ignored(path: str, is_folder: bool, rules: Rules) -> bool:
 
 def wanted(path: str, globs: list[tuple[re.Pattern[str], bool, bool]], is_folder: bool) -> bool | None:
     """What globs of the call say, which outrank .gitignore: the last that fits; without a fit files are unwanted if any includes."""
+    octet_path = octets(path)
     for pattern, excludes, folders_only in reversed(globs):
-        if (is_folder or not folders_only) and pattern.fullmatch(path):
+        if (is_folder or not folders_only) and pattern.fullmatch(octet_path):
             return not excludes
     return False if not is_folder and any(not excludes for _, excludes, _ in globs) else None
 
@@ -138,7 +147,7 @@ def files_of(request: dict[str, Any]) -> Iterator[str]:
     parts = folder.split("/")[:-1]
     above = ["".join(f"{part}/" for part in parts[:i]) for i in range(len(parts))]
     for file in walk(folder, globs, [(base, ignore_rules(base or ".")) for base in above]):
-        if not names or any(name.fullmatch(os.path.basename(file)) for name in names):
+        if not names or any(name.fullmatch(octets(os.path.basename(file))) for name in names):
             yield file
 
 
