@@ -71,7 +71,7 @@ async def test_a_turn_that_was_given_up_is_told_no_more_of() -> None:
     count = len(told)
     await asyncio.sleep(0.05)
     policy.close()
-    assert len(told) == count and policy.thread._heard == {}
+    assert len(told) == count and policy.thread._listeners == {}
 
 
 def test_nobody_who_does_not_listen_is_looked_for() -> None:

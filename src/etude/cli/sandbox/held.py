@@ -84,7 +84,7 @@ def _rows(state: JournalState) -> list[dict[str, Any]]:
 
 def _line(row: dict[str, Any]) -> str:
     labels = "".join(f" {name}={value}" for name, value in row["labels"].items())
-    owner = f"{row['owner']}, process {row['owner_pid']}{'' if row['owner_is_alive'] else ' (dead)'}"
+    owner = f"{row['owner']}, process {row['owner_pid']}{'' if row['owner_lives'] else ' (dead)'}"
     return f"{row['kind']:14s} {row['id']:8s} since {row['since']}  {owner}{labels}{' STUCK: ' + row['stuck'] if row['stuck'] else ''}"
 
 
