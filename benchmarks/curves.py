@@ -14,8 +14,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
-from etude.evaluate.report.beside import Beside, Curve
 from etude.evaluate.report.collect import metrics
+from etude.evaluate.report.comparison_curves import ComparisonCurves, Curve
 
 WINDOW = 10  # steps of 64 rollouts: one step alone is mostly noise
 POINTS = 100  # of one curve: more can't be seen
@@ -72,14 +72,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     reports = {run: json.loads((run / "report.json").read_text()) for run in options.runs}
-    beside = Beside(
+    comparison = ComparisonCurves(
         schema=1,
         caption=options.caption + "".join(map(figures, reports.values())),
         curves=[curve for run, report in reports.items() for curve in curves(run, report)],
     )
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(beside.model_dump(by_alias=True)) + "\n")
-    print(f"{options.out}: {len(beside.curves)} curves of {len(reports)} runs")
+    options.out.write_text(json.dumps(comparison.model_dump(by_alias=True)) + "\n")
+    print(f"{options.out}: {len(comparison.curves)} curves of {len(reports)} runs")
 
 
 if __name__ == "__main__":

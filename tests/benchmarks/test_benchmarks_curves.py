@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from etude.core.events.log import EventLog
-from etude.evaluate.report.beside import Beside
+from etude.evaluate.report.comparison_curves import ComparisonCurves
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "curves.py"
 
@@ -35,7 +35,7 @@ def test_curves_are_the_run_s_own_figures(tmp_path: Path, monkeypatch: pytest.Mo
     run, out = finished_run(tmp_path / "run"), tmp_path / "beside.json"
     monkeypatch.setattr(sys, "argv", ["curves.py", str(run), "--caption", "Beside.", "--out", str(out)])
     runpy.run_path(str(SCRIPT), run_name="__main__")
-    found = Beside.model_validate(json.loads(out.read_text()))
+    found = ComparisonCurves.model_validate(json.loads(out.read_text()))
     assert found.caption == "Beside. mine, heldout tasks: SFT 20.0%, RL 30.5%, lift 10.5 [4.0, 17.0]."
     curves = {(curve.stage, curve.x): curve for curve in found.curves}
     assert set(curves) == {("base", "core_s"), ("rl", "step"), ("rl", "core_s")}

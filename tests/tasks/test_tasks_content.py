@@ -257,7 +257,7 @@ def test_trees_that_differ_in_a_mode_alone_share_no_verdict() -> None:
 
 
 async def test_a_sandbox_has_every_kind_of_file_and_gives_it_back(pool: SandboxPool) -> None:
-    environment = {"environment": Environment("p", "1").told()}
+    environment = {"environment": Environment("p", "1").to_record()}
     sandbox = await opened(_task(metadata=environment), pool, SandboxSpec())
     shown = await sandbox.run("./run.sh; readlink link; cat link; od -An -tx1 bin.dat latin.py")
     assert shown.out.decode().split()[:5] == ["2", "pkg/a.py", "X", "=", "1"] and b"00 ff 01" in shown.out
@@ -274,7 +274,7 @@ async def test_a_sandbox_has_every_kind_of_file_and_gives_it_back(pool: SandboxP
 
 
 async def test_files_of_another_kind_take_the_place_of_those_that_are_there(pool: SandboxPool) -> None:
-    environment = {"environment": Environment("p", "1").told()}
+    environment = {"environment": Environment("p", "1").to_record()}
     task = _task(metadata=environment)
     files = {**solved(task), "link": b"plain\n", "pkg/a.py": FileBytes(b"../run.sh", LINK)}
     sandbox = await opened(task, pool, SandboxSpec(), files=files)

@@ -28,7 +28,7 @@ def task(**solution: str) -> Task:
         (),
         "commands",
         solution=solution,
-        metadata={KEY: Environment("shapes", "1").told()},
+        metadata={KEY: Environment("shapes", "1").to_record()},
     )
 
 
@@ -78,7 +78,7 @@ async def test_an_agent_finds_nothing_in_its_place_and_a_grader_is_left_alone(po
         pytest.skip(f"{library} has no package of more than a few lines")
     path = f"{source.parent.name}/__init__.py"
     made = Task("t", "features", "small", "", {path: ""}, (), "commands", solution={path: source.read_text()},
-                metadata={KEY: Environment("own", "1").told()})  # fmt: skip
+                metadata={KEY: Environment("own", "1").to_record()})  # fmt: skip
     for history, seen in ((True, False), (False, True)):
         sandbox = await opened(made, pool, SandboxSpec(), history=history)
         try:

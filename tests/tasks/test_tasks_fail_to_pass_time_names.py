@@ -67,7 +67,7 @@ def test_always():
 
 @pytest.mark.skipif(not library(), reason="libfaketime is not installed")
 async def test_a_run_on_a_later_date_shows_tests_that_pass_only_today(pool: SandboxPool) -> None:
-    task = Task("t", "", "", "", {}, (), "commands", metadata={"environment": Environment("p", "1").told()})
+    task = Task("t", "", "", "", {}, (), "commands", metadata={"environment": Environment("p", "1").to_record()})
     later = on_a_later_date(Tests(("test_a.py",)), task, pool, unfitted, 60.0)
     soon = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 20 * 86_400, UTC).date().isoformat().encode()
     assert later is not None
@@ -76,6 +76,6 @@ async def test_a_run_on_a_later_date_shows_tests_that_pass_only_today(pool: Sand
 
 
 async def test_an_image_has_its_own_clock(pool: SandboxPool) -> None:
-    metadata = {"environment": Environment("p", "1", image="some").told()}
+    metadata = {"environment": Environment("p", "1", image="some").to_record()}
     task = Task("t", "", "", "", {}, (), "commands", metadata=metadata)
     assert on_a_later_date(Tests(("test_a.py",)), task, pool, unfitted, 60.0) is None

@@ -56,7 +56,10 @@ async def test_folders_files_and_links_take_each_others_place(tmp_path: Path, sn
         box = await opened(a_task(), pool, SandboxSpec())
         await box.snapshot("way-1")  # type: ignore[attr-defined]
         await box.kill()
-        metadata = {KEY: Environment("way", "1", snapshot="way-1").told(), OVERLAY: {"changed": [], "special": ["lnk"]}}
+        metadata = {
+            KEY: Environment("way", "1", snapshot="way-1").to_record(),
+            OVERLAY: {"changed": [], "special": ["lnk"]},
+        }
     tree = {
         "a.py/inner.py": b"a file becomes a folder\n",
         "tests": b"a folder becomes a file\n",

@@ -25,7 +25,7 @@ HIDDEN = (
 )
 TASK = Task(
     "t/1", "debugging", "bug", "smooth", {"a.py": KEPT}, (), "commands", split="heldout", solution={"a.py": KEPT + GOLD},
-    hidden={"files": {"tests/test_a.py": HIDDEN}}, metadata={"project": "signals-1.0-2", "environment": Environment("signals", "1.0-2").told()},
+    hidden={"files": {"tests/test_a.py": HIDDEN}}, metadata={"project": "signals-1.0-2", "environment": Environment("signals", "1.0-2").to_record()},
 )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def _task(task_id: str = "bug/calc/1", **metadata: Any) -> Task:
     return Task(
         task_id, "debugging", "one", "a is 0, it should be 1", files, ("pytest",), "commands",
         hidden={"fail_to_pass": ["t"]}, solution={"src/a.py": TREE["src/a.py"]},
-        metadata={"environment": Environment("calc", "1.0").told(), "project": "calc-1.0", "generator": "bugs", **metadata},
+        metadata={"environment": Environment("calc", "1.0").to_record(), "project": "calc-1.0", "generator": "bugs", **metadata},
     )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ async def test_what_stands_again_as_it_was_counts_as_written(
     await box.snapshot("left-1")
     await box.kill()
     metadata = {
-        KEY: Environment("left", "1", snapshot="left-1").told(),
+        KEY: Environment("left", "1", snapshot="left-1").to_record(),
         OVERLAY: {"changed": [], "removed": list(GONE)},
     }
     task = Task("t", "features", "made", "", {"keep.py": "x = 1\n"}, (), "commands", metadata=metadata)
@@ -85,7 +85,7 @@ async def test_a_program_that_is_again_as_the_project_has_it_is_the_agents_work(
     await box.snapshot("programs-1")  # type: ignore[attr-defined]
     await box.kill()
     files = {"keep.py": "x\n", "run.sh": FileText("bad\n", EXECUTABLE), "lnk": FileText("keep.py", LINK)}
-    metadata = {KEY: Environment("programs", "1", snapshot="programs-1").told(), OVERLAY: overlay(project, files)}
+    metadata = {KEY: Environment("programs", "1", snapshot="programs-1").to_record(), OVERLAY: overlay(project, files)}
     task = Task("t", "features", "made", "", files, (), "commands", metadata=metadata)
     agent = await opened(task, pool, SandboxSpec(), history=True)
     assert (await agent.run(["sh", "-c", done])).rc == 0

@@ -20,6 +20,12 @@ class Order(StrEnum):
     greedy = "greedy"
 
 
+Regions = Annotated[
+    int,
+    typer.Option("--regions", min=0, help="Regions in addition to home, each with an engine behind a link of its own."),
+]
+
+
 def simulate(
     rollouts: Annotated[int, typer.Option(min=2, help="Rollouts of the run.")] = 4096,
     group_size: Annotated[int, typer.Option(min=2, help="Rollouts per group.")] = 8,
@@ -42,9 +48,7 @@ def simulate(
     ] = 0.01,
     deaths: Annotated[int, typer.Option(min=0, help="Deaths of engines and trainer.")] = 2,
     hosts: Annotated[int, typer.Option(min=1, help="Hosts of sandboxes.")] = 8,
-    regions: Annotated[
-        int, typer.Option(min=0, help="Regions beside home, an engine each, behind links of their own.")
-    ] = 0,
+    regions: Regions = 0,
     region_lag: Annotated[int, typer.Option(min=0, help="As rl.region_lag.")] = 1,
     outages: Annotated[int, typer.Option(min=0, help="Of links, about ten minutes each.")] = 0,
     seed: Annotated[int, typer.Option(help="All chance comes from it.")] = 0,
@@ -59,11 +63,8 @@ def simulate(
         train_s=train_s, tail=tail, faults=faults, deaths=deaths, hosts=hosts, host_deaths=min(1, hosts - 1), seed=seed,
         regions=regions, region_lag=region_lag, outages=outages,
     )  # fmt: skip
-    found = [
-        run(replace(shape, order=one.value, max_staleness=bound))
-        for bound in max_staleness or [2]
-        for one in order or Order
-    ]
+    bounds, orders = max_staleness or [2], order or list(Order)
+    found = [run(replace(shape, order=one.value, max_staleness=bound)) for bound in bounds for one in orders]
     return Answer({"runs": found}, "\n".join([HEAD, *map(_row, found)]))
 
 

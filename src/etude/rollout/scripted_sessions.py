@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Iterator
 
 from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.settings import HarnessSettings
@@ -38,7 +38,7 @@ EARLIER = (0.5, 0.75)
 
 
 class Unjudged:
-    """Demonstrations are learnt from whatever they are worth, so no sandbox is spent on their verdict, which nobody reads."""
+    """Demonstrations are learned from whatever their score, so no sandbox is spent on a verdict that nothing reads."""
 
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         return Verdict(0.0, reason="not graded")
@@ -56,26 +56,12 @@ async def collect_sessions(
     search: CodeSearch | None = None,
 ) -> int:
     """Makes what is missing of `settings.count` sessions in `folder`; returns how many it made. Raises InfraFault."""
-    offered = len(source.ids("train"))
-    if settings.count > offered - offered // 2:
-        raise ValueError(
-            f"sessions.count = {settings.count}: only the back half of the {offered} training tasks is for demonstrations, RL "
-            f"draws from the front; raise exercises.train_tasks to {2 * settings.count} or lower sessions.count"
-        )
+    _check_count(settings.count, len(source.ids("train")))
     folder.mkdir(parents=True, exist_ok=True)
     missing = [number for number in range(settings.count) if not _whole(session_path(folder, number))]
     there = settings.count - len(missing)
     waiting, made = iter(missing), 0
-    judges: dict[str, Grader] = dict.fromkeys(GRADERS, Unjudged())
-
-    async def collect_one(number: int) -> None:
-        seed = settings.seed * SEED_STRIDE + number
-        task = source.task(source.ids("train")[-1 - number])
-        expert = Expert(task, seed, competence=settings.competence)
-        record = partial(_recorder, session_path(folder, number), expert, seed)
-        own = summarizing(harness, settings, seed)
-        setup = Setup(expert, pool, judges, own, renderer, record=record, search=search)
-        await attempt(task, setup, name=f"{number:06d}", seed=seed)
+    collect_one = _collector(source, settings, harness, renderer, pool, folder, search)
 
     async def worker() -> None:
         nonlocal made
@@ -88,9 +74,41 @@ async def collect_sessions(
         async with asyncio.TaskGroup() as group:
             for _ in range(settings.concurrency):
                 group.create_task(worker())
-    except ExceptionGroup as several:  # every worker meets the same fault: a person is told of one
+    except ExceptionGroup as several:  # every worker meets the same fault: one is reported
         raise several.exceptions[0] from several
     return made
+
+
+def _collector(
+    source: TaskSource,
+    settings: SessionSettings,
+    harness: HarnessSettings,
+    renderer: Renderer | None,
+    pool: Machines,
+    folder: Path,
+    search: CodeSearch | None,
+) -> Callable[[int], Awaitable[None]]:
+    """A function that records the session of one number. It raises InfraFault."""
+    judges: dict[str, Grader] = dict.fromkeys(GRADERS, Unjudged())
+
+    async def collect_one(number: int) -> None:
+        seed = settings.seed * SEED_STRIDE + number
+        task = source.task(source.ids("train")[-1 - number])
+        expert = Expert(task, seed, competence=settings.competence)
+        record = partial(_recorder, session_path(folder, number), expert, seed)
+        session_harness = summarizing(harness, settings, seed)
+        setup = Setup(expert, pool, judges, session_harness, renderer, record=record, search=search)
+        await attempt(task, setup, name=f"{number:06d}", seed=seed)
+
+    return collect_one
+
+
+def _check_count(count: int, offered: int) -> None:
+    if count > offered - offered // 2:
+        raise ValueError(
+            f"sessions.count = {count}: only the back half of the {offered} training tasks is for demonstrations, RL "
+            f"draws from the front; raise exercises.train_tasks to {2 * count} or lower sessions.count"
+        )
 
 
 def summarizing(harness: HarnessSettings, settings: SessionSettings, seed: int) -> HarnessSettings:

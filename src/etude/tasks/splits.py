@@ -2,7 +2,7 @@
 
 A project's name without its version, hashed, says where it goes; so every release of it goes there, on any machine and in any order. A
 project under another name that is alike by its files goes where that one went: it is a fork, a renamed copy, or it vendors the other.
-Alike is told by 13-grams of tokens (`fingerprint/`), of which every 16th by hash is kept (FracMinHash: Irber et al. 2022; Broder 1997's
+Similarity is measured by 13-grams of tokens (`fingerprint/`), of which every 16th by hash is kept (FracMinHash: Irber et al. 2022; Broder 1997's
 sampling modulo): containment in the smaller of the two, since a copy inside a larger project is a leak as well. The textbook compares
 whole files by their hash; renaming a package changes nearly every file of it, and few of its grams.
 """
@@ -107,8 +107,8 @@ def split_for(name: str, marks: Marks, placed: Iterable[ProjectSplit], shares: S
     akin = [one for one in placed if project_name(one.name) == own or contained(marks, one.marks) >= ALIKE]
     splits: dict[Split, str] = {one.split: one.name for one in akin}
     if len(splits) > 1:
-        told = " and ".join(f"{other} ({split})" for split, other in splits.items())
+        others = " and ".join(f"{other} ({split})" for split, other in splits.items())
         raise SplitConflict(
-            f"{name} is alike to {told}, which are in two splits: leave one of them out, or give another --out"
+            f"{name} is alike to {others}, which are in two splits: leave one of them out, or give another --out"
         )
     return next(iter(splits)) if splits else by_name(name, shares)

@@ -36,8 +36,8 @@ def describe(folder: Path) -> McpServer:
 async def opened(
     wanted: ExtensionOptions, folder: Path, settings: HarnessSettings = LARGE, **more: Any
 ) -> tuple[Extensions, list[str]]:
-    told: list[str] = []
-    return await Extensions.open(wanted, folder, settings, told.append, **more), told
+    messages: list[str] = []
+    return await Extensions.open(wanted, folder, settings, messages.append, **more), messages
 
 
 async def test_settings_offer_what_is_there_and_nothing_else(shop: Path) -> None:
@@ -46,17 +46,17 @@ async def test_settings_offer_what_is_there_and_nothing_else(shop: Path) -> None
         (ExtensionOptions(), False, False),
         (ExtensionOptions(index=True), True, False),
     ):
-        found, told = await opened(wanted, shop)
+        found, messages = await opened(wanted, shop)
         settings = found.apply(LARGE)
-        assert (settings.codebase_search, settings.web, told) == (index, web, [])
+        assert (settings.codebase_search, settings.web, messages) == (index, web, [])
         found.services.require(codebase_search=index, web=web)
 
 
 @pytest.mark.parametrize(("preset", "index"), [("patch", True), ("minimal", False), ("nano", False), ("full", False)])
 async def test_a_preset_gets_what_it_has_words_for(preset: str, index: bool, shop: Path) -> None:
     settings = HarnessSettings(preset=preset)  # type: ignore[arg-type]
-    found, told = await opened(ExtensionOptions(index=True), shop, settings)
-    assert found.apply(settings).codebase_search is index and told == []
+    found, messages = await opened(ExtensionOptions(index=True), shop, settings)
+    assert found.apply(settings).codebase_search is index and messages == []
 
 
 async def test_a_server_of_the_project_is_asked_for_once_and_left_out_where_nobody_is_there(shop: Path) -> None:
@@ -68,10 +68,12 @@ async def test_a_server_of_the_project_is_asked_for_once_and_left_out_where_nobo
         return len(asked) > 1
 
     for approve, tools in ((None, 0), (ask, 0), (ask, 1), (None, 1)):
-        found, told = await opened(ExtensionOptions(mcp=True), shop, approve=approve)
+        found, messages = await opened(ExtensionOptions(mcp=True), shop, approve=approve)
         try:
             assert bool(found.services.mcp) is bool(tools)
-            assert bool(told) is not bool(tools) and all("shelf" in line and "not approved" in line for line in told)
+            assert bool(messages) is not bool(tools) and all(
+                "shelf" in line and "not approved" in line for line in messages
+            )
             assert found.describe_servers()[0].startswith("shelf: " if tools else "the MCP server shelf")
         finally:
             await found.close()
@@ -80,8 +82,8 @@ async def test_a_server_of_the_project_is_asked_for_once_and_left_out_where_nobo
 
 async def test_a_broken_description_costs_a_line_and_not_the_session(shop: Path) -> None:
     (shop / ".mcp.json").write_text("{")
-    found, told = await opened(EVERYTHING, shop)
-    assert found.services.code_index is not None and "is not JSON" in told[0] and found.problems == told
+    found, messages = await opened(EVERYTHING, shop)
+    assert found.services.code_index is not None and "is not JSON" in messages[0] and found.problems == messages
 
 
 async def test_a_folder_of_many_files_without_git_is_not_indexed_and_says_so(
@@ -93,9 +95,9 @@ async def test_a_folder_of_many_files_without_git_is_not_indexed_and_says_so(
         folder.mkdir()
         for number in range(count):
             (folder / f"{number}.txt").touch()
-        found, told = await opened(ExtensionOptions(index=True), folder)
+        found, messages = await opened(ExtensionOptions(index=True), folder)
         assert (found.services.code_index is None) == (count > 3)
-        assert told == [] if count == 3 else "git init" in told[0]
+        assert messages == [] if count == 3 else "git init" in messages[0]
 
 
 async def test_a_cache_that_can_not_be_written_costs_the_search_alone(
@@ -103,20 +105,20 @@ async def test_a_cache_that_can_not_be_written_costs_the_search_alone(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    found, told = await opened(ExtensionOptions(index=True), shop)
-    assert found.services.code_index is None and "set XDG_CACHE_HOME" in told[0]
+    found, messages = await opened(ExtensionOptions(index=True), shop)
+    assert found.services.code_index is None and "set XDG_CACHE_HOME" in messages[0]
 
 
 def test_a_long_indexing_is_told_at_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     clock = iter([0.0, 1.0, 7.0])
     monkeypatch.setattr(indexing.time, "monotonic", lambda: next(clock))
-    progress = IndexProgress(told.append)
+    progress = IndexProgress(messages.append)
     for done in (0, 10, 400):
         progress(done, 1234)
     for done in (0, 5):
-        IndexProgress(told.append)(done, 5)
-    assert told == ["indexing 1,234 files…", "indexed 400 of 1,234 files"]
+        IndexProgress(messages.append)(done, 5)
+    assert messages == ["indexing 1,234 files…", "indexed 400 of 1,234 files"]
 
 
 def searches(messages: list[dict[str, Any]]) -> dict[str, Any]:
@@ -163,8 +165,8 @@ def test_headless_leaves_out_servers_of_the_project_and_uses_those_that_are_trus
         server_trust().grant(server, shop)
         used = etude(*words, folder=shop)
         without = etude(*words, "--no-mcp", folder=shop)
-    (told,) = [event["message"] for event in left_out.events if event["type"] == "notice"]
-    assert "the MCP server shelf" in told and left_out.err == told + "\n"
+    (message,) = [event["message"] for event in left_out.events if event["type"] == "notice"]
+    assert "the MCP server shelf" in message and left_out.err == message + "\n"
     assert "no tool mcp__shelf" in left_out.events[-1]["message"]
     assert used.events[-1]["message"] == "5" and used.err == ""
     assert "no tool mcp__shelf" in without.events[-1]["message"] and without.err == ""

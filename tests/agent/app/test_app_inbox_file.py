@@ -26,7 +26,7 @@ async def test_words_are_acknowledged_once_the_agent_has_them(tmp_path: Path) ->
         write_message(tmp_path, "queue", "two"),
     ]
     assert acknowledged_bytes(tmp_path) == 0
-    await InboxReader(tmp_path, inbox).listen(lambda: True)  # ends once all was taken and nobody says more
+    await InboxReader(tmp_path, inbox).listen(lambda: True)  # ends once all was taken and no message follows
     assert acknowledged_bytes(tmp_path) == said[-1] and inbox.steered() == ["one"]
     assert inbox.summary_asked() == SummaryRequest("the names") and await inbox.next_request() == "two"
 

@@ -36,7 +36,9 @@ class Poisoned(ScriptedPolicy):
         return await super().complete(request)
 
 
-def dialogue(folder: Path, policy: ScriptedPolicy, told: list[Event]) -> tuple[InteractiveSession, list[BaseException]]:
+def dialogue(
+    folder: Path, policy: ScriptedPolicy, events: list[Event]
+) -> tuple[InteractiveSession, list[BaseException]]:
     failed: list[BaseException] = []
     model = AgentModel(policy, None, SETTINGS, lambda: None)
     runtime = SessionRuntime(
@@ -53,7 +55,7 @@ def dialogue(folder: Path, policy: ScriptedPolicy, told: list[Event]) -> tuple[I
         runtime,
         opening(),
         Approver("never"),
-        lambda settings: EventStream(preset_of(settings), told.append),
+        lambda settings: EventStream(preset_of(settings), events.append),
         failed.append,
     )
     return made, failed
@@ -66,8 +68,8 @@ async def idle(made: InteractiveSession) -> None:
 
 
 async def test_compact_takes_up_a_session_whose_agent_a_refusal_ended(shop: Path) -> None:
-    told: list[Event] = []
-    made, failed = dialogue(shop, Poisoned(lambda request: Message("assistant", "fine")), told)
+    events: list[Event] = []
+    made, failed = dialogue(shop, Poisoned(lambda request: Message("assistant", "fine")), events)
     made.send("hello")
     await idle(made)
     made.send("poison")
@@ -81,7 +83,7 @@ async def test_compact_takes_up_a_session_whose_agent_a_refusal_ended(shop: Path
     assert made.file is not None
     session = read_session(made.file)
     assert [entry.data["message"]["text"] for entry in session.of("completion")] == ["fine", "fine"]
-    assert len(session.of("summary")) == 1 and told[-1]["type"] == "turn.completed"
+    assert len(session.of("summary")) == 1 and events[-1]["type"] == "turn.completed"
 
 
 async def test_there_is_nothing_to_sum_up_before_the_first_words(shop: Path) -> None:

@@ -73,8 +73,8 @@ def test_every_label_was_read_twice_names_its_source_and_counts_what_its_reading
 
 def test_how_far_readers_agree_is_told_of_two_readers_and_of_one_who_read_twice() -> None:
     def label(number: int, *readings: tuple[str, str]) -> Label:
-        told = tuple(Reading(reader, choice, "so") for reader, choice in readings)
-        return Label(f"l{number}", "code_quality", Exhibit("r", "d", "m"), told, readings[0][1], "so", "test")
+        page = tuple(Reading(reader, choice, "so") for reader, choice in readings)
+        return Label(f"l{number}", "code_quality", Exhibit("r", "d", "m"), page, readings[0][1], "so", "test")
 
     two = [label(n, ("a", choice), ("b", choice)) for n, choice in enumerate(("poor", "good", "poor", "good"))]
     twice = [label(9, ("a", "poor"), ("a", "good")), label(10, ("a", "good"), ("a", "good"))]
@@ -92,15 +92,15 @@ def test_the_committed_readers_agree_with_each_other_beyond_chance() -> None:
 
 
 def test_the_docs_tell_the_figures_that_the_labels_give() -> None:
-    told = (Path(__file__).parents[3] / "docs" / "bench.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "bench.md").read_text(encoding="utf-8")
     for criterion in (CLAIMS, QUALITY):
         labels = read_labels(criterion)
         for found in readers(labels, criterion):
             assert found.kappa is not None and found.ci95 is not None
-            row = next(line for line in told.splitlines() if line.startswith(f"| {found.items} {criterion.name} |"))
+            row = next(line for line in page.splitlines() if line.startswith(f"| {found.items} {criterion.name} |"))
             assert f"{found.kappa:.2f} [{found.ci95[0]:.2f}, {found.ci95[1]:.2f}]" in row
     rule = asyncio.run(agreement("rule", by_rule, read_labels(CLAIMS), CLAIMS))
-    assert rule.kappa is not None and f"Its kappa is {rule.kappa:.2f}" in told
+    assert rule.kappa is not None and f"Its kappa is {rule.kappa:.2f}" in page
 
 
 def test_the_claim_checker_agrees_beyond_chance_and_far_from_fully() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.renewal import command_of, next_version, renewal
-from etude.evaluate.bench.suites.account import told
+from etude.evaluate.bench.suites.account import describe_account
 from etude.evaluate.bench.suites.folder import FolderSuite
 from etude.evaluate.bench.suites.freeze import freeze
 from etude.evaluate.bench.suites.manifest import Manifest
@@ -68,4 +68,6 @@ def test_that_nobody_drafted_rubrics_is_said_only_where_somebody_could_have():
         "median_prompt_chars": 9, "report_changed_lines": 181, "report_prompt_chars": 390, "left_out": {}, "retired": {},
         "rubrics": None,
     }  # fmt: skip
-    assert "--rubrics URL#MODEL" in told(document, drafts=True) and "rubrics" not in told(document)
+    assert "--rubrics URL#MODEL" in describe_account(document, drafts=True) and "rubrics" not in describe_account(
+        document
+    )

@@ -14,7 +14,7 @@ from etude.sandbox.settings import SandboxSettings
 from etude.tasks.errors import TaskError
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.importers.swe_bench import candidates, change_of, junit_name, mirror_of, named_as, without_clone
-from etude.tasks.importers.swe_bench_rows import Row, read_rows
+from etude.tasks.importers.swe_bench_rows import SweBenchRow, read_rows
 from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.task import Task
 from etude.tasks.validation.suite_build import SuiteBuild, make_tasks
@@ -83,7 +83,7 @@ async def test_a_row_is_proved_by_running_and_keeps_its_own_names(shop: Shop, tm
 
 def test_names_of_another_runner_give_way_to_what_is_found():
     task = Task("t", "debugging", "l", "i", {}, (), "commands", {"fail_to_pass": ["a::b"], "pass_to_pass": []})
-    row = Row("t", "o/n", "c", "", "", "", ("test_b (pkg.tests.A)",), ())
+    row = SweBenchRow("t", "o/n", "c", "", "", "", ("test_b (pkg.tests.A)",), ())
     assert named_as(row, task).hidden == task.hidden and named_as(row, task).metadata["names"] == "found here"
     with pytest.raises(CandidateRejected, match="not shown here: x.py::y"):
         named_as(replace(row, fail_to_pass=("x.py::y",)), task)

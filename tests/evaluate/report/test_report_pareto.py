@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from etude.evaluate.report.pareto.draw import FRAME, best_points, draw, staircase
 from etude.evaluate.report.pareto.labels import Box, Wanted, crosses, place
 from etude.evaluate.report.pareto.points import NoPareto, Point, axes_of, curves, heading, read_report
-from etude.evaluate.report.pareto.scale import cost_axis, score_axis, ticks, told
+from etude.evaluate.report.pareto.scale import cost_axis, format_value, score_axis, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -192,5 +192,5 @@ def test_scores_stay_percent_and_noise_does_not_fill_the_plot(values: list[float
 
 
 def test_costs_are_told_shortly() -> None:
-    assert [told(v, "tokens") for v in (40, 1500, 20_000, 3e6)] == ["40", "1.5k", "20k", "3M"]
-    assert [told(v, "dollars") for v in (0.002, 1.5, 12_000)] == ["$0.002", "$1.5", "$12,000"]
+    assert [format_value(v, "tokens") for v in (40, 1500, 20_000, 3e6)] == ["40", "1.5k", "20k", "3M"]
+    assert [format_value(v, "dollars") for v in (0.002, 1.5, 12_000)] == ["$0.002", "$1.5", "$12,000"]

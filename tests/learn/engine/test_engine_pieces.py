@@ -1,4 +1,4 @@
-"""A turn in pieces: what a listener is told is what is then delivered, and who does not listen is not disturbed."""
+"""A turn in pieces: what a listener is pieces is what is then delivered, and who does not listen is not disturbed."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Letters:
 @pytest.mark.parametrize("drafts", [0, 3])
 async def test_the_pieces_are_the_tokens_each_once_in_their_order(drafts: int) -> None:
     settings = SETTINGS.model_copy(update={"draft_tokens": drafts})
-    letters, told = Letters(), []
+    letters, pieces = Letters(), []
     model = drafted(small_model("deepseek_v3"), drafts) if drafts else small_model("deepseek_v3")
     policy = EnginePolicy.start(model, settings, renderer=letters)  # pyright: ignore[reportArgumentType]
-    request = ask("s", prompt(1, 5), max_tokens=40, on_delta=lambda part, piece: told.append((part, piece)))
+    request = ask("s", prompt(1, 5), max_tokens=40, on_delta=lambda part, piece: pieces.append((part, piece)))
     answer = await policy.complete(request)
     policy.close()
     assert answer.tokens is not None
-    assert "".join(piece for _, piece in told) == "".join(f"{token} " for token in answer.tokens.ids)
+    assert "".join(piece for _, piece in pieces) == "".join(f"{token} " for token in answer.tokens.ids)
     assert len(letters.fed) > 3, "they came while it was sampled"
 
 
@@ -60,18 +60,18 @@ async def test_a_listener_changes_nothing_of_what_is_sampled() -> None:
 
 
 async def test_a_turn_that_was_given_up_is_told_no_more_of() -> None:
-    told: list[str] = []
+    pieces: list[str] = []
     policy = EnginePolicy.start(small_model("deepseek_v3"), SETTINGS, renderer=Letters())  # pyright: ignore
-    request = ask("s", prompt(1, 5), max_tokens=5000, on_delta=lambda part, piece: told.append(piece))
+    request = ask("s", prompt(1, 5), max_tokens=5000, on_delta=lambda part, piece: pieces.append(piece))
     turn = asyncio.create_task(policy.complete(request))
-    while not told:
+    while not pieces:
         await asyncio.sleep(0.001)
     turn.cancel()
     await asyncio.gather(turn, return_exceptions=True)
-    count = len(told)
+    count = len(pieces)
     await asyncio.sleep(0.05)
     policy.close()
-    assert len(told) == count and policy.thread._listeners == {}
+    assert len(pieces) == count and policy.thread._listeners == {}
 
 
 def test_nobody_who_does_not_listen_is_looked_for() -> None:

@@ -105,7 +105,7 @@ def sampled(found: dict[int, Completion], numbers: range) -> list[tuple[tuple[in
     return [(prompt, found[n].tokens) for n, prompt in zip(numbers, PROMPTS, strict=True)]  # type: ignore[misc]
 
 
-def told(what: str, found: ProbeMismatch) -> ProbeMismatch:
+def print_mismatch(what: str, found: ProbeMismatch) -> ProbeMismatch:
     print(f"{what}: mean k3 {found.mean_k3:.2e}, p99 of |dlogp| {found.p99_dlogp:.2e}, max {found.max_dlogp:.2e}")
     return found
 
@@ -118,7 +118,7 @@ def world(tmp_path_factory):
 
 
 def test_logprobs_are_those_of_the_trainers_forward_and_greedy_tokens_those_of_our_engine(world):
-    found = told("same weights", compare(world.model, world.sample("probe")))
+    found = print_mismatch("same weights", compare(world.model, world.sample("probe")))
     assert found.tokens == len(PROMPTS) * COUNT
     assert found.mean_k3 <= MAX_K3 and found.p99_dlogp <= MAX_P99
     greedy = world.sample("greedy", temperature=0.0)
@@ -178,7 +178,7 @@ def test_a_swap_in_flight_stamps_every_token_and_new_sessions_speak_with_the_new
     assert state_digest(copy.state_dict()) == state_digest(world.model.state_dict())
     fresh = world.sample("fresh")
     assert compare(old, fresh).mean_k3 > 1e-4, "the weights differ, or this shows nothing"
-    found = told("after a swap in flight", compare(world.model, fresh))
+    found = print_mismatch("after a swap in flight", compare(world.model, fresh))
     assert found.mean_k3 <= MAX_K3 and found.p99_dlogp <= MAX_P99
     assert [tokens.ids for _, tokens in world.sample("greedy again", temperature=0.0)] == ours(world.model)
 

@@ -19,7 +19,7 @@ from etude.tasks.cheats.exercise import nop
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.importers.swe_bench import candidates
-from etude.tasks.importers.swe_bench_rows import Row
+from etude.tasks.importers.swe_bench_rows import SweBenchRow
 from etude.tasks.solved import solved
 from etude.tasks.validation.change import GradingContext
 
@@ -49,7 +49,7 @@ def patch(path: str, old: str, new: str) -> str:
 
 
 @pytest.fixture
-def row(tmp_path: Path) -> Row:
+def row(tmp_path: Path) -> SweBenchRow:
     """A row of the one commit of tmp_path/mirrors/owner__shop."""
     clone = tmp_path / "mirrors" / "owner__shop"
     for path, text in FILES.items():
@@ -59,7 +59,7 @@ def row(tmp_path: Path) -> Row:
     for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "one"]):
         subprocess.run(["git", *words], cwd=clone, check=True)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=clone, capture_output=True, text=True).stdout.strip()
-    return Row(
+    return SweBenchRow(
         instance_id="owner__shop-1",
         repo="owner/shop",
         base_commit=commit,
@@ -78,7 +78,7 @@ async def pool(tmp_path: Path) -> AsyncIterator[SandboxPool]:
     await opened.close()
 
 
-def test_a_row_is_a_commit_of_its_clone_in_the_language_of_its_manifest(tmp_path: Path, row: Row) -> None:
+def test_a_row_is_a_commit_of_its_clone_in_the_language_of_its_manifest(tmp_path: Path, row: SweBenchRow) -> None:
     told = wanted_of(row, tmp_path / "mirrors", FILES)
     assert (told.kind, told.version, told.language) == ("git", row.base_commit, "python")
     assert told.path == str((tmp_path / "mirrors" / "owner__shop").resolve())
@@ -90,7 +90,7 @@ def test_a_row_is_a_commit_of_its_clone_in_the_language_of_its_manifest(tmp_path
 
 @pytest.mark.nightly
 async def test_a_row_whose_project_needs_a_package_is_installed_and_graded(
-    tmp_path: Path, row: Row, pool: SandboxPool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, row: SweBenchRow, pool: SandboxPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ETUDE_CACHE", str(tmp_path / "cache"))
     install = installed(tmp_path / "mirrors", pool)

@@ -69,7 +69,7 @@ def test_a_making_that_is_terminated_leaves_its_report(tmp_path: Path, monkeypat
     try:
         with pytest.raises(Stopped):
             task_making.make(
-                read_recipe([]), GenerationRequest(["one"], {"ended": Ended()}), {}, tmp_path, lambda told: None
+                read_recipe([]), GenerationRequest(["one"], {"ended": Ended()}), {}, tmp_path, lambda progress: None
             )
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -102,12 +102,12 @@ def test_what_a_kill_would_lose_of_the_account_is_bounded(tmp_path: Path, monkey
     now = [100.0]
     monkeypatch.setattr("etude.pipeline.run.making_report.time.monotonic", lambda: now[0])
     report = MakingReport(tmp_path, GenerationJournal(tmp_path, {}))
-    told = report.beside(lambda so_far: None)
+    progress = report.with_writes(lambda so_far: None)
     for passed, seconds, written in ((1.0, 1.0, False), (EVERY_S, 31.0, True), (EVERY_S + 1, 62.0, True)):
         (tmp_path / "report.json").unlink(missing_ok=True)
         now[0] += passed
         report.spent(Cost(seconds, seconds / 2))
-        told(None)  # type: ignore[arg-type]
+        progress(None)  # type: ignore[arg-type]
         assert (tmp_path / "report.json").is_file() == written
     assert GenerationJournal(tmp_path, {}).spent == {"seconds": 62.0, "core_s": 31.0}
 

@@ -164,11 +164,11 @@ def test_failures_are_read_with_frames_and_what_was_raised():
 
 def test_facts_say_what_came_and_what_was_wanted_and_never_name_the_test():
     one, other = read_failures(OUTPUT)
-    told = facts([one], {"tests/test_shop.py": TESTS}, {"total"}, "`shop`", 1)
-    assert (told.headline, told.expected, told.actual) == ("`total([5], 5)` gives `5`", "`0`", "`5`")
-    told = facts([other], {"tests/test_shop.py": TESTS}, {"total"}, "`shop`", 1)
-    assert told.headline == "`total` fails with `TypeError: 'NoneType' object is not iterable`"
-    assert "test_" not in str(told.told())
+    found = facts([one], {"tests/test_shop.py": TESTS}, {"total"}, "`shop`", 1)
+    assert (found.headline, found.expected, found.actual) == ("`total([5], 5)` gives `5`", "`0`", "`5`")
+    found = facts([other], {"tests/test_shop.py": TESTS}, {"total"}, "`shop`", 1)
+    assert found.headline == "`total` fails with `TypeError: 'NoneType' object is not iterable`"
+    assert "test_" not in str(found.to_record())
     assert "3 tests, not part of this tree, fail" in facts([], {}, (), "`shop`", 3).headline
 
 

@@ -32,11 +32,11 @@ TASKS = 24
 
 def a_task(name: str, lines: int, generator: str = "bug-injection") -> Task:
     metadata = {
-        KEY: PROJECT.environment.told(),
+        KEY: PROJECT.environment.to_record(),
         "project": PROJECT.name,
         "generator": generator,
         "changed": {"lines": lines, "files": 1},
-        "facts": Facts("`total` forgets the last value", expected="6", actual="3").told(),
+        "facts": Facts("`total` forgets the last value", expected="6", actual="3").to_record(),
     }
     wrong = {"sums.py": f"def total(v):\n    return {name!r}\n"}
     solution = {"sums.py": PROJECT.files["sums.py"] + f"# {name}\n"}

@@ -21,7 +21,7 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.environment.environment import DEPS
-from etude.tasks.generate.install.account import account, told
+from etude.tasks.generate.install.account import account, describe_account
 from etude.tasks.generate.install.agents.builder import ModelBuilder
 from etude.tasks.generate.install.agents.interview import Model
 from etude.tasks.generate.install.agents.judge import ModelJudge
@@ -242,17 +242,17 @@ async def test_what_a_start_script_starts_is_there_when_goals_are_judged(pool: S
 
 
 def row(builder: str, project: str, dollars: float | None, **changes: Any) -> dict[str, Any]:
-    spent = Spent(2, 10, 5, dollars).told()
+    spent = Spent(2, 10, 5, dollars).to_record()
     found = {"project": project, "builder": builder, "language": "go", "installed": True, "tests": 3, "seconds": 1.5}
     return {**found, "spent": spent, **changes}
 
 
 def test_yields_and_costs_of_builders_stand_side_by_side() -> None:
     rows = [row("rules", "a", 0.0, installed=False), row("m", "a", 0.5), row("m", "b", None)]
-    found = account(rows, {"setter": {"turns": 0}, "judge": Spent(1, 2, 3, 0.25).told()})
+    found = account(rows, {"setter": {"turns": 0}, "judge": Spent(1, 2, 3, 0.25).to_record()})
     assert (found["installed"], found["of"], found["yield"]) == (2, 2, 1.0) and "setter" not in found
     rules, m = found["builders"]
     assert (rules["yield"], rules["dollars"], rules["dollars_per_install"]) == (0.0, 0.0, None)
     assert (m["installed"], m["turns"], m["dollars"], m["by_language"]) == (2, 4, None, {"go": [2, 2]})
-    assert "m: 2 of 2 (100%), 4 turns, 20 + 10 tokens, price unknown" in told(found)
-    assert "judge: 1 turns, 2 + 3 tokens, $0.2500" in told(found)
+    assert "m: 2 of 2 (100%), 4 turns, 20 + 10 tokens, price unknown" in describe_account(found)
+    assert "judge: 1 turns, 2 + 3 tokens, $0.2500" in describe_account(found)

@@ -26,7 +26,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends \\
     # a comment in between
     libpq-dev=15.1 no-such-package-anywhere \\
  && rm -rf /var/lib/apt/lists/*
-RUN --mount=type=cache,target=/root/.cache python3 -m pip install -r requirements.txt freezegun 'respx==0.20' -e .
+RUN --mount=type=cache,target=/var/cache/pip python3 -m pip install -r requirements.txt freezegun 'respx==0.20' -e .
 RUN ["npm", "install", "-g", "typescript@5.4"]
 RUN <<EOF
 pip install hidden

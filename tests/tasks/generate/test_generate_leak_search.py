@@ -45,7 +45,7 @@ async def _made(pool: SandboxPool, name: str, deps: dict[str, str]) -> tuple[Tas
         (),
         "commands",
         solution={"parts.py": SOLUTION},
-        metadata={KEY: environment.told()},
+        metadata={KEY: environment.to_record()},
     )
     return task, InstalledProject(environment, FILES, Baseline(frozenset()))
 

@@ -34,9 +34,11 @@ def recipe(step: str = "mkdir -p /tmp/deps && echo built > /tmp/deps/it") -> Rec
 def a_folder(root: Path, made: Recipe, kept: str, origin: str = PROJECT.origin) -> TaskFolder:
     installed = InstalledProject(made.environment, PROJECT.texts(), Baseline(frozenset()), origin)
     folder = TaskFolder(root, make=True)
-    told = {KEY: made.environment.told(), "project": installed.name}
+    metadata = {KEY: made.environment.to_record(), "project": installed.name}
     folder.add(
-        Task("t", "debugging", "made", "mend it", dict(installed.files), (), "commands", metadata=told), installed, kept
+        Task("t", "debugging", "made", "mend it", dict(installed.files), (), "commands", metadata=metadata),
+        installed,
+        kept,
     )
     return folder
 
@@ -68,7 +70,7 @@ async def test_what_came_from_git_or_a_folder_is_made_from_the_tree_that_the_tas
     whole = Fetched(Wanted("sums", "sdist", "1.0"), files, origin)
     made = replace(recipe(f"test -x run.sh && mkdir -p /tmp/deps/{tmp_path.name}"), tree=whole.digest)
     folder = TaskFolder(tmp_path / "tasks", make=True)
-    metadata = {KEY: made.environment.told(), "project": "sums-1.0"}
+    metadata = {KEY: made.environment.to_record(), "project": "sums-1.0"}
     installed = InstalledProject(made.environment, whole.tree(), Baseline(frozenset()), origin)
     folder.add(
         Task("t", "debugging", "made", "mend it", whole.tree(), (), "commands", metadata=metadata),

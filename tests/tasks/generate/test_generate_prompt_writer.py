@@ -45,7 +45,7 @@ async def test_an_ambiguous_prompt_without_content_is_asked_for_again() -> None:
 
 
 async def test_where_the_policy_never_gets_it_right_the_rules_stand_and_it_is_told() -> None:
-    bad = {**GOOD, "full": "see /home/me/work/s.py"}
+    bad = {**GOOD, "full": "see /home/me/project/s.py"}
     found = await worded(TASK, FACTS, saying(json.dumps(bad), "no idea"))
     assert "/home/me" not in found.prompts["full"] and found.prompts["terse"] == GOOD["terse"]
     assert found.by["full"].startswith("rules (it is missing")

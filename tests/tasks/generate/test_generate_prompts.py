@@ -107,14 +107,14 @@ def test_a_prompt_without_subject_or_place_is_refused(text: str, lacks: tuple[st
         "add `date_range` to `shop.validate`, `IPv4` to `shop.fields`, `optimize` to `shop.fields` and 5 more",
         place="`shop.fields`, `shop.validate`",
     )
-    task = a_task(metadata={"facts": facts.told()})
+    task = a_task(metadata={"facts": facts.to_record()})
     found = [one for one in objections(task, {**written("features", facts, "x"), "ambiguous": text}) if "ambig" in one]
     assert ["what" if "what changes" in one else "where" for one in found] == [*lacks], found
 
 
 def test_facts_without_content_make_no_prompt() -> None:
     for facts in (Facts("fix the bug"), Facts("fix it", place="`pages`"), Facts("count the bounds twice")):
-        task = a_task(metadata={"facts": facts.told()}, hidden={})
+        task = a_task(metadata={"facts": facts.to_record()}, hidden={})
         assert any("ambiguous" in one for one in objections(task, written("features", facts, "x"))), facts
 
 
@@ -195,4 +195,4 @@ def test_signatures_are_found_in_javascript_too() -> None:
 
 
 def test_facts_survive_json() -> None:
-    assert facts_of({"facts": FACTS.told()}) == FACTS and facts_of({}) is None
+    assert facts_of({"facts": FACTS.to_record()}) == FACTS and facts_of({}) is None

@@ -29,7 +29,9 @@ FACTS = Facts("`total` forgets the last value", expected="6", actual="3")
 def a_task(name: str, category: str) -> Task:
     files = {"src/sums.py": "def total(values):\n    return sum(values[:-1])\n"}
     solution = {"src/sums.py": "def total(values):\n    return sum(values)\n"}
-    return Task(name, category, "made", "", files, (), "commands", solution=solution, metadata={"facts": FACTS.told()})
+    return Task(
+        name, category, "made", "", files, (), "commands", solution=solution, metadata={"facts": FACTS.to_record()}
+    )
 
 
 class StubGenerator:
@@ -97,7 +99,7 @@ async def test_a_task_is_stored_with_the_environment_that_its_generator_installe
         async def build(self, name: str, number: int) -> Task:
             task = await super().build(name, number)
             environment = Environment("one", "abc" if number else "1.0")
-            return replace(task, metadata={**task.metadata, "environment": environment.told()})
+            return replace(task, metadata={**task.metadata, "environment": environment.to_record()})
 
         def installed_as(self, environment: str) -> InstallResult | None:
             return commit if environment == "one-abc" else None
@@ -142,7 +144,7 @@ async def test_a_task_whose_prompt_gives_the_reference_away_is_rejected_with_the
     class Teller(StubGenerator):
         async def build(self, name: str, number: int) -> Task:
             task = a_task(name, self.category)
-            task.metadata["facts"] = Facts("`total` should `return sum(values)` at last").told()
+            task.metadata["facts"] = Facts("`total` should `return sum(values)` at last").to_record()
             return task
 
     sink = Sink()

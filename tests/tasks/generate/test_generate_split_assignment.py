@@ -30,7 +30,7 @@ def project(name: str, seed: int, version: str = "1.0") -> InstalledProject:
 
 
 def task(installed: InstalledProject, number: int = 0) -> Task:
-    metadata = {"environment": installed.environment.told(), "project": installed.name}
+    metadata = {"environment": installed.environment.to_record(), "project": installed.name}
     return Task(
         f"{installed.name}-{number}", "debugging", "l", "do", dict(installed.files), (), "commands", metadata=metadata
     )
@@ -56,7 +56,7 @@ def test_a_project_split_by_module_stays_so_next_to_others(tmp_path: Path) -> No
 
     def of(number: int) -> Task:
         changed = {f"pkg/m{number}.py": "x = 0\n"}
-        metadata = {"environment": one.environment.told(), "project": one.name}
+        metadata = {"environment": one.environment.to_record(), "project": one.name}
         return Task(
             f"one-{number}", "debugging", "l", "do", dict(files), (), "commands", solution=changed, metadata=metadata
         )

@@ -69,7 +69,7 @@ async def test_a_task_says_which_workspace_is_meant(solution: dict[str, str], sa
     facts = Facts("make it two", place="`m`")
     task = Task(
         id="features/pair/x", category="features", level="x", instruction="", files=PAIR, test_command=(), grader="commands",
-        hidden={}, solution=solution, metadata={KEY: facts.told()}, split="train",
+        hidden={}, solution=solution, metadata={KEY: facts.to_record()}, split="train",
     )  # fmt: skip
     done = await finalize_task(task, InstalledProject(Environment("pair", "1"), PAIR, Baseline(frozenset()), "test"))
     assert done.metadata.get("workspaces") == said

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from etude.tasks.audit import leaks
 from etude.tasks.fail_to_pass import CandidateRejected, FailToPassProof, prove_fail_to_pass
 from etude.tasks.importers.swe_bench import named_as
-from etude.tasks.importers.swe_bench_rows import Row
+from etude.tasks.importers.swe_bench_rows import SweBenchRow
 from etude.tasks.importers.swe_grading import FAILED, PASSED, status_of
 from etude.tasks.running.report import TestRun
 from etude.tasks.running.testrun import Ran
@@ -31,9 +31,9 @@ def found(shown: list[str], kept: list[str]) -> Task:
     return Task("t", "debugging", "l", "i", {}, (), "commands", lists)
 
 
-def row(shown: list[str], kept: list[str]) -> Row:
+def row(shown: list[str], kept: list[str]) -> SweBenchRow:
     named = [[f"{FILE}::{name}" if name.startswith("test_") else name for name in names] for names in (shown, kept)]
-    return Row("o__n-1", "o/n", "c", "", "", "", tuple(named[0]), tuple(named[1]))
+    return SweBenchRow("o__n-1", "o/n", "c", "", "", "", tuple(named[0]), tuple(named[1]))
 
 
 def lists(task: Task) -> tuple[list[str], list[str]]:

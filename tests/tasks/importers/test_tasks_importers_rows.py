@@ -20,7 +20,7 @@ from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.harbor import read_task
 from etude.tasks.importers.importing import import_tasks
 from etude.tasks.importers.swe_bench import candidates, change_of, on_host
-from etude.tasks.importers.swe_bench_rows import Row, RowError, read_rows, rows_of
+from etude.tasks.importers.swe_bench_rows import RowError, SweBenchRow, read_rows, rows_of
 from etude.tasks.validation.change import GradingContext
 
 CLASSIC: dict[str, Any] = {
@@ -31,7 +31,7 @@ CLASSIC: dict[str, Any] = {
 LISTS = {"FAIL_TO_PASS", "PASS_TO_PASS"}
 
 
-def read(folder: Path, *rows: Any) -> list[Row]:
+def read(folder: Path, *rows: Any) -> list[SweBenchRow]:
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found, left_out = read_rows(path)
@@ -180,7 +180,7 @@ def test_no_row_ends_in_anything_but_a_row_or_what_is_wrong_with_it(change: dict
 
     row = {key: value for key, value in {**CLASSIC, **change}.items() if key not in gone or key in change}
     try:
-        assert isinstance(swe_bench_rows._row(row), Row)  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(swe_bench_rows._row(row), SweBenchRow)  # pyright: ignore[reportPrivateUsage]
     except RowError as error:
         assert str(error)
 
@@ -189,7 +189,7 @@ def test_rows_are_read_one_at_a_time(tmp_path: Path):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(CLASSIC) + "\n" + "{broken\n" * 3)
     found = rows_of(path)
-    assert isinstance(next(found)[1], Row) and isinstance(next(found)[1], RowError)
+    assert isinstance(next(found)[1], SweBenchRow) and isinstance(next(found)[1], RowError)
     with pytest.raises(TaskError, match="no such file of rows"):
         next(rows_of(tmp_path / "absent.jsonl"))
 

@@ -171,7 +171,7 @@ class AcpServer:
             await closing
 
     async def _open(
-        self, session_id: str, cwd: str, given: list[Any], beside: list[str], session: Path | None = None
+        self, session_id: str, cwd: str, given: list[Any], additional: list[str], session: Path | None = None
     ) -> Conversation:
         """Raises RequestError, in words with the remedy, for whatever keeps it from being opened."""
         if not Path(cwd).is_absolute():
@@ -179,22 +179,22 @@ class AcpServer:
         try:
             servers = [_server(one) for one in given]
             async with AsyncExitStack() as held:
-                made = await self._conversation(session_id, Path(cwd), beside, servers, held, session)
+                made = await self._conversation(session_id, Path(cwd), additional, servers, held, session)
                 self._sessions[session_id] = made
         except (McpConfigError, AppError, SandboxError) as error:
             raise refused(str(error)) from error
-        if beside and self._setup.walls == "workspace":
+        if additional and self._setup.walls == "workspace":
             made.mention(
-                f"{', '.join(beside)}: can be read, not written; the sandbox opens {cwd} alone (--sandbox none)"
+                f"{', '.join(additional)}: can be read, not written; the sandbox opens {cwd} alone (--sandbox none)"
             )
         return made
 
     async def _conversation(
-        self, session_id: str, folder: Path, beside: list[str], servers: list[McpServer], held: AsyncExitStack, session: Path | None
+        self, session_id: str, folder: Path, additional: list[str], servers: list[McpServer], held: AsyncExitStack, session: Path | None
     ) -> Conversation:  # fmt: skip
         assert self._client is not None  # set when the connection was made
         setup = self._setup
-        place = WorkspaceAccess.validated(folder, setup.walls, setup.network, tuple(Path(one) for one in beside))
+        place = WorkspaceAccess.validated(folder, setup.walls, setup.network, tuple(Path(one) for one in additional))
         async with self._opening:
             self._model = self._model or await setup.model()
         inner = await held.enter_async_context(open_workspace(place, (setup.choice.key_env,)))

@@ -18,7 +18,7 @@ from etude.agent.git_links.git import GitError, repository
 if TYPE_CHECKING:
     from etude.agent.harness.code_index import FolderIndex
 
-# Limit for a folder that is no repository. Without ignore rules a home or data folder can't be told from source code, so large ones
+# Limit for a folder that is no repository. Without ignore rules a home or data folder can't be distinguished from source code, so large ones
 # are not indexed. A folder of this many files takes half a minute.
 MAX_LOOSE_FILES = 5_000
 # Fewer files are read in about a second, which needs no progress report.

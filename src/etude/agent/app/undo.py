@@ -1,6 +1,6 @@
 """Undo of the agent's edits: those of the last request, or all. Either all of them are undone or none.
 
-A file that changed since the agent's edit is refused by name, so that nobody's later work is lost. `etude agent --undo` undoes a session
+A file that changed since the agent's edit is refused by name, so that no later work is lost. `etude agent --undo` undoes a session
 that is not in use.
 """
 

@@ -119,7 +119,7 @@ class Agent:
         while (wish := await self._next_request(end)) is not None:
             self._turns_in_request, self._unanswered = 0, False
             for call in end.unanswered:
-                self._transcript.result(Message("tool", "ok", call_id=call.id), call.name, failed=False, told=NO_FACTS)
+                self._transcript.result(Message("tool", "ok", call_id=call.id), call.name, failed=False, facts=NO_FACTS)
             if isinstance(wish, SummaryRequest):
                 end = await self._run_until_end(self._summarize_on_request(wish, "queue"))
                 continue
@@ -161,11 +161,11 @@ class Agent:
         changed = changed_harness(session, harness_facts(self._settings, chat, self._dependencies.services.mcp))
         if changed is not None:
             self._recorder.append("harness", changed.data)
-        self._transcript.restore(session, anew=changed is not None and changed.offers)
+        self._transcript.restore(session, tools_changed=changed is not None and changed.offers)
         self._summaries = len(session.of("summary"))
         self._context.todos, self._calls.last_test = todos_of(session), last_test(session)
         for call, answer in open_answers(session):
-            self._transcript.result(answer, call.name, failed=call.name != "done", told=NO_FACTS)
+            self._transcript.result(answer, call.name, failed=call.name != "done", facts=NO_FACTS)
 
     async def _answer_request(self) -> RequestEnd:
         """Take turns until the request ends."""

@@ -131,10 +131,10 @@ class Transcript:
         if self._is_rendered_together:
             self._prompt = _NextPrompt(tuple(whole), whole[len(self.builder.held) :])
 
-    def restore(self, session: Session, *, anew: bool = False) -> None:
+    def restore(self, session: Session, *, tools_changed: bool = False) -> None:
         """Resume a recorded session with its last segment's messages and tokens, before anything is added.
 
-        `anew`: the offered tools changed, so their declaration is rendered again, and the trace forks.
+        `tools_changed`: the offered tools changed, so their declaration is rendered again, and the trace forks.
         """
         opened = False
         for entry in session.entries:
@@ -159,7 +159,7 @@ class Transcript:
             elif entry.type == "fork" and entry.tokens is not None:
                 self.builder.fork(entry.tokens.ids)
                 self._node = entry.id
-        if anew:
+        if tools_changed:
             self._pending = _PendingMessages()
 
     def _restore_entry(self, message: Message, entry: Entry) -> None:
@@ -188,9 +188,9 @@ class Transcript:
         """Append a user message: the self-summary's query, or a message of the user."""
         self._add(message, self._render(message), "message", message.to_json())
 
-    def result(self, message: Message, name: str, failed: bool, told: Mapping[str, Any] = NOTHING) -> None:
+    def result(self, message: Message, name: str, failed: bool, facts: Mapping[str, Any] = NOTHING) -> None:
         """Append a tool result, with further fields of its entry (`core/trace/schema.py`)."""
-        data = {"call_id": message.call_id, "name": name, "text": message.text, "failed": failed, **told}
+        data = {"call_id": message.call_id, "name": name, "text": message.text, "failed": failed, **facts}
         self._add(message, self._render(message), "tool_result", data)
 
     def restart(self, carried: Message, data: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from etude.agent.policy.protocol import Told
+from etude.agent.policy.protocol import StreamCallback
 from etude.agent.policy.refusal import error_of, status_of
 from etude.agent.policy.wire.chat_assembly import ChatAssembly
 from etude.agent.policy.wire.errors import ProviderError, WireError
@@ -43,7 +43,7 @@ class Reply:
 
 
 async def ask(
-    client: httpx.AsyncClient, url: str, body: dict[str, Any], headers: dict[str, str], on_delta: Told | None, *, trusting: bool = False
+    client: httpx.AsyncClient, url: str, body: dict[str, Any], headers: dict[str, str], on_delta: StreamCallback | None, *, trusting: bool = False
 ) -> Reply:  # fmt: skip
     """Raises httpx.TransportError, ProviderError for an error in a stream or in the body of a 200, and WireError for a stream that
     broke off or held something else. `trusting`: a stream's end counts as its turn's."""
@@ -86,7 +86,9 @@ def _whole(data: bytes) -> Reply:
     return Reply(200, text, body=body if isinstance(body, dict) else None)
 
 
-async def _streamed(head: bytes, pieces: AsyncIterator[bytes], on_delta: Told | None, trusting: bool) -> Reply:
+async def _streamed(
+    head: bytes, pieces: AsyncIterator[bytes], on_delta: StreamCallback | None, trusting: bool
+) -> Reply:
     """A stream's turn. What was given on is taken back if the stream fails."""
     reader, turn, spoken = EventReader(), ChatAssembly(), False
     try:

@@ -13,7 +13,7 @@ from etude.core.trace.message import Message
 
 # Hears the pieces of a turn while it is sampled, from policies that have it in pieces: of its text, its thinking, or a call as the
 # model writes it, in whatever spelling. An empty piece says that those before it are void, the turn begins anew.
-Told = Callable[[Literal["text", "thinking", "call"], str], None]
+StreamCallback = Callable[[Literal["text", "thinking", "call"], str], None]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Request:
     temperature: float = 1.0
     seed: int | None = None
     effort: Effort = "medium"
-    on_delta: Told | None = field(default=None, compare=False)  # None: nobody listens
+    on_delta: StreamCallback | None = field(default=None, compare=False)  # None: no streaming
     on_wait: Callable[[Wait], None] | None = field(default=None, compare=False)
     extra: dict[str, Any] = field(default_factory=dict)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,11 +33,18 @@ from etude.cli.bench.making import (
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 
+if TYPE_CHECKING:
+    from etude.tasks.importers.swe_bench_rows import SweBenchRow
+
 app = typer.Typer(
     no_args_is_help=True, help="Bring SWE-bench rows, and Harbor or Terminal-Bench folders, in as suites."
 )
 
 Name = Annotated[str, typer.Option("--name", help="What the suite is called; it is written to suites/NAME.")]
+Images = Annotated[
+    list[str] | None,
+    typer.Option("--image", metavar="GLOB=IMAGE", help="Tasks that run in an image of the layer store; repeatable."),
+]
 
 
 @app.command("swe-bench")
@@ -65,24 +72,12 @@ def swe_bench(
 ) -> Answer:
     """Import SWE-bench rows. Each is run before and after its patch; what can't be shown here is left out with the reason."""
     from etude.tasks.importers.swe_bench import candidates, without_clone
-    from etude.tasks.importers.swe_bench_rows import read_rows
 
-    found, left_out = read_rows(rows)
-    if not repos.is_dir():
-        raise FileNotFoundError(f"{repos}: there is no such folder of clones")
-    told = {"version": version, "description": description or f"SWE-bench rows of {rows.name}", "refresh": refresh}
+    found, left_out = _swe_bench_rows(rows, repos)
+    facts = {"version": version, "description": description or f"SWE-bench rows of {rows.name}", "refresh": refresh}
     words = {"rows": rows, "repos": repos, "command": test_command, "count": count}
-    making = planned(
-        name,
-        told,
-        words,
-        out,
-        after,
-        prices,
-        requirements,
-        limits={"test_timeout_s": test_timeout},
-        pytest=test_command is None,
-    )
+    limits, pytest = {"test_timeout_s": test_timeout}, test_command is None
+    making = planned(name, facts, words, out, after, prices, requirements, limits=limits, pytest=pytest)
     making = sized(making, count, concurrency, test_timeout)
     if dry_run:
         absent = without_clone(found, repos)
@@ -90,6 +85,15 @@ def swe_bench(
     command = tuple(shlex.split(test_command or ""))
     read = read_recipe_named(recipe, overrides)
     return finished(read, making, lambda bench: candidates(found, repos, bench, command), left_out)
+
+
+def _swe_bench_rows(rows: Path, repositories: Path) -> tuple[list[SweBenchRow], dict[str, str]]:
+    """The rows, and why others can't be read. Raises FileNotFoundError without a folder of clones."""
+    from etude.tasks.importers.swe_bench_rows import read_rows
+
+    if not repositories.is_dir():
+        raise FileNotFoundError(f"{repositories}: there is no such folder of clones")
+    return read_rows(rows)
 
 
 @app.command()
@@ -100,12 +104,7 @@ def harbor(
     name: Annotated[
         str, typer.Option("--name", help="What the suite is called; it is written to suites/NAME.")
     ] = "harbor",
-    image: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--image", metavar="GLOB=IMAGE", help="Tasks that run in an image of the layer store; repeatable."
-        ),
-    ] = None,
+    image: Images = None,
     count: Count = None,
     version: Version = "1",
     after: After = None,
@@ -125,10 +124,10 @@ def harbor(
 
     images = dict(_pair(words) for words in image or [])
     found, left_out = read_foreign_tasks(folder)
-    told = {"version": version, "description": description or f"tasks of {folder.name}", "refresh": refresh}
+    facts = {"version": version, "description": description or f"tasks of {folder.name}", "refresh": refresh}
     words = {"folder": folder, "images": images, "count": count}
     making = planned(
-        name, told, words, out, after, prices, None, limits={"test_timeout_s": 300.0}, pytest=False, images=images
+        name, facts, words, out, after, prices, None, limits={"test_timeout_s": 300.0}, pytest=False, images=images
     )
     making = sized(making, count, concurrency, TEST_TIMEOUT_S)
     if dry_run:

@@ -97,24 +97,35 @@ def make(
     json: Json = False,
 ) -> Answer:
     """Make a suite: every task is run before it is taken (reference 1, nothing 0, cheats 0), then the list is frozen."""
-    if bool(from_sessions) == bool(from_tasks):
+    _check_sources(from_sessions, from_tasks, rubrics)
+    read = read_recipe_named(recipe, overrides)
+    facts = {"version": version, "description": description, "refresh": refresh}
+    words = {"category": category, "level": level, "split": split, "seed": seed, "repository": repository}
+    words |= {"sessions": from_sessions, "tasks": from_tasks, "command": test_command, "count": count}
+    limits, pytest = _test_runs(from_sessions, from_tasks, test_command, test_timeout)
+    making = planned(name, facts, words, out, after, prices, requirements, limits=limits, pytest=pytest)
+    making = sized(making, count or (24 if from_tasks == "exercises" else None), concurrency, test_timeout)
+    if from_sessions:
+        asked = asked_of(from_sessions, repository)
+        return of_sessions(read, making, *asked, test_command, (rubrics, key_env), dry_run)
+    return _tasks(read, making, str(from_tasks), (category, level, split), seed, dry_run)
+
+
+def _test_runs(
+    sessions: list[Path] | None, tasks: str | None, command: str | None, timeout_s: float
+) -> tuple[dict[str, float], bool]:
+    """The manifest's limits of test runs, and whether the suite's environment needs pytest."""
+    return {"test_timeout_s": timeout_s} if sessions else {}, tasks != "exercises" and command is None
+
+
+def _check_sources(sessions: list[Path] | None, tasks: str | None, rubrics: str | None) -> None:
+    """Raises MakeError unless exactly one source is given, and sessions where rubrics are drafted."""
+    if bool(sessions) == bool(tasks):
         raise MakeError("say what the suite is made of: --from-sessions DIR, or --from-tasks DIR|exercises|real")
-    if rubrics and not from_sessions:
+    if rubrics and not sessions:
         raise MakeError(
             "--rubrics drafts from the solutions of sessions: tasks of other sources keep the rubrics they have"
         )
-    read = read_recipe_named(recipe, overrides)
-    told = {"version": version, "description": description, "refresh": refresh}
-    words = {"category": category, "level": level, "split": split, "seed": seed, "repository": repository}
-    words |= {"sessions": from_sessions, "tasks": from_tasks, "command": test_command, "count": count}
-    limits = {"test_timeout_s": test_timeout} if from_sessions else {}
-    pytest = from_tasks != "exercises" and test_command is None
-    making = planned(name, told, words, out, after, prices, requirements, limits=limits, pytest=pytest)
-    making = sized(making, count or (24 if from_tasks == "exercises" else None), concurrency, test_timeout)
-    if from_sessions:
-        found, left_out = asked_of(from_sessions, repository)
-        return of_sessions(read, making, found, left_out, test_command, (rubrics, key_env), dry_run)
-    return _tasks(read, making, str(from_tasks), (category, level, split), seed, dry_run)
 
 
 def asked_of(places: list[Path], repository: Path | None) -> tuple[list[Asked], dict[str, str]]:

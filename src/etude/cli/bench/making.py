@@ -77,7 +77,7 @@ Plan = Annotated[bool, typer.Option("--dry-run", help="Say which candidates ther
 
 def planned(
     name: str,
-    told: dict[str, str],
+    facts: dict[str, str],
     words: dict[str, Any],
     out: Path | None,
     after: str | None,
@@ -99,7 +99,7 @@ def planned(
     # A repository takes more than an exercise: its tests, its files, its memory.
     attempt = {"memory_mb": 2048, "max_export_bytes": 64 << 20, "limit_s": 3600.0} if limits else {}
     row = {"name": name, "released": date.today(), "harness": limits, "attempt": attempt, "environment": environment}
-    manifest = check(row | told, f"the suite {name}")
+    manifest = check(row | facts, f"the suite {name}")
     before = read_suite(after) if after else None
     asked = {"manifest": manifest.model_dump(mode="json", exclude={"released"}), "words": words}
     return Making(out or SHELF / name, manifest, asked, listed, requirements, before)
@@ -164,8 +164,8 @@ def finished(
     *,
     drafts: bool = False,
 ) -> Answer:
-    """Makes the suite and tells how it goes on stderr. `drafts`: rubrics might have been drafted, so that it is said if none were."""
-    from etude.evaluate.bench.suites.account import told
+    """Makes the suite and reports progress on stderr. `drafts`: rubrics might have been drafted, so the report says if none were."""
+    from etude.evaluate.bench.suites.account import describe_account
     from etude.pipeline.run.suite_making import make_suite
 
     began = time.monotonic()
@@ -175,7 +175,7 @@ def finished(
         say(f"{done} of {whole} after {time.monotonic() - began:.0f} s  {last.id}: {word}")
 
     document = make_suite(recipe, making, candidates, left_out, progress)
-    return Answer(document, told(document, drafts=drafts))
+    return Answer(document, describe_account(document, drafts=drafts))
 
 
 def tell_rubric(done: int, whole: int, last: Decided) -> None:

@@ -24,6 +24,7 @@ from etude.cli.bench.making import (
     Sessions,
     price_list,
     read_recipe_named,
+    sized,
 )
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
@@ -82,15 +83,10 @@ def refresh(
     json: Json = False,
 ) -> Answer:
     """Make a suite's next version: new tasks from newer sessions, saturated ones retired, the rest kept as it was frozen."""
-    from dataclasses import replace
-
     from etude.evaluate.bench.renewal import command_of, renewal
     from etude.evaluate.bench.suites.find import read_suite
 
-    if not from_sessions and not run:
-        raise RefreshError(
-            "say by what the suite changes: --from-sessions DIR (new tasks), --run DIR (retired ones), or both"
-        )
+    _check_sources(from_sessions, run)
     before = read_suite(suite)
     before.verify()
     found = renewal(before, run or [], least)
@@ -98,13 +94,19 @@ def refresh(
     fresh, old = _newer(asked, found, since.date() if since else before.manifest.released)
     words = {"before": before.digest, "retired": list(found.retired), "sessions": from_sessions, "since": since}
     words |= {"repository": repository, "command": test_command, "count": count}
-    making = _making(before, found, words, version, out)
-    listed = price_list(prices) if prices else before.prices
+    making = _making(before, found, words, version, out, prices)
     pinned = float(before.manifest.harness.get("test_timeout_s", TEST_TIMEOUT_S))
-    making = replace(making, prices=listed, count=count, concurrency=concurrency, timeout_s=test_timeout or pinned)
+    making = sized(making, count, concurrency, test_timeout or pinned)
     command = shlex.join(command_of(map(before.task, before.ids))) if test_command is None else test_command
     read = read_recipe_named(recipe, overrides)
     return of_sessions(read, making, fresh, left_out | old, command, (rubrics, key_env), dry_run)
+
+
+def _check_sources(sessions: list[Path] | None, runs: list[Path] | None) -> None:
+    if not sessions and not runs:
+        raise RefreshError(
+            "say by what the suite changes: --from-sessions DIR (new tasks), --run DIR (retired ones), or both"
+        )
 
 
 def _newer(found: list[Asked], by: Renewal, since: date) -> tuple[list[Asked], dict[str, str]]:
@@ -122,19 +124,22 @@ def _newer(found: list[Asked], by: Renewal, since: date) -> tuple[list[Asked], d
     return fresh, old
 
 
-def _making(before: FolderSuite, found: Renewal, words: dict, version: str | None, out: Path | None) -> Making:
+def _making(
+    before: FolderSuite, found: Renewal, words: dict, version: str | None, out: Path | None, prices: Path | None
+) -> Making:
     """The version to be: limits and environment are the same, else the tasks that stay would be other tasks."""
     from etude.evaluate.bench.renewal import next_version, rubrics_of
     from etude.pipeline.run.suite_making import Making
 
-    told = {"version": version or next_version(before.version), "released": date.today()}
-    manifest = before.manifest.model_copy(update=told)
+    update = {"version": version or next_version(before.version), "released": date.today()}
+    manifest = before.manifest.model_copy(update=update)
     root = out or before.root.parent / f"{before.name}-{manifest.version}"
     named = before.manifest.environment.requirements
     return Making(
         root,
         manifest,
         {"words": words, "version": manifest.version},
+        price_list(prices) if prices else before.prices,
         requirements=before.root / named if named else None,
         after=before,
         kept=[before.task(task_id) for task_id in found.kept],

@@ -55,13 +55,10 @@ def query(
 ) -> Answer:
     """Rollouts, steps, outcomes, sessions, events and more as rows. Without ROWS: which there are."""
     from etude.evaluate.report.query import formats, tables
-    from etude.evaluate.report.query.filter import Both, parse
-    from etude.evaluate.report.query.groups import grouped
-    from etude.evaluate.report.query.select import Wanted, fields_of
+    from etude.evaluate.report.query.select import Wanted
     from etude.evaluate.report.query.select import select as chosen
 
-    if jsonl + csv + json > 1:
-        raise BadQuery("--json, --jsonl and --csv are three forms of the same rows: give one of them")
+    _check_forms(jsonl, csv, json)
     tables.check_run(run)
     name, *columns = select or [""]
     if not name:
@@ -69,26 +66,50 @@ def query(
     table = tables.find(name)
     rows = lambda: table.read(run)
     if fields:
-        found = fields_of(rows())
-        return Answer({"rows": name, "fields": found}, "\n".join(f"{field}  {n}" for field, n in found.items()))
-    filters = tuple(parse(text) for text in where or [])
-    where_all = Both(filters, every=True) if filters else None
+        return _fields(name, rows())
+    where_all = _all_of(where or [])
     if by:
-        named, all_rows = chosen(rows, Wanted([*by, *columns], where_all))
-        gathered = grouped(all_rows, by, [name for name in named if name not in by])
+        gathered = _groups(rows, by, columns, where_all)
         rows, columns, where_all = (lambda: iter(gathered)), list(gathered[0]) if gathered else [], None
-    wanted = Wanted(columns, where_all, sort or [], limit)
-    if not columns and not by and not (jsonl or csv or json):
-        wanted = Wanted(_shown(table, rows), wanted.where, wanted.sort, wanted.limit)
-    head, found = chosen(rows, wanted)
+    elif not columns and not (jsonl or csv or json):
+        columns = _shown(table, rows)
+    head, found = chosen(rows, Wanted(columns, where_all, sort or [], limit))
     if not head and not json:
         print("no rows", file=sys.stderr)
         return Answer({}, "")
     if json:
         return Answer({"rows": list(found), "columns": head}, "")
-    form = formats.json_lines if jsonl else formats.comma_separated if csv else formats.table
-    _print(form(head, found))
+    _print((formats.json_lines if jsonl else formats.comma_separated if csv else formats.table)(head, found))
     return Answer({}, "")
+
+
+def _check_forms(*forms: bool) -> None:
+    if sum(forms) > 1:
+        raise BadQuery("--json, --jsonl and --csv are three forms of the same rows: give one of them")
+
+
+def _all_of(texts: list[str]) -> Any:
+    """One filter that holds where each of the texts does; None without any."""
+    from etude.evaluate.report.query.filter import Both, parse
+
+    filters = tuple(parse(text) for text in texts)
+    return Both(filters, every=True) if filters else None
+
+
+def _fields(name: str, rows: Iterable[dict[str, Any]]) -> Answer:
+    from etude.evaluate.report.query.select import fields_of
+
+    found = fields_of(rows)
+    return Answer({"rows": name, "fields": found}, "\n".join(f"{field}  {n}" for field, n in found.items()))
+
+
+def _groups(rows: Any, by: list[str], columns: list[str], where: Any) -> list[dict[str, Any]]:
+    """One row per combination of the columns `by`."""
+    from etude.evaluate.report.query.groups import grouped
+    from etude.evaluate.report.query.select import Wanted, select
+
+    named, all_rows = select(rows, Wanted([*by, *columns], where))
+    return grouped(all_rows, by, [name for name in named if name not in by])
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -27,9 +27,9 @@ def diff(first: File, second: File, json: Json = False) -> Answer:
     difference = compare(*sessions)
     turns = [turn_rows(session) for session in sessions]
     pairs = [{"equal": a == b, "first": a, "second": b} for a, b in zip_longest(*turns)]
-    told = difference.describe("first", "second") if difference else None
-    document = {"equal": difference is None, "difference": told, "turns": pairs}
-    text = [f"first difference: {told}" if difference else "equal, times aside", *_columns(pairs)]
+    description = difference.describe("first", "second") if difference else None
+    document = {"equal": difference is None, "difference": description, "turns": pairs}
+    text = [f"first difference: {description}" if difference else "equal, times aside", *_columns(pairs)]
     return Answer(document, "\n".join(text), int(difference is not None))
 
 
@@ -70,8 +70,8 @@ def _cells(row: dict[str, Any] | None, width: int) -> list[str]:
 
     if row is None:
         return []
-    told = [row["text"].split("\n")[0]] if row["text"] else []
-    told += [f"→ {call['name']} {call['arguments']!r}" for call in row["calls"]]
-    told += [f"{'✗' if found['failed'] else '←'} {found['text'].split(chr(10))[0]}" for found in row["results"]]
-    cells = [clean(line) for line in told] or [""]
+    description = [row["text"].split("\n")[0]] if row["text"] else []
+    description += [f"→ {call['name']} {call['arguments']!r}" for call in row["calls"]]
+    description += [f"{'✗' if found['failed'] else '←'} {found['text'].split(chr(10))[0]}" for found in row["results"]]
+    cells = [clean(line) for line in description] or [""]
     return [cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell in cells]

@@ -38,7 +38,7 @@ def forget_session(
 
 def _of_the_agent(file: Path, home: Path) -> tuple[list[str], int]:
     """What else is a person's of a session of use: an agent's place in the background, by its id, and lines typed at a terminal. Raises
-    UsageError for an agent that runs, or whose work nobody has taken over: then nothing is forgotten."""
+    UsageError for an agent that runs, or whose work was not taken over: then nothing is forgotten."""
     from etude.agent.app.background.control import remove_agent
     from etude.agent.app.background.record import list_agents
     from etude.agent.app.user_files import delete_history

@@ -55,7 +55,7 @@ def install(
     installed is kept with its recipe; a project that can't be is told with the reason. With several --builder each of them installs
     every project, and the yields and costs stand side by side. Exit status 1 if any was installed by none."""
     from etude.pipeline.recipe.read import find_recipe, read_recipe
-    from etude.tasks.generate.install.account import account, told
+    from etude.tasks.generate.install.account import account, describe_account
     from etude.tasks.generate.sources.projects import read_projects
 
     listed = {one.name: one for one in read_projects(projects)}
@@ -66,7 +66,7 @@ def install(
     who = asked.agents(builder, setter, judge, key_env, prices=prices, sessions=sessions, **limits)
     rows, shared = run_async(_installed(read_recipe([find_recipe(recipe)], overrides or []), chosen, jobs, who))
     document = account(rows, shared)
-    lines = [*(_line(row, len(document["builders"]) > 1) for row in rows), told(document)]
+    lines = [*(_line(row, len(document["builders"]) > 1) for row in rows), describe_account(document)]
     return Answer(document, "\n".join(lines), 0 if document["installed"] == document["of"] else 1)
 
 
@@ -118,7 +118,9 @@ async def _row(installer: Installer, wanted: Wanted) -> dict[str, Any]:
         fault = "discarded" if isinstance(error, ProjectDiscarded) else "no answer"
         row |= {"installed": False, "verdict": fault, "reason": " ".join(str(error).split())}
         row |= {
-            "spent": dict(error.spent) if isinstance(error, ProjectDiscarded) else installer.bill.of(wanted.id).told()
+            "spent": dict(error.spent)
+            if isinstance(error, ProjectDiscarded)
+            else installer.bill.of(wanted.id).to_record()
         }
     else:
         found = built.installed

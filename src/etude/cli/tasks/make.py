@@ -143,8 +143,8 @@ def _known(wanted: list[str] | None, there: object, option: str, where: str) -> 
     return [name for name in known if not wanted or name in wanted]
 
 
-def _tell(told: GenerationProgress) -> None:
+def _tell(progress: GenerationProgress) -> None:
     """One line a decision: how far it is, and the last."""
-    goal = f" of {told.count}" if told.count else ""
-    state = f"{told.taken}{goal} tasks, {told.tried} tried, {told.installed + told.discarded}/{told.projects} projects"
-    print(f"[{state}] {told.last}", file=sys.stderr, flush=True)
+    goal = f" of {progress.count}" if progress.count else ""
+    state = f"{progress.taken}{goal} tasks, {progress.tried} tried, {progress.installed + progress.discarded}/{progress.projects} projects"
+    print(f"[{state}] {progress.last}", file=sys.stderr, flush=True)

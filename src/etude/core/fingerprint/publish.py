@@ -1,6 +1,6 @@
 """The file in which a suite publishes what its texts are known by, so that nobody learns from documents that hold them.
 
-Whoever makes tasks writes it, the corpus reads it (`learn/corpus/fingerprints.py`); neither imports the other:
+The maker of tasks writes it, the corpus reads it (`learn/corpus/fingerprints.py`); neither imports the other:
 
     {"format": "etude-fingerprints", "version": 1, "suite": …, "gram_tokens": 13, "projects": […], "pieces": P, "grams": G,
      "too_short": S, "sha256": "<of the header without it, then of what follows>"}\\n

@@ -67,27 +67,12 @@ def choose_lite(
     weights = np.ones(len(costs)) if weights is None else np.asarray(weights, float)
     _check(tables, costs, weights, share)
     budget = share * costs.sum()
-    names = list(tables)
-    passes = all(table.shape[1] > 1 for table in tables.values())
     rng = np.random.default_rng(seed)
     judged = _Judged()
     for _ in range(rounds):
-        one, other = _halves(tables, rng) if passes else (dict(tables), dict(tables))
-        if passes:
-            picked = _pick(list(one.values()), costs, weights, budget)
-            seen, fresh = _means(one, names), _means(other, names)
-            judged.passes.append(agreement(fresh[:, picked].mean(axis=1), seen @ weights))
-            judged.whole.append(agreement(fresh @ weights, seen @ weights))
-        if len(names) >= POLICIES_HALVED:
-            order = [names[i] for i in rng.permutation(len(names))]
-            pickers, unseen = order[: len(names) // 2], order[len(names) // 2 :]
-            picked = _pick([one[name] for name in pickers], costs, weights, budget)
-            # With one pass lite and whole would share their luck: the tasks that were not picked stand for the whole.
-            rest = np.arange(len(costs)) if passes else np.setdiff1d(np.arange(len(costs)), picked)
-            lite, whole = _means(other, unseen)[:, picked], _means(one, unseen)[:, rest]
-            judged.policies.append(agreement(lite.mean(axis=1), whole @ weights[rest]))
+        _judge_round(judged, tables, costs, weights, budget, rng)
     tasks = sorted(_pick(list(tables.values()), costs, weights, budget))
-    found = judged.lite(tuple(tasks), float(costs[tasks].sum() / costs.sum()), len(names), rounds)
+    found = judged.lite(tuple(tasks), float(costs[tasks].sum() / costs.sum()), len(tables), rounds)
     if found.reached < least:
         raise NoLite(_why(found, share, least), found)
     return found
@@ -108,6 +93,33 @@ class _Judged:
         )
         low = float(np.quantile(lower, 0.1))
         return Lite(tasks, cost_share, by_passes, by_policies, whole, low, policies, rounds)
+
+
+def _judge_round(
+    judged: _Judged,
+    tables: Mapping[str, np.ndarray],
+    costs: np.ndarray,
+    weights: np.ndarray,
+    budget: float,
+    rng: np.random.Generator,
+) -> None:
+    """Adds one round: tasks are picked by one half of the passes, or of the policies, and judged by the other half."""
+    names = list(tables)
+    has_passes = all(table.shape[1] > 1 for table in tables.values())
+    one, other = _halves(tables, rng) if has_passes else (dict(tables), dict(tables))
+    if has_passes:
+        picked = _pick(list(one.values()), costs, weights, budget)
+        seen, fresh = _means(one, names), _means(other, names)
+        judged.passes.append(agreement(fresh[:, picked].mean(axis=1), seen @ weights))
+        judged.whole.append(agreement(fresh @ weights, seen @ weights))
+    if len(names) >= POLICIES_HALVED:
+        order = [names[i] for i in rng.permutation(len(names))]
+        pickers, unseen = order[: len(names) // 2], order[len(names) // 2 :]
+        picked = _pick([one[name] for name in pickers], costs, weights, budget)
+        # With one pass lite and whole would share their luck: the tasks that were not picked represent the whole.
+        rest = np.arange(len(costs)) if has_passes else np.setdiff1d(np.arange(len(costs)), picked)
+        lite, whole = _means(other, unseen)[:, picked], _means(one, unseen)[:, rest]
+        judged.policies.append(agreement(lite.mean(axis=1), whole @ weights[rest]))
 
 
 def _check(tables: Mapping[str, np.ndarray], costs: np.ndarray, weights: np.ndarray, share: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from etude.evaluate.report.beside import Beside
+from etude.evaluate.report.comparison_curves import ComparisonCurves
 from etude.evaluate.report.plot import Bar, Line, Mark, bar_chart, line_chart
 
 Curves = dict[str, dict[str, list[tuple[int, float]]]]
@@ -62,19 +62,19 @@ def best_of(report: dict[str, Any]) -> str:
     return chart("Best of k", drawing, "Expected best of k attempts at a task, unbiased.")
 
 
-def losses(curves: Curves, beside: Sequence[Beside] = ()) -> str:
+def losses(curves: Curves, comparisons: Sequence[ComparisonCurves] = ()) -> str:
     """Loss by CPU seconds where the run knows them, since a step of one family is not worth a step of another."""
     own = [Line(name, *_by_core_s(curves[stage])) for stage, name in TRAINED.items() if stage in curves]
-    lines = [line for line in own if line.xs] + _dashed(beside, ("base", "sft"), "core_s", "loss")
+    lines = [line for line in own if line.xs] + _dashed(comparisons, ("base", "sft"), "core_s", "loss")
     drawing = line_chart(
         lines, x_title="CPU seconds of the stage (log scale)", y_title="loss (log scale)", log_x=True, log_y=True
     )
     return chart("Learning from text and demonstrations", drawing)
 
 
-def losses_by_step(curves: Curves, beside: Sequence[Beside] = ()) -> str:
+def losses_by_step(curves: Curves, comparisons: Sequence[ComparisonCurves] = ()) -> str:
     """By step: where CPU seconds were not recorded, or where another run's curve is by step."""
-    others = _dashed(beside, ("base", "sft"), "step", "loss")
+    others = _dashed(comparisons, ("base", "sft"), "step", "loss")
     own = [
         Line(name, [step + 1 for step, _ in _loss(curves[stage])], [loss for _, loss in _loss(curves[stage])])
         for stage, name in TRAINED.items()
@@ -91,12 +91,12 @@ def alarms(report: dict[str, Any]) -> list[dict[str, Any]]:
     return report.get("rl", {}).get("alarms", [])
 
 
-def rewards(report: dict[str, Any], beside: Sequence[Beside] = ()) -> str:
+def rewards(report: dict[str, Any], comparisons: Sequence[ComparisonCurves] = ()) -> str:
     curve = report.get("rl", {}).get("curve", [])
     raw = [100 * point["pass_rate"] for point in curve]
     steps = [point["step"] for point in curve]
     lines = [Line("each batch", steps, raw), Line("mean of 5", steps, _smooth(raw, 5))]
-    lines += _dashed(beside, ("rl",), "step", "solved_percent")
+    lines += _dashed(comparisons, ("rl",), "step", "solved_percent")
     marks = [Mark(alarm["step"], str(number)) for number, alarm in enumerate(alarms(report), 1)]
     drawing = line_chart(lines, x_title="RL step", y_title="training tasks solved, %", y_zero=True, marks=marks)
     note = "Every task is seen once, so this is performance on new tasks." if curve else ""
@@ -104,7 +104,7 @@ def rewards(report: dict[str, Any], beside: Sequence[Beside] = ()) -> str:
     return chart("Learning from reward", drawing, note)
 
 
-def solved_by_cost(beside: Sequence[Beside]) -> str:
+def solved_by_cost(comparisons: Sequence[ComparisonCurves]) -> str:
     """Tasks solved by CPU seconds (and, of SFT, by step): other runs' curves alone, this run measures its end only."""
     drawn = []
     for stages, x, title in (
@@ -112,7 +112,7 @@ def solved_by_cost(beside: Sequence[Beside]) -> str:
         (("base", "sft"), "core_s", "Other runs: solved in SFT"),
         (("base", "sft"), "step", "Other runs: solved in SFT, by step"),
     ):
-        lines = _dashed(beside, stages, x, "solved_percent")
+        lines = _dashed(comparisons, stages, x, "solved_percent")
         x_title = "CPU seconds of the stage (log scale)" if x == "core_s" else "optimizer step (log scale)"
         drawn.append(
             chart(title, line_chart(lines, x_title=x_title, y_title="tasks solved, %", log_x=True, y_zero=True))
@@ -137,10 +137,10 @@ def tokens_by_version(report: dict[str, Any]) -> str:
     return chart("Tokens by policy version", drawing)
 
 
-def _dashed(beside: Sequence[Beside], stages: Sequence[str], x: str, y: str) -> list[Line]:
+def _dashed(comparisons: Sequence[ComparisonCurves], stages: Sequence[str], x: str, y: str) -> list[Line]:
     return [
         Line(f"{curve.name} ({curve.family}, {curve.stage})", *map(list, zip(*curve.points, strict=True)), dashed=True)
-        for found in beside
+        for found in comparisons
         for curve in found.curves
         if curve.stage in stages and curve.x == x and curve.y == y
     ]

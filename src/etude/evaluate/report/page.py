@@ -7,8 +7,8 @@ from html import escape
 from typing import Any
 
 from etude.evaluate.report import charts, outcome
-from etude.evaluate.report.beside import Beside
 from etude.evaluate.report.charts import Curves
+from etude.evaluate.report.comparison_curves import ComparisonCurves
 from etude.evaluate.report.costs import against_cost
 from etude.evaluate.report.machinery import machinery
 from etude.evaluate.report.pages.corpus import corpus
@@ -23,7 +23,7 @@ from etude.evaluate.report.table import cell, table
 def sections(
     report: dict[str, Any],
     curves: Curves,
-    beside: Sequence[Beside] = (),
+    comparisons: Sequence[ComparisonCurves] = (),
     texts: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Callable[[], Sequence[str]]]:
     """Every section by its name, in order, as what draws it. Those whose stage has not run are empty."""
@@ -36,7 +36,7 @@ def sections(
         "Perplexity": lambda: perplexity(report),
         "Long context": lambda: retrieval(report),
         "Draft layers": lambda: drafts(report),
-        "Learning curves": lambda: _learning(report, curves, beside),
+        "Learning curves": lambda: _learning(report, curves, comparisons),
         "Asynchrony": lambda: _asynchrony(report),
         "What it cost": lambda: [_costs(report)],
         "Machine and versions": lambda: [_facts(report)],
@@ -70,14 +70,14 @@ def _bench(report: dict[str, Any]) -> list[str]:
     ]
 
 
-def _learning(report: dict[str, Any], curves: Curves, beside: Sequence[Beside]) -> list[str]:
+def _learning(report: dict[str, Any], curves: Curves, comparisons: Sequence[ComparisonCurves]) -> list[str]:
     drawn = _charts(
-        charts.losses(curves, beside),
-        charts.losses_by_step(curves, beside),
-        charts.rewards(report, beside),
-        charts.solved_by_cost(beside),
+        charts.losses(curves, comparisons),
+        charts.losses_by_step(curves, comparisons),
+        charts.rewards(report, comparisons),
+        charts.solved_by_cost(comparisons),
     )
-    captions = [f"<p>Dashed: {escape(found.caption)}</p>" for found in beside]
+    captions = [f"<p>Dashed: {escape(found.caption)}</p>" for found in comparisons]
     missing = report.get("beside", {}).get("missing", [])
     lost = f'<p class="muted">Not found, so not drawn: {escape(", ".join(missing))}.</p>' if missing else ""
     return [drawn, _alarms(report), *captions, lost]
@@ -114,8 +114,10 @@ def _asynchrony(report: dict[str, Any]) -> list[str]:
 def _costs(report: dict[str, Any]) -> str:
     cores = report["core_seconds"]
     rows = [[stage, f"{s:.0f}", f"{cores.get(stage, 0) / 60:.1f}"] for stage, s in report["seconds"].items()]
-    beside = " (some stages run side by side)" if report["wall_seconds"] < sum(report["seconds"].values()) - 1 else ""
-    rows.append([f"in all{beside}", f"{report['wall_seconds']:.0f}", f"{sum(cores.values()) / 60:.1f}"])
+    comparisons = (
+        " (some stages run side by side)" if report["wall_seconds"] < sum(report["seconds"].values()) - 1 else ""
+    )
+    rows.append([f"in all{comparisons}", f"{report['wall_seconds']:.0f}", f"{sum(cores.values()) / 60:.1f}"])
     peak = report.get("peak_rss_bytes", 0)
     memory = f'<p class="muted">Peak memory at most {peak / 2**30:.1f} GiB.</p>' if peak else ""
     return table(["stage", "wall, s", "core-minutes"], rows) + memory

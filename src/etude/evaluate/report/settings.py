@@ -19,5 +19,5 @@ class ReportSettings(BaseModel):
     title: str = Field("", description="heading of the report; empty: the recipe's name")
     beside: list[str] = Field(
         default_factory=list,
-        description="files of other runs' learning curves, drawn dashed beside this run's (form: etude/report/beside.py)",
+        description="files of other runs' learning curves, drawn dashed next to this run's (form: etude/evaluate/report/comparison_curves.py)",
     )

@@ -8,18 +8,18 @@ from typing import Any
 
 from etude.core.events.finite import dumps
 from etude.evaluate.report.advisories.collect import advisories
-from etude.evaluate.report.beside import read_beside
 from etude.evaluate.report.board.sections import TRAINED
 from etude.evaluate.report.board.still import still_page
 from etude.evaluate.report.collect import collect
+from etude.evaluate.report.comparison_curves import read_comparison_curves
 from etude.evaluate.report.settings import ReportSettings
 
 
 def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
-    """Rebuild both files from the run's own and return the report. Raises NotARun, BesideError."""
+    """Rebuild both files from the run's own and return the report. Raises NotARun, ComparisonCurvesError."""
     report = collect(run)
     trained = any(stage in report for stage in TRAINED)
-    _, missing = read_beside(run, settings.beside if trained else [])
+    _, missing = read_comparison_curves(run, settings.beside if trained else [])
     if settings.beside and trained:
         report["beside"] = {"files": settings.beside, "missing": missing}
     report["advisories"] = [advisory.to_json() for advisory in advisories(run)]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from etude.agent.chat.renderer import Renderer
-from etude.agent.policy.protocol import PolicyError, Request, Told
+from etude.agent.policy.protocol import PolicyError, Request, StreamCallback
 from etude.core.trace.completion import Completion
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.settings import EngineSettings
@@ -88,7 +88,7 @@ class EnginePolicy:
 class TurnStream:
     """One streamed turn, delivered on the caller's event loop."""
 
-    def __init__(self, renderer: Renderer, tell: Told) -> None:
+    def __init__(self, renderer: Renderer, tell: StreamCallback) -> None:
         self._turn = renderer.listen()
         self._tell = tell
         self._count = 0

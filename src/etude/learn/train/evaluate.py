@@ -75,7 +75,7 @@ class HeldOutTexts:
         return HeldOutTexts(self.documents + other.documents, self.total_bytes + other.total_bytes)
 
     def bits_per_byte(self, model: CausalLM, window: int) -> float:
-        """In windows of so many tokens. Raises ValueError without a document."""
+        """In windows of `window_tokens`. Raises ValueError without a document."""
         found = evaluate(model, self.documents, self.total_bytes, window)  # type: ignore[arg-type]
         if found is None:
             raise ValueError("no document is held out: there is nothing to judge by")

@@ -47,23 +47,10 @@ def encode(
     if base is not None:
         _same_layout(state, base)
     layout = Layout(_rows(state))
-    new = {name: elements(tensor) for name, tensor in state.items()}
-    old = None if base is None else {name: elements(tensor) for name, tensor in base.items()}
-
-    def one(numbered: tuple[int, Cut]) -> tuple[ShardRecord, set[str]] | None:
-        number, cut = numbered
-        pieces = list(layout.pieces(cut))
-        fresh = [new[piece.name][piece.of_tensor] for piece in pieces]
-        before = None if old is None else [old[piece.name][piece.of_tensor] for piece in pieces]
-        found = encode_shard(number, cut, fresh, before)
-        if found is None:
-            return None
-        record, blob, touched = found
-        put(record, blob)
-        return record, {piece.name for piece, is_touched in zip(pieces, touched, strict=True) if is_touched}
-
+    encode_cut = _cut_encoder(layout, state, base, put)
     with Workers(workers) as pool:
-        found = [shard for shard in pool.map(one, list(enumerate(layout.cuts(shard_bytes)))) if shard is not None]
+        cuts = list(enumerate(layout.cuts(shard_bytes)))
+        found = [shard for shard in pool.map(encode_cut, cuts) if shard is not None]
         digests = dict(zip(state, pool.map(tensor_digest, list(state.values())), strict=True))
         if base is not None and base_digest is None:
             base_digest = state_digest(base)
@@ -78,6 +65,28 @@ def encode(
         tensors=records,
         shards=tuple(record for record, _ in found),
     )
+
+
+def _cut_encoder(
+    layout: Layout, state: State, base: State | None, put: Callable[[ShardRecord, bytes], None]
+) -> Callable[[tuple[int, Cut]], tuple[ShardRecord, set[str]] | None]:
+    """A function from a numbered cut to its shard's record and the tensors that changed in it; None where none did."""
+    new = {name: elements(tensor) for name, tensor in state.items()}
+    old = None if base is None else {name: elements(tensor) for name, tensor in base.items()}
+
+    def encode_cut(numbered: tuple[int, Cut]) -> tuple[ShardRecord, set[str]] | None:
+        number, cut = numbered
+        pieces = list(layout.pieces(cut))
+        fresh = [new[piece.name][piece.of_tensor] for piece in pieces]
+        before = None if old is None else [old[piece.name][piece.of_tensor] for piece in pieces]
+        found = encode_shard(number, cut, fresh, before)
+        if found is None:
+            return None
+        record, blob, touched = found
+        put(record, blob)
+        return record, {piece.name for piece, is_touched in zip(pieces, touched, strict=True) if is_touched}
+
+    return encode_cut
 
 
 def decode(
@@ -105,24 +114,31 @@ def decode(
         for _ in pool.map(lambda name: _fill(fresh[name], None if base is None else base[name]), list(fresh)):
             pass
         state = {**(base or {}), **fresh}
-        flat = {name: elements(tensor) for name, tensor in fresh.items()}
-
-        def one(number: int) -> None:
-            blob, record = read(number), manifest.shards[number]
-            manifest.check_shard(number, blob)
-            try:
-                pieces = [piece for piece in layout.pieces(record.cut) if piece.name in flat]
-                apply_shard(record, blob, pieces, [flat[piece.name][piece.of_tensor] for piece in pieces])
-            except (ValueError, IndexError) as error:
-                raise CorruptShard(
-                    f"{manifest.name}/{record.file}: {error}; manifest and shard do not belong together"
-                ) from error
-
-        for _ in pool.map(one, range(len(manifest.shards))):
+        for _ in pool.map(_shard_decoder(manifest, read, layout, fresh), range(len(manifest.shards))):
             pass
         digests = dict(zip(state, pool.map(tensor_digest, list(state.values())), strict=True))
     _check(manifest, state, digests, base, rewind)
     return state
+
+
+def _shard_decoder(
+    manifest: WeightManifest, read: Callable[[int], bytes], layout: Layout, fresh: State
+) -> Callable[[int], None]:
+    """A function that applies shard i to the tensors `fresh` in place. It raises CorruptShard."""
+    flat = {name: elements(tensor) for name, tensor in fresh.items()}
+
+    def decode_shard(number: int) -> None:
+        blob, record = read(number), manifest.shards[number]
+        manifest.check_shard(number, blob)
+        try:
+            pieces = [piece for piece in layout.pieces(record.cut) if piece.name in flat]
+            apply_shard(record, blob, pieces, [flat[piece.name][piece.of_tensor] for piece in pieces])
+        except (ValueError, IndexError) as error:
+            raise CorruptShard(
+                f"{manifest.name}/{record.file}: {error}; manifest and shard do not belong together"
+            ) from error
+
+    return decode_shard
 
 
 def _form(record: TensorRecord) -> Tensor:

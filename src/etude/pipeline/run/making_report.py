@@ -25,26 +25,26 @@ class MakingReport:
         self.path, self.decisions = folder / FILE, decisions
         self.faults: list[str] = []
         self._cost = Cost()
-        self._told = Cost()
+        self._reported = Cost()
         self._wrote = time.monotonic()
 
     def spent(self, cost: Cost) -> None:
         self._cost = cost
 
-    def beside(self, progress: ProgressCallback) -> ProgressCallback:
+    def with_writes(self, progress: ProgressCallback) -> ProgressCallback:
         """`progress`, with the report written now and then."""
 
-        def told(so_far: GenerationProgress) -> None:
+        def on_progress(so_far: GenerationProgress) -> None:
             progress(so_far)
             if time.monotonic() - self._wrote >= EVERY_S:
                 self.write()
 
-        return told
+        return on_progress
 
     def write(self, splits: dict[str, Any] | None = None) -> dict[str, Any]:
         """The document, as it lies in the folder from now on. `splits`: what training and measuring share, at the end of a making."""
-        now, before = self._cost, self._told
-        self._told = now
+        now, before = self._cost, self._reported
+        self._reported = now
         self.decisions.spend(now.seconds - before.seconds, now.core_seconds - before.core_seconds)
         document = {**build_report(self.decisions, self.faults), "machine": machine(), "splits": splits or {}}
         replace_text(self.path, dumps(document, indent=1) + "\n")

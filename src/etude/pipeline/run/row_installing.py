@@ -13,7 +13,7 @@ from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.projects import Wanted
 from etude.tasks.importers.swe_bench import Installer as RowInstaller
 from etude.tasks.importers.swe_bench import mirror_of
-from etude.tasks.importers.swe_bench_rows import Row
+from etude.tasks.importers.swe_bench_rows import SweBenchRow
 from etude.tasks.running.pin import default_cache
 
 
@@ -21,7 +21,7 @@ def installed(mirrors: Path, pool: SandboxPool) -> RowInstaller:
     """By the rules, kept in the cache by repository and commit; what can't be installed is left out with the reason."""
     installer = Installer(pool, default_cache())
 
-    async def install(row: Row, files: Mapping[str, str]) -> Environment:
+    async def install(row: SweBenchRow, files: Mapping[str, str]) -> Environment:
         try:
             built = await installer.install(wanted_of(row, mirrors, files))
         except ProjectDiscarded as error:
@@ -31,7 +31,7 @@ def installed(mirrors: Path, pool: SandboxPool) -> RowInstaller:
     return install
 
 
-def wanted_of(row: Row, mirrors: Path, files: Mapping[str, str]) -> Wanted:
+def wanted_of(row: SweBenchRow, mirrors: Path, files: Mapping[str, str]) -> Wanted:
     """The row's commit as a project of the list. Raises CandidateRejected where there is no clone."""
     language = (
         "javascript"

@@ -18,7 +18,7 @@ from etude.evaluate.bench.suites.folder import FolderSuite
 from etude.evaluate.bench.suites.freeze import freeze
 from etude.evaluate.bench.suites.manifest import Manifest
 from etude.evaluate.bench.suites.rubric_making import Drawer, Others, Written
-from etude.evaluate.bench.suites.rubric_making import Told as ToldOfRubric
+from etude.evaluate.bench.suites.rubric_making import RubricProgress as ToldOfRubric
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.judges import answering
 from etude.pipeline.run.lock import RunLock
@@ -63,21 +63,21 @@ class Making:
     drafting: Drafting | None = None
 
 
-Told = Callable[[int, int, SuiteDecision], None]
+SuiteProgress = Callable[[int, int, SuiteDecision], None]
 
 
 def make_suite(
     recipe: Recipe,
     making: Making,
     candidates: Callable[[GradingContext], Sequence[Candidate]],
-    beside: Mapping[str, str],
-    progress: Told,
+    left_out: Mapping[str, str],
+    progress: SuiteProgress,
 ) -> dict[str, Any]:
     """What `account` tells of it. Raises SuiteError; InfraError leaves the work where it is, and the same command goes on.
     Raises RunBusy where another process makes the same suite."""
     workshop = SuiteBuild(making.root, making.asked)
     with RunLock(workshop.folder):
-        return _worked(recipe, making, workshop, candidates, beside, progress)
+        return _worked(recipe, making, workshop, candidates, left_out, progress)
 
 
 def _worked(
@@ -85,13 +85,13 @@ def _worked(
     making: Making,
     workshop: SuiteBuild,
     candidates: Callable[[GradingContext], Sequence[Candidate]],
-    beside: Mapping[str, str],
-    progress: Told,
+    left_out: Mapping[str, str],
+    progress: SuiteProgress,
 ) -> dict[str, Any]:
     fresh, decided = run_async(_made(recipe, making, workshop, candidates, progress))
     if not fresh and not (making.kept and making.retired):
         workshop.close()
-        raise SuiteError(_nothing(making, decided, beside))
+        raise SuiteError(_nothing(making, decided, left_out))
     drawn = _drawn(making, fresh, workshop)
     tasks = [*making.kept, *fresh]
     suite = freeze(
@@ -107,12 +107,12 @@ def _worked(
         retired=making.retired,
     )
     workshop.close()
-    return account(suite, decided, beside, making.retired, drawn.account if drawn else None)
+    return account(suite, decided, left_out, making.retired, drawn.account if drawn else None)
 
 
-def _nothing(making: Making, decided: Sequence[SuiteDecision], beside: Mapping[str, str]) -> str:
+def _nothing(making: Making, decided: Sequence[SuiteDecision], left_out: Mapping[str, str]) -> str:
     """Why there is no suite, with every reason."""
-    reasons = [f"{d.id}: {d.reason}" for d in decided] + [f"{name}: {reason}" for name, reason in beside.items()]
+    reasons = [f"{d.id}: {d.reason}" for d in decided] + [f"{name}: {reason}" for name, reason in left_out.items()]
     head = f"no task was taken of {len(decided)} candidates, so there is no suite"
     if making.kept:
         head = f"no task was taken of {len(decided)} candidates and none is retired, so there is no new version"
@@ -145,7 +145,7 @@ async def _made(
     making: Making,
     workshop: SuiteBuild,
     candidates: Callable[[GradingContext], Sequence[Candidate]],
-    progress: Told,
+    progress: SuiteProgress,
 ) -> tuple[list[Task], list[SuiteDecision]]:
     pool: Machines = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:

@@ -144,8 +144,8 @@ async def _made(
             finished = DuplicateFilter(placing.folder).wrap_finalizer(
                 placing.wrap_finalizer(with_leak_search(finished, pool))
             )
-            told = report.beside(progress)
-            making = GenerationRun(order, install, finished, placing.folder, report.decisions, bench, told)
+            on_progress = report.with_writes(progress)
+            making = GenerationRun(order, install, finished, placing.folder, report.decisions, bench, on_progress)
             making.faults = report.faults
             await making.run()
     finally:

@@ -1,6 +1,6 @@
 """How one thing is undone. Each kind is idempotent: what is gone already is no error, what won't go is `CleanupError` with the reason.
 
-A guard stands before what is removed by path: one of the last two parts of the path must begin with our name, so that a ledger that was damaged, or
+A guard checks every path before it is removed: one of the last two parts of the path must begin with our name, so that a ledger that was damaged, or
 an entry made in error, never costs anybody's folder.
 """
 

@@ -243,7 +243,7 @@ async def _whole(body: bytes) -> AsyncGenerator[bytes, None]:
 
 
 async def tunnel(inner: Streams, outer: Streams, count: Callable[[int, int], None], idle_s: float) -> None:
-    """`count(up, down)` is told of every piece. Raises Refused after `idle_s` without one, OSError when a side breaks."""
+    """`count(up, down)` is called for every piece. Raises Refused after `idle_s` without one, OSError when a side breaks."""
     loop = asyncio.get_running_loop()
     last_s = loop.time()
 

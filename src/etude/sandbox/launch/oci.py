@@ -97,7 +97,7 @@ def _at_most(wanted: int, limit: int) -> int:
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
-# $1: state folder; $2: pattern of its entries, one for each container, which is named by what stands before "_sandbox:"; then the runtime.
+# $1: state folder; $2: pattern of its entries, one for each container, which is named by the text before "_sandbox:"; then the runtime.
 _DELETE = """
 state=$1 pattern=$2; shift 2
 cd "$state" 2>/dev/null || exit 0

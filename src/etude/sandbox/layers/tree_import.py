@@ -20,7 +20,7 @@ from etude.sandbox.layers.tree import CREATE, FOLDER, PIECE_BYTES, READ, entered
 
 
 class TreeImporter:
-    """One pass over one tree. `below`: whether the chain that it stands on shows something at a path."""
+    """One pass over one tree. `below`: whether the chain below it shows something at a path."""
 
     def __init__(self, draft: LayerDraft, bounds: Bounds, below: Callable[[str], bool]) -> None:
         self._draft, self._tally, self._below_has = draft, BoundsCounter(bounds), below
@@ -134,7 +134,7 @@ def _attributes(fd: int, path: str) -> tuple[bool, tuple[tuple[str, str], ...]]:
 
 
 def survey_tree(upper: int, bounds: Bounds, below: Callable[[str], bool]) -> LayerManifest:
-    """`upper`: its descriptor; `below`: whether the chain that it stands on shows something at a path. Raises Hostile, OSError."""
+    """`upper`: its descriptor; `below`: whether the chain below it shows something at a path. Raises Hostile, OSError."""
     tally, found = BoundsCounter(bounds), []
     for path, folder, name in walk(upper):
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)

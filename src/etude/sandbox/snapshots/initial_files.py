@@ -9,7 +9,7 @@ from etude.sandbox.layers.manifest import LayerEntry
 from etude.sandbox.layers.view import LayerView
 from etude.sandbox.spec import SandboxSpec
 
-INITIAL = "born"  # the digest that stands for a spec's own files
+INITIAL = "born"  # the digest that represents a spec's own files
 _MODE = 0o644
 _EMPTY = hashlib.sha256().hexdigest()
 _HOSTS = "etc/hosts"  # made empty in an image's root that has none, for ours to be mounted on

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CreateChild = Callable[[SandboxSpec, PinnedSnapshot], Awaitable["LiveSandbox"]]  # takes the hold over
 
-UPPER = "upper"  # the digest that stands for what has none yet
+UPPER = "upper"  # the digest that represents what has none yet
 _MOST_CHILDREN = 1000
 _LEAST_BOUND_BYTES, _SPARSE = 1 << 30, 4  # files may say that they are larger than the room they take
 
@@ -123,10 +123,10 @@ class LayerSnapshotManager:
 
     @asynccontextmanager
     async def _frozen(self) -> AsyncIterator[int]:
-        """A descriptor of what was written, while nobody inside writes. One at a time, and nobody may resume it meanwhile."""
+        """A descriptor of what was written, while no process inside writes. One at a time, and nothing may resume it meanwhile."""
         async with self._sandbox.stillness:
-            stands = self._sandbox.state == "paused"
-            if not stands:
+            was_paused = self._sandbox.state == "paused"
+            if not was_paused:
                 await self._sandbox.freeze(True)
             try:
                 upper = os.dup(self._sandbox.granted["upper"])
@@ -135,7 +135,7 @@ class LayerSnapshotManager:
                 finally:
                     os.close(upper)
             finally:
-                if not stands:
+                if not was_paused:
                     await self._sandbox.freeze(False)
 
     @asynccontextmanager

@@ -202,7 +202,7 @@ def _name(number: int) -> str:
 
 
 class Forking:
-    """A sandbox over the repository's snapshot; every fork comes after its 70 files were written anew."""
+    """A sandbox over the repository's snapshot; every fork comes after its 70 files were rewritten."""
 
     def __init__(self, parent: Sandbox) -> None:
         self._parent = parent

@@ -9,6 +9,6 @@ from etude.tasks.task import Task
 
 
 async def require_secret(task: Task, pool: Machines) -> None:
-    """Searches the sandbox as an agent gets it, about a second. Raises CandidateRejected with where the answer stands, and InfraError."""
+    """Searches the sandbox as an agent gets it, about a second. Raises CandidateRejected with the place of the answer, and InfraError."""
     if found := told(await audited(task, pool)):
         raise CandidateRejected(f"its sandbox tells: {'; '.join(found[:3])}")

@@ -54,7 +54,7 @@ class Environment:
     def name(self) -> str:
         return f"{self.project}-{self.version}"
 
-    def told(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self) | {
             "env": dict(self.env),

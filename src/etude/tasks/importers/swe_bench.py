@@ -14,7 +14,7 @@ from pathlib import Path
 from etude.agent.git_links.git import GitError
 from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.fail_to_pass import CandidateRejected
-from etude.tasks.importers.swe_bench_rows import Row
+from etude.tasks.importers.swe_bench_rows import SweBenchRow
 from etude.tasks.importers.swe_grading import meant
 from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.protected import is_protected
@@ -29,11 +29,11 @@ LEVEL, CATEGORY, STYLE = "swe-bench", "debugging", "issue"
 
 
 # Installs a project's tree and says what its tasks run in; raises CandidateRejected where it can't. The factory's, handed in from above.
-Installer = Callable[[Row, Mapping[str, str]], Awaitable[Environment]]
+Installer = Callable[[SweBenchRow, Mapping[str, str]], Awaitable[Environment]]
 
 
 def candidates(
-    rows: Sequence[Row],
+    rows: Sequence[SweBenchRow],
     mirrors: Path,
     bench: GradingContext,
     command: tuple[str, ...] = (),
@@ -43,7 +43,7 @@ def candidates(
     return [Candidate(row.instance_id, _builder(row, mirrors, bench, command, install)) for row in rows]
 
 
-def without_clone(rows: Sequence[Row], mirrors: Path) -> dict[str, str]:
+def without_clone(rows: Sequence[SweBenchRow], mirrors: Path) -> dict[str, str]:
     """Which rows have no clone there, with the reason, before anything is run."""
     found: dict[str, str] = {}
     for row in rows:
@@ -56,7 +56,7 @@ def without_clone(rows: Sequence[Row], mirrors: Path) -> dict[str, str]:
 
 
 def _builder(
-    row: Row, mirrors: Path, bench: GradingContext, command: tuple[str, ...], install: Installer | None
+    row: SweBenchRow, mirrors: Path, bench: GradingContext, command: tuple[str, ...], install: Installer | None
 ) -> Callable[[], Awaitable[Task]]:
     async def build() -> Task:
         change = change_of(row, mirrors, command)
@@ -75,7 +75,7 @@ def on_host(command: tuple[str, ...] = ()) -> Installer:
     """Nothing is installed: the host's Python and what it has run the tests, by pytest or by `command`."""
     runner = "pytest" if not command else "junit" if any("{report}" in word for word in command) else "exit"
 
-    async def install(row: Row, files: Mapping[str, str]) -> Environment:
+    async def install(row: SweBenchRow, files: Mapping[str, str]) -> Environment:
         return Environment(row.repo.rpartition("/")[2], row.base_commit[:12], tests=TestPlan(runner, command))
 
     return install
@@ -105,7 +105,7 @@ def _draft(change: RepositoryChange, base: Mapping[str, str], environment: Envir
     )
 
 
-def change_of(row: Row, mirrors: Path, command: tuple[str, ...] = ()) -> RepositoryChange:
+def change_of(row: SweBenchRow, mirrors: Path, command: tuple[str, ...] = ()) -> RepositoryChange:
     """Raises CandidateRejected."""
     if not row.patch.strip():
         raise CandidateRejected(
@@ -144,7 +144,7 @@ def change_of(row: Row, mirrors: Path, command: tuple[str, ...] = ()) -> Reposit
     )
 
 
-def named_as(row: Row, task: Task) -> Task:
+def named_as(row: SweBenchRow, task: Task) -> Task:
     """The task with the row's own lists of tests, read by the rule by which logs are graded (`swe_grading.meant`). Names that are none
     (`[100%]`) are left aside, and a FAIL_TO_PASS test that passes before the change too must pass, but shows nothing. Raises CandidateRejected where
     the lists are not what is found here."""

@@ -23,7 +23,7 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
 @dataclass(frozen=True)
-class Row:
+class SweBenchRow:
     """One instance; names of tests as the row has them."""
 
     instance_id: str
@@ -59,9 +59,9 @@ class RowError(ValueError):
     """A row that can't be used; says which field and why."""
 
 
-def read_rows(path: Path) -> tuple[list[Row], dict[str, str]]:
+def read_rows(path: Path) -> tuple[list[SweBenchRow], dict[str, str]]:
     """The rows of a file, and why others are left out, by number. Raises TaskError for what is no such file."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, SweBenchRow] = {}
     numbers: dict[str, int] = {}
     left_out: dict[str, str] = {}
     for number, row in rows_of(path):
@@ -80,65 +80,67 @@ def read_rows(path: Path) -> tuple[list[Row], dict[str, str]]:
     return list(rows.values()), left_out
 
 
-def rows_of(path: Path) -> Iterator[tuple[int, Row | RowError]]:
+def rows_of(path: Path) -> Iterator[tuple[int, SweBenchRow | RowError]]:
     """Lazily, each by its number. Raises TaskError for what is no such file."""
-    for number, told in told_rows(path):
+    for number, row in told_rows(path):
         try:
-            yield number, _row(told)
+            yield number, _row(row)
         except RowError as error:
             yield number, error
 
 
-def _row(value: Any) -> Row:
+def _row(value: Any) -> SweBenchRow:
     if isinstance(value, Exception):
         raise RowError(f"its line is no JSON: {value}")
     if not isinstance(value, Mapping):
         raise RowError(f"it is no object but {type(value).__name__}")
-    told = canonical(value)
+    row = canonical(value)
     for key in TEXTS:
-        if not isinstance(told.get(key), str):
-            raise RowError(f"{key} must be a text, not {_short(told.get(key))}; a row has {', '.join(TEXTS + NAMES)}")
-        if any("\ud800" <= char <= "\udfff" for char in told[key]):
+        if not isinstance(row.get(key), str):
+            raise RowError(f"{key} must be a text, not {_short(row.get(key))}; a row has {', '.join(TEXTS + NAMES)}")
+        if any("\ud800" <= char <= "\udfff" for char in row[key]):
             raise RowError(f"{key} holds half of a surrogate pair, which is no text")
     try:
-        folder_of(Path(), told["instance_id"])
+        folder_of(Path(), row["instance_id"])
     except TaskError as error:
         raise RowError(f"instance_id: {error}") from error
     for key, pattern, wanted in (("repo", _REPO, "owner/name"), ("base_commit", _COMMIT, "a commit's hexadecimal id")):
-        if not pattern.fullmatch(told[key]):
-            raise RowError(f"{key} must be {wanted}, not {_short(told[key])}")
-    for key in ("patch", "problem_statement") if told["form"] != "r2e-gym" else ("problem_statement",):
-        if not told[key].strip():
+        if not pattern.fullmatch(row[key]):
+            raise RowError(f"{key} must be {wanted}, not {_short(row[key])}")
+    for key in ("patch", "problem_statement") if row["form"] != "r2e-gym" else ("problem_statement",):
+        if not row[key].strip():
             raise RowError(f"{key} is empty")
-    return Row(*(told[key] for key in TEXTS), *(_names(told.get(key), key) for key in NAMES), **_beside(told))
+    return SweBenchRow(
+        *(row[key] for key in TEXTS), *(_names(row.get(key), key) for key in NAMES), **_other_fields(row)
+    )
 
 
-def _beside(told: Mapping[str, Any]) -> dict[str, Any]:
+def _other_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """What not every row has."""
-    install = _table(told.get("install_config"), "install_config")
-    texts = {key: _text(told, key) for key in ("image", "log_parser", "eval_script", "version", "created_at")}
+    install = _table(row.get("install_config"), "install_config")
+    texts = {key: _text(row, key) for key in ("image", "log_parser", "eval_script", "version", "created_at")}
     texts["log_parser"] = texts["log_parser"] or str(install.get("log_parser") or "")
-    fail_only = "fail_only" if told["repo"] in FAIL_ONLY_REPOS else "pass_and_fail"
-    eval_type = _text(told, "eval_type") or fail_only
+    fail_only = "fail_only" if row["repo"] in FAIL_ONLY_REPOS else "pass_and_fail"
+    eval_type = _text(row, "eval_type") or fail_only
     if eval_type not in EVAL_TYPES:
         raise RowError(f"eval_type must be one of {', '.join(EVAL_TYPES)}, not {_short(eval_type)}")
-    words = _table(told.get("expected_output_json"), "expected_output_json")
-    known = {*TEXTS, *NAMES, *Row.__dataclass_fields__, "image_name", "docker_image", "expected_output_json"}
+    words = _table(row.get("expected_output_json"), "expected_output_json")
+    known = {*TEXTS, *NAMES, *SweBenchRow.__dataclass_fields__, "image_name", "docker_image", "expected_output_json"}
     return {
         **texts,
-        **{key: _text(told, key) for key in ("hints_text", "environment_setup_commit")},
-        "form": told["form"],
-        "reversed": bool(told.get("reversed")),
+        **{key: _text(row, key) for key in ("hints_text", "environment_setup_commit")},
+        "form": row["form"],
+        "reversed": bool(row.get("reversed")),
         "eval_type": eval_type,
         "expected_output": {name: str(word) for name, word in words.items()},
         "install_config": install,
-        "rest": {key: value for key, value in told.items() if key not in known},
+        "rest": {key: value for key, value in row.items() if key not in known},
     }
 
 
-def _text(told: Mapping[str, Any], key: str) -> str:
+def _text(row: Mapping[str, Any], key: str) -> str:
     """Empty where it lacks; numbers and dates as their text."""
-    value = told.get(key)
+    value = row.get(key)
     if isinstance(value, Mapping | list | bool):
         raise RowError(f"{key} must be a text, not {_short(value)}")
     return "" if value is None else str(value)

@@ -98,7 +98,7 @@ def _task(read: Foreign) -> Task:
             "differs": list(settings.differs),
             "unread": list(settings.unread),
             "told": read.told,
-            KEY: _environment(read).told(),
+            KEY: _environment(read).to_record(),
         },
     )
 

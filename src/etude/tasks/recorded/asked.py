@@ -121,8 +121,8 @@ def change_of(one: Asked, command: tuple[str, ...]) -> RepositoryChange:
 
 def category(request: str) -> str:
     """A task's category by the words of its request."""
-    told = match_phrase(request)
-    return told.category if told else _OTHERWISE
+    match = match_phrase(request)
+    return match.category if match else _OTHERWISE
 
 
 def _repository(session: Recorded, named: Path | None) -> Path:

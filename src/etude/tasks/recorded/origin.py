@@ -89,7 +89,7 @@ def _span(repository: Path, commits: Sequence[str], lines: dict[str, int]) -> tu
     if not parents[first]:
         raise CandidateRejected(f"{first[:12]} is the first commit of {repository}: there is no state before it")
     if len(parents[first]) > 1:
-        raise CandidateRejected(f"{first[:12]} is a merge: which state the session began with can't be told")
+        raise CandidateRejected(f"{first[:12]} is a merge: which state the session began with is unknown")
     return parents[first][0], head
 
 

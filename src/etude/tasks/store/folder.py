@@ -91,7 +91,11 @@ class TaskFolder:
         tree: Mapping[str, str] = {}
         if environment is not None and project is not None:
             tree = project.files
-            about = {"environment": project.environment.told(), "origin": project.origin, "licence": project.licence}
+            about = {
+                "environment": project.environment.to_record(),
+                "origin": project.origin,
+                "licence": project.licence,
+            }
             self.trees.put(environment.name, tree, about, recipe)
         elif environment is not None and environment.name in self.trees.names():
             tree = self.trees.tree(environment.name)

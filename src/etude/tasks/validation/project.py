@@ -70,7 +70,7 @@ def task_of(draft: TaskDraft) -> Task:
     plan = draft.environment.tests
     tests = Tests(tuple(draft.tests), plan.command, plan.runner)
     facts = {
-        KEY: draft.environment.told(),
+        KEY: draft.environment.to_record(),
         OVERLAY: overlay(draft.base, files),
         "project": draft.environment.name,
         "prompts": dict(draft.prompts),

@@ -1,6 +1,6 @@
-"""The servers of one session: all started side by side, those that can't be are told, and the session goes on without them.
+"""The servers of one session: all started concurrently. Those that can't start are reported, and the session continues without them.
 
-What tools there are is settled when the session begins: they stand in its prompt and in its harness hash. A server that changes
+The tools are fixed when the session begins: they are part of its prompt and of its harness hash. A server that changes
 its list meanwhile is asked again by the next session, which then has another hash.
 """
 

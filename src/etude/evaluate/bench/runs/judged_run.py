@@ -1,7 +1,7 @@
-"""The judged part of a bench run: every pass by its task's rubric, beside the tests' scores and never mixed into them.
+"""The judged part of a bench run: every pass by its task's rubric, next to the tests' scores and never mixed into them.
 
-`judgements.jsonl` holds what was said, `judged.json` what it comes to: for each policy and criterion the mean with its interval, how many
-passes were not decided, and the judge's agreement with hand labels, which belongs beside every figure of the judge's, beside that of
+`judgements.jsonl` holds the judgements, `judged.json` their summary: for each policy and criterion the mean with its interval, how many
+passes were not decided, and the judge's agreement with hand labels, which belongs next to every figure of the judge, as does that of
 readers with each other.
 """
 
@@ -70,32 +70,13 @@ async def judge_run(
 ) -> Judging:
     """Judge what is not judged yet, and write `judged.json`. Raises PolicyError where the endpoint is at fault; run again then.
 
-    With `agentic` the attempts' files are laid before an agent that runs them, and the judge only stands for its agreement.
+    With `agentic` the attempts' files are laid before an agent that runs them, and the judge is used for its agreement only.
     """
-    names = {row.facts["name"] for row in table.rows} | {row.key for row in table.rows}
-    unread: dict[str, str] = {}
-    slots = asyncio.Semaphore(GRADERS_AT_ONCE)
-
-    async def one(key: str, outcome: Outcome, rubric: Rubric) -> list[Judgement]:
-        path = folder.session(key, outcome.task_id, outcome.attempt)
-        subject, kept = f"{key} {outcome.task_id}#{outcome.attempt}", path.with_suffix(".patch")
-        try:
-            exhibit = exhibit_of(read_session(path), {}).by(names)
-            patch = kept.read_text(encoding="utf-8") if kept.is_file() or agentic else None
-            exhibit = exhibit if patch is None else exhibit.changed(patch)
-            files = applied(suite.task(outcome.task_id).files, patch) if agentic and patch is not None else {}
-        except (OSError, SessionError, PatchMismatch) as error:
-            unread[subject] = str(error)
-            return []
-        if agentic is None:
-            return await judge.rubric(rubric, exhibit, subject)
-        async with slots:
-            return await agentic.rubric(rubric, exhibit, files, subject, outcome.task_id)
-
+    judging = _PassJudging(folder, table, suite, judge, agentic)
     passes = asked(table, suite)
-    said = await together(one(*row) for row in passes)
+    judgements = await together(judging.judge_pass(*row) for row in passes)
     by_key: dict[str, list[tuple[Outcome, list[Judgement]]]] = {}
-    for (key, outcome, _), rows in zip(passes, said, strict=True):
+    for (key, outcome, _), rows in zip(passes, judgements, strict=True):
         by_key.setdefault(key, []).append((outcome, rows))
     rubrics = {rubric.name: rubric for _, _, rubric in passes}
     document = {
@@ -108,10 +89,39 @@ async def judge_run(
         "agreement": [asdict(one) for one in await agreements(judge)],
         "readers": [asdict(one) for one in ceilings()],
         "cost": asdict(cost_of(judge.file.rows)),
-        "unread": sorted(unread),
+        "unread": sorted(judging.unread),
     }
     replace_text(folder.root / NAME, json.dumps(document, indent=1, allow_nan=False) + "\n")
-    return Judging(document, unread)
+    return Judging(document, judging.unread)
+
+
+class _PassJudging:
+    """Judges single passes; `unread` collects those whose session or patch can't be read, with the reason."""
+
+    def __init__(
+        self, folder: RunFolder, table: Table, suite: Suite, judge: Judge, agentic: AgenticGrader | None
+    ) -> None:
+        self._folder, self._suite, self._judge, self._agentic = folder, suite, judge, agentic
+        self._names = {row.facts["name"] for row in table.rows} | {row.key for row in table.rows}
+        self._slots = asyncio.Semaphore(GRADERS_AT_ONCE)
+        self.unread: dict[str, str] = {}
+
+    async def judge_pass(self, key: str, outcome: Outcome, rubric: Rubric) -> list[Judgement]:
+        path = self._folder.session(key, outcome.task_id, outcome.attempt)
+        subject, kept = f"{key} {outcome.task_id}#{outcome.attempt}", path.with_suffix(".patch")
+        agentic = self._agentic
+        try:
+            exhibit = exhibit_of(read_session(path), {}).by(self._names)
+            patch = kept.read_text(encoding="utf-8") if kept.is_file() or agentic else None
+            exhibit = exhibit if patch is None else exhibit.changed(patch)
+            files = applied(self._suite.task(outcome.task_id).files, patch) if agentic and patch is not None else {}
+        except (OSError, SessionError, PatchMismatch) as error:
+            self.unread[subject] = str(error)
+            return []
+        if agentic is None:
+            return await self._judge.rubric(rubric, exhibit, subject)
+        async with self._slots:
+            return await agentic.rubric(rubric, exhibit, files, subject, outcome.task_id)
 
 
 async def agreements(judge: Judge | None) -> list[Agreement]:

@@ -33,7 +33,7 @@ def account(
     }
 
 
-def told(document: Mapping[str, Any], *, drafts: bool = False) -> str:
+def describe_account(document: Mapping[str, Any], *, drafts: bool = False) -> str:
     """The same in lines. `drafts`: rubrics might have been drafted, so that it is said if none were."""
     lines = [
         f"{document['suite']} in {document['folder']}: {len(document['tasks'])} tasks, digest {document['digest'][:12]}"

@@ -1,4 +1,4 @@
-"""Writes a suite, whole or not at all: into a temporary folder beside the place, which is then renamed to it."""
+"""Writes a suite, whole or not at all: into a temporary folder in the same directory, which is then renamed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def freeze(
 ) -> FolderSuite:
     """The suite at `root`, which must not exist yet. With `after`, its changelog goes on and says which tasks differ.
 
-    `drafts` tells how `rubrics` came about; `retired` why tasks of the version before are gone, by id.
+    `drafts` says how `rubrics` were made; `retired` why tasks of the version before are gone, by id.
 
     Raises SuiteError.
     """
@@ -48,28 +48,39 @@ def freeze(
     with tempfile.TemporaryDirectory(dir=root.parent, prefix=f".{root.name}.") as scratch:
         made = Path(scratch) / "suite"
         made.mkdir()
-        for task in tasks:
-            try:
-                write_task(task, lock.folder_of(made, task.id))
-            except HarborError as error:
-                raise SuiteError(str(error)) from error
+        _write_tasks(made, tasks)
         locked = lock.write_lock(made, [task.id for task in tasks])
         if requirements is not None:
-            place = made / (described.environment.requirements or "requirements.txt")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(requirements, place)
-        for name, text in (rubrics or {}).items():
-            (made / RUBRICS).mkdir(exist_ok=True)
-            (made / RUBRICS / f"{name}.toml").write_text(text, encoding="utf-8")
-        if drafts is not None:
-            (made / RUBRICS).mkdir(exist_ok=True)
-            (made / RUBRICS / DRAFTS).write_text(json.dumps(drafts, indent=1) + "\n", encoding="utf-8")
+            _copy_requirements(requirements, made / (described.environment.requirements or "requirements.txt"))
+        _write_rubrics(made, rubrics or {}, drafts)
         prices.write_prices(made / prices.NAME, price_list)
         write_fingerprints(made / FINGERPRINTS, described.name, published(tasks), projects)
-        manifest.write_manifest(made / manifest.NAME, _told(described, locked, after, retired or {}))
+        manifest.write_manifest(made / manifest.NAME, _with_change(described, locked, after, retired or {}))
         FolderSuite(made).verify()
         made.rename(root)
     return FolderSuite(root)
+
+
+def _write_tasks(suite: Path, tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        try:
+            write_task(task, lock.folder_of(suite, task.id))
+        except HarborError as error:
+            raise SuiteError(str(error)) from error
+
+
+def _copy_requirements(file: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, place)
+
+
+def _write_rubrics(suite: Path, rubrics: Mapping[str, str], drafts: Mapping[str, Any] | None) -> None:
+    if rubrics or drafts is not None:
+        (suite / RUBRICS).mkdir(exist_ok=True)
+    for name, text in rubrics.items():
+        (suite / RUBRICS / f"{name}.toml").write_text(text, encoding="utf-8")
+    if drafts is not None:
+        (suite / RUBRICS / DRAFTS).write_text(json.dumps(drafts, indent=1) + "\n", encoding="utf-8")
 
 
 def _check_names(root: Path, task_ids: Sequence[str]) -> None:
@@ -98,7 +109,7 @@ def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     return ", ".join(parts) or "the same tasks"
 
 
-def _told(
+def _with_change(
     described: Manifest, locked: Mapping[str, str], after: FolderSuite | None, retired: Mapping[str, str]
 ) -> Manifest:
     """With the entry of this version on top of the changelog."""

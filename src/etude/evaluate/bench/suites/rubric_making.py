@@ -26,7 +26,7 @@ READINGS = 2
 NONE = "no rubrics: nobody was named to draft them (--rubrics URL#MODEL)"
 
 Others = Callable[[Task], Sequence[Mapping[str, str]]]
-Told = Callable[[int, int, "Decided"], None]
+RubricProgress = Callable[[int, int, "Decided"], None]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Drawer:
         self._log = folder / "drafts.jsonl"
         self._known = {row.id: row for row in self._read() if row.by == policy.name}
 
-    async def written(self, tasks: Sequence[Task], others: Others, progress: Told) -> Written:
+    async def written(self, tasks: Sequence[Task], others: Others, progress: RubricProgress) -> Written:
         """Raises PolicyError where the endpoint is at fault; run again then, what was decided is kept."""
         for number, task in enumerate(tasks, 1):
             if task.id not in self._known:

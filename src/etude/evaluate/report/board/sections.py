@@ -18,8 +18,8 @@ from etude.evaluate.report import outcome
 from etude.evaluate.report.advisories.collect import advisories
 from etude.evaluate.report.advisories.shown import shown
 from etude.evaluate.report.bench_run import bench_lead, bench_sections
-from etude.evaluate.report.beside import BesideError, read_beside
 from etude.evaluate.report.collect import SCHEMA, NotARun, collect, metrics, texts
+from etude.evaluate.report.comparison_curves import ComparisonCurvesError, read_comparison_curves
 from etude.evaluate.report.page import sections, subtitle
 from etude.evaluate.report.pareto.points import heading
 from etude.evaluate.report.settings import ReportSettings
@@ -100,11 +100,11 @@ class Sections:
 
     def _draw(self, report: dict[str, Any], settings: dict[str, Any], problems: dict[str, str]) -> dict[str, str]:
         try:
-            trained = any(stage in report for stage in TRAINED)  # else there is nothing to draw beside
-            beside, missing = read_beside(self._run, settings.get("beside", []) if trained else [])
+            trained = any(stage in report for stage in TRAINED)  # else there is nothing to draw comparisons
+            comparisons, missing = read_comparison_curves(self._run, settings.get("beside", []) if trained else [])
             report = report | {"beside": {"missing": missing}}
-            parts = sections(report, metrics(self._run), beside, texts(self._run))
-        except (*OLDER, OSError, BesideError) as error:
+            parts = sections(report, metrics(self._run), comparisons, texts(self._run))
+        except (*OLDER, OSError, ComparisonCurvesError) as error:
             problems["the sections"] = _why(error)
             return {}
         return self._drawn(parts, problems)

@@ -10,7 +10,7 @@ from etude.evaluate.report.charts import Curves
 from etude.evaluate.report.collect import metrics
 from etude.evaluate.report.compare import figures
 from etude.evaluate.report.compare.recipes import all_differences
-from etude.evaluate.report.compare.sessions import Beside, pairs, read
+from etude.evaluate.report.compare.sessions import SessionPair, pairs, read
 from etude.evaluate.report.query.tables import check_run
 
 SCHEMA = 1
@@ -31,7 +31,7 @@ class Comparison:
     figures: list[dict[str, Any]]
     curves_a: Curves
     curves_b: Curves
-    besides: list[Beside]
+    besides: list[SessionPair]
     shared_tasks: int  # of which sessions were kept on both sides
 
     def to_json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from etude.evaluate.report.charts import chart
 from etude.evaluate.report.compare.align import Row, Step
 from etude.evaluate.report.compare.document import Comparison, main
-from etude.evaluate.report.compare.sessions import Beside
+from etude.evaluate.report.compare.sessions import SessionPair
 from etude.evaluate.report.plot import Line, line_chart
 from etude.evaluate.report.table import Html, table
 
@@ -112,22 +112,22 @@ def _sessions(found: Comparison) -> str:
         f"{len(found.besides)} of {found.shared_tasks} tasks of which both kept sessions, results that differ first."
     )
     return f"<h2>The same task</h2><p class='muted'>{words}</p>" + "".join(
-        _beside(beside, unfolded=n == 0) for n, beside in enumerate(found.besides)
+        _session_pair(pair, unfolded=n == 0) for n, pair in enumerate(found.besides)
     )
 
 
-def _beside(beside: Beside, *, unfolded: bool) -> str:
-    told = beside.to_json()
-    parts = "the same steps throughout" if beside.parts_at is None else f"part at step {beside.parts_at + 1}"
-    patch = "same patch" if told["patch_equal"] else "patches differ"
+def _session_pair(pair: SessionPair, *, unfolded: bool) -> str:
+    row = pair.to_json()
+    parts = "the same steps throughout" if pair.parts_at is None else f"part at step {pair.parts_at + 1}"
+    patch = "same patch" if row["patch_equal"] else "patches differ"
     scores = " · ".join(
-        f"{side} {_score(told[f'{key}_score'])}, {told[f'{key}_turns']} turns" for side, key in (("A", "a"), ("B", "b"))
+        f"{side} {_score(row[f'{key}_score'])}, {row[f'{key}_turns']} turns" for side, key in (("A", "a"), ("B", "b"))
     )
-    head = f"<b>{_text(beside.pair.task_id)}</b> · {_text(scores)} · {parts} · {patch}"
-    names = f'<div class="head">A: {_text(told["a_file"])}</div><div class="head">B: {_text(told["b_file"])}</div>'
+    head = f"<b>{_text(pair.pair.task_id)}</b> · {_text(scores)} · {parts} · {patch}"
+    names = f'<div class="head">A: {_text(row["a_file"])}</div><div class="head">B: {_text(row["b_file"])}</div>'
     return (
         f'<details class="pair"{" open" if unfolded else ""}><summary>{head}</summary>'
-        f'<div class="sides">{names}</div>{_rows(beside.rows)}{_patch(beside)}</details>'
+        f'<div class="sides">{names}</div>{_rows(pair.rows)}{_patch(pair)}</details>'
     )
 
 
@@ -187,14 +187,12 @@ def _arguments(given: str) -> str:
     return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
-def _patch(beside: Beside) -> str:
-    if not beside.patch:
+def _patch(pair: SessionPair) -> str:
+    if not pair.patch:
         return '<p class="muted">Neither changed a file.</p>'
     signs = {"a": "A", "b": "B", "both": " "}
-    lines = "".join(f'<span class="{side}">{signs[side]} {_text(line)}</span>' for side, line in beside.patch)
-    words = (
-        "What both changed" if all(side == "both" for side, _ in beside.patch) else "Final patches against each other"
-    )
+    lines = "".join(f'<span class="{side}">{signs[side]} {_text(line)}</span>' for side, line in pair.patch)
+    words = "What both changed" if all(side == "both" for side, _ in pair.patch) else "Final patches against each other"
     return f'<h3 class="apart">{words}</h3><div class="patch">{lines}</div>'
 
 

@@ -14,7 +14,7 @@ ABSENT = "not set"
 SOURCES = ("recipe", "conditions", "machine")
 
 
-def told(run: Path) -> dict[str, dict[str, Any]]:
+def recipe_rows(run: Path) -> dict[str, dict[str, Any]]:
     """By source the flat keys of what the run was told and where it ran."""
     recipe = run / "recipe.toml"
     return {
@@ -33,7 +33,7 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, An
 
 def all_differences(a: Path, b: Path) -> dict[str, list[dict[str, Any]]]:
     """By source; one that is equal on both sides is left out."""
-    ours, theirs = told(a), told(b)
+    ours, theirs = recipe_rows(a), recipe_rows(b)
     found = {source: differences(ours[source], theirs[source]) for source in SOURCES}
     return {source: rows for source, rows in found.items() if rows}
 

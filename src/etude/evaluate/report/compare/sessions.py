@@ -33,7 +33,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Beside:
+class SessionPair:
     """A pair read in full."""
 
     pair: Pair
@@ -62,12 +62,12 @@ def pairs(a: Path, b: Path) -> list[Pair]:
     return sorted(found, key=lambda pair: (-pair.apart, pair.task_id))
 
 
-def read(a: Path, b: Path, pair: Pair) -> Beside:
+def read(a: Path, b: Path, pair: Pair) -> SessionPair:
     """Both sessions aligned, both patches against each other."""
     one, other = a / pair.a["file"], b / pair.b["file"]
     ours, theirs = SessionTail(one).read(), SessionTail(other).read()
     rows = align(steps_of(ours), steps_of(theirs))
-    return Beside(pair, rows, list(against(final_patch(one, ours), final_patch(other, theirs))))
+    return SessionPair(pair, rows, list(against(final_patch(one, ours), final_patch(other, theirs))))
 
 
 def against(a: list[str], b: list[str]) -> Iterator[PatchLine]:

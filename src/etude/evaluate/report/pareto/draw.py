@@ -15,7 +15,7 @@ from typing import Literal
 from etude.evaluate.report.pareto.labels import Box, Line, Placed, Wanted, place
 from etude.evaluate.report.pareto.marks import HUES, RADIUS, mark
 from etude.evaluate.report.pareto.points import AXES, Point
-from etude.evaluate.report.pareto.scale import cost_axis, score_axis, ticks, told
+from etude.evaluate.report.pareto.scale import cost_axis, format_value, score_axis, ticks
 from etude.evaluate.report.plot import Axis
 
 Theme = Literal["auto", "light", "dark"]
@@ -103,7 +103,9 @@ def _frame(scales: Scales, axis: str) -> list[str]:
     for tick in ticks(scales.x):
         x = scales.x.at(tick)
         parts.append(f'<path class="grid" d="M{x:.1f} {FRAME.top}V{FRAME.bottom}"/>')
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{FRAME.bottom + 17}">{escape(told(tick, axis))}</text>')
+        parts.append(
+            f'<text class="tick" x="{x:.1f}" y="{FRAME.bottom + 17}">{escape(format_value(tick, axis))}</text>'
+        )
     parts.append(f'<path class="frame" d="M{FRAME.left} {FRAME.top}V{FRAME.bottom}H{FRAME.right}"/>')
     middle = (FRAME.top + FRAME.bottom) / 2
     parts.append(f'<text class="title" x="16" y="{middle}" transform="rotate(-90 16 {middle})">average score, %</text>')

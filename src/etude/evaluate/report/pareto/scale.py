@@ -40,7 +40,7 @@ def ticks(axis: Axis) -> list[float]:
     return found[::every]
 
 
-def told(value: float, axis: str) -> str:
+def format_value(value: float, axis: str) -> str:
     """`$0.002`, `20k`, `1.5M`, `40`."""
     if axis == "dollars":
         return f"${value:.3g}" if value < 1000 else f"${value:,.0f}"

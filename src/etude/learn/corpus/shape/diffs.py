@@ -137,12 +137,12 @@ def _body(change: ProjectFileChange, form: Form) -> str:
 
 
 def _groups(
-    told: Sequence[tuple[ProjectFileChange, str]], room: int, with_files: bool
+    changes: Sequence[tuple[ProjectFileChange, str]], room: int, with_files: bool
 ) -> Iterator[list[tuple[ProjectFileChange, str]]]:
     """As many files to a document as it holds."""
     group: list[tuple[ProjectFileChange, str]] = []
     used = 0
-    for change, body in told:
+    for change, body in changes:
         size = len(body)
         if with_files and change.old is not None:
             size += Section(change.path, ended(change.old)).chars

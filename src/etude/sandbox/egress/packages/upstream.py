@@ -155,7 +155,7 @@ class Credentials:
         return f"Credentials({len(self._basic) + len(self._tokens)})"
 
     def of(self, url: str) -> dict[str, str]:
-        """Headers for this address; none where it is nobody's."""
+        """Headers for this address; none for an unknown address."""
         parts = urlsplit(url)
         if parts.scheme not in _PORTS:
             return {}

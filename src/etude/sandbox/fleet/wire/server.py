@@ -133,7 +133,7 @@ class HostServer:
 
 AHEAD_BYTES = 4 << 20
 BATCH_BYTES = 1 << 20
-_IDLE_S = 20.0  # then an empty batch: a request that is open for ever can't be told from a lost one
+_IDLE_S = 20.0  # then an empty batch: a request that is open for ever looks like a lost one
 
 
 class BufferedOutput:

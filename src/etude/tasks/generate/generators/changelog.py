@@ -54,7 +54,7 @@ def wanted(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     """The newer edition's own points that ask for code. Raises CandidateRejected."""
     path = min((path for path in after if CHANGELOG.search(path)), key=lambda path: (path.count("/"), path), default="")
     if not path:
-        raise CandidateRejected("it has no changelog: nobody could say what was wanted")
+        raise CandidateRejected("it has no changelog, so there is no request to make of it")
     points = new_points(before.get(path, ""), after[path])
     kept = [said for point in points if (said := asked(point))]
     if not kept:

@@ -116,7 +116,7 @@ async def build(
     name = series(found)[number]
     headline, rest = described(found[name])
     if len(headline.split()) < 2:
-        raise CandidateRejected(f"{name} has no description by DEP-3: nobody could say what is wanted")
+        raise CandidateRejected(f"{name} has no description by DEP-3, so there is no request to make of it")
     facts = Facts(headline=headline, expected=rest)
     about = category(f"{headline} {rest}")
     states = States(task_id, about, NAME, facts, before, after, ("patch",), {"patch": name})

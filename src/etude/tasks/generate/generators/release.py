@@ -46,7 +46,7 @@ class Release:
     files: Mapping[str, str]
 
 
-# The release that lies so many before the installed one. Raises CandidateRejected where there is none, InfraError.
+# The release `back` versions before the installed one. Raises CandidateRejected where there is none, InfraError.
 Earlier = Callable[[InstalledProject, int], Release]
 
 

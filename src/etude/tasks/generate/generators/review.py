@@ -83,18 +83,7 @@ async def build(asked: _Asked, project: InstalledProject, bench: ProofContext) -
     rng = random.Random(f"{asked.id} {asked.seed}")
     # How many have defects: one, two or three of four, two on average.
     dirty = rng.choice((1, 2, 2, 3))
-    kept: list[Defect] = []
-    spoilt = 0
-    for place, part in rng.sample(asked.parts, len(asked.parts)):
-        if spoilt == dirty:
-            break
-        found = await _shown(place, part, rng, Trial(project, place.tests, bench))
-        kept += found
-        spoilt += bool(found)
-    if not kept:
-        raise CandidateRejected(
-            "the project's tests show no defect in any of the changes: what is wrong would be a matter of opinion"
-        )
+    kept, spoilt = await _defects(asked, project, bench, dirty, rng)
     tests = {test for place, _ in asked.parts for test in place.tests}
     files = edited(project.files, [one.edit() for one in kept])
     reviewed = {f"{FOLDER}/change-{n}.txt": _diff(files, part) for n, (_, part) in enumerate(asked.parts, 1)}
@@ -121,6 +110,25 @@ async def build(asked: _Asked, project: InstalledProject, bench: ProofContext) -
         metadata={"changes": sorted(reviewed), "clean": len(asked.parts) - spoilt},
     )
     return await proved(draft, project, bench)
+
+
+async def _defects(
+    asked: _Asked, project: InstalledProject, bench: ProofContext, dirty: int, rng: random.Random
+) -> tuple[list[Defect], int]:
+    """Defects in up to `dirty` of the changes, and in how many changes they are. Raises CandidateRejected without any."""
+    kept: list[Defect] = []
+    spoilt = 0
+    for place, part in rng.sample(asked.parts, len(asked.parts)):
+        if spoilt == dirty:
+            break
+        found = await _shown(place, part, rng, Trial(project, place.tests, bench))
+        kept += found
+        spoilt += bool(found)
+    if not kept:
+        raise CandidateRejected(
+            "the project's tests show no defect in any of the changes: what is wrong would be a matter of opinion"
+        )
+    return kept, spoilt
 
 
 async def _shown(place: Tested, part: Part, rng: random.Random, trial: Trial) -> list[Defect]:

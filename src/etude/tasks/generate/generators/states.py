@@ -82,7 +82,7 @@ async def proved(project: InstalledProject, bench: ProofContext, states: States)
 def _told(draft: TaskDraft, project: InstalledProject, states: States) -> TaskDraft:
     """With prompts, and metadata as the contract asks."""
     facts = with_interface(task_of(draft), _placed(states.facts, draft))
-    told = {
+    metadata = {
         **states.metadata,
         "generator": states.generator,
         "operators": list(states.operators),
@@ -92,10 +92,10 @@ def _told(draft: TaskDraft, project: InstalledProject, states: States) -> TaskDr
     if states.prompts:
         missing = "".join(f"- `{name}`\n" for name in facts.interface)
         full = states.prompts["full"] + (f"\n\n## Interface\n\n{missing}" if missing else "")
-        return replace(draft, prompts={**states.prompts, "full": full}, metadata=told)
-    told[KEY] = facts.told()
+        return replace(draft, prompts={**states.prompts, "full": full}, metadata=metadata)
+    metadata[KEY] = facts.to_record()
     prompts = {str(style): text for style, text in written(states.category, facts, states.id).items()}
-    return replace(draft, prompts=prompts, metadata=told)
+    return replace(draft, prompts=prompts, metadata=metadata)
 
 
 def _placed(facts: Facts, draft: TaskDraft) -> Facts:

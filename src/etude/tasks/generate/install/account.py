@@ -29,10 +29,10 @@ def account(rows: Sequence[Mapping[str, Any]], shared: Mapping[str, Mapping[str,
 
 def total(bill: Bill) -> dict[str, Any]:
     """Over all projects."""
-    return _sum([spent.told() for spent in bill.projects.values()])
+    return _sum([spent.to_record() for spent in bill.projects.values()])
 
 
-def told(document: Mapping[str, Any]) -> str:
+def describe_account(document: Mapping[str, Any]) -> str:
     """For people."""
     lines = [f"{document['installed']} of {document['of']} projects installed"]
     if len(document["builders"]) > 1 or any(one["turns"] for one in document["builders"]):

@@ -27,8 +27,8 @@ class _Bench:
     def __init__(self, environment: Environment, files: Mapping[str, str], pool: SandboxPool) -> None:
         self.environment, self.runs, self.said = environment, 0, ""
         self.tree = {path: text.encode() for path, text in files.items()}
-        told = {KEY: environment.told()}
-        task = Task(environment.name, "", "", "", dict(files), (), "commands", metadata=told)
+        metadata = {KEY: environment.to_record()}
+        task = Task(environment.name, "", "", "", dict(files), (), "commands", metadata=metadata)
         self.fresh = machine(task, pool, unfitted)
 
     async def run(self, files: Sequence[str]) -> Ran:

@@ -1,4 +1,4 @@
-"""From a project of the list to an `InstalledProject`: fetched, built, its tests run three times; kept on disk beside its recipe.
+"""From a project of the list to an `InstalledProject`: fetched, built, its tests run three times; kept on disk next to its recipe.
 
     built = await Installer(pool, default_cache()).install(wanted)
 
@@ -78,9 +78,9 @@ class Installer:
             lacks = (*lacks, *await left_out(recipe.snapshot, self.pool))
         except ProjectDiscarded as error:
             discarded = ProjectDiscarded("; ".join((str(error), *lacks)), error.builder)
-            discarded.spent = self.bill.of(wanted.id).told()
+            discarded.spent = self.bill.of(wanted.id).to_record()
             raise discarded from error
-        spent = {**self.bill.of(wanted.id).told(), "tries": len(tried) + 1}
+        spent = {**self.bill.of(wanted.id).to_record(), "tries": len(tried) + 1}
         self._keep(wanted, recipe, found, {"spent": spent, "notes": list(lacks)})
         return InstallResult(found, recipe.builder, spent["dollars"] or 0.0, spent, recipe.to_toml(), lacks)
 
@@ -131,7 +131,7 @@ class Installer:
         if objection:
             raise ProjectDiscarded(f"its recipe can't be replayed: {objection}", recipe.builder)
 
-    def _keep(self, wanted: Wanted, recipe: Recipe, found: InstalledProject, beside: Mapping[str, Any]) -> None:
+    def _keep(self, wanted: Wanted, recipe: Recipe, found: InstalledProject, details: Mapping[str, Any]) -> None:
         """The recipe first: what has `installed.json` is whole."""
         lines = asdict(found.baseline)
         account = {
@@ -139,7 +139,7 @@ class Installer:
             "baseline": {**lines, "passed": sorted(lines["passed"]), "flaky": sorted(lines["flaky"])},
             "origin": found.origin,
             "licence": found.licence,
-            **beside,
+            **details,
         }
         folder = self.folder(wanted)
         folder.mkdir(parents=True, exist_ok=True)

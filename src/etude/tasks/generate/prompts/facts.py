@@ -1,6 +1,6 @@
 """What a generator knows about its task that a person could say, before anybody has written a word of the request.
 
-A generator puts `Facts(...).told()` into `metadata["facts"]`; the making writes the three prompts from them (`writing.py`). Names of
+A generator puts `Facts(...).to_record()` into `metadata["facts"]`; the making writes the three prompts from them (`writing.py`). Names of
 code stand in backticks, so that the writers can tell them from prose: they are never misspelt, and the ambiguous prompt says them in words.
 Facts say what is seen from outside (what a failing test shows, what a docstring promises), never how the reference does it.
 """
@@ -33,7 +33,7 @@ class Facts:
     place: str = ""
     notes: tuple[str, ...] = ()
 
-    def told(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """As JSON."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 

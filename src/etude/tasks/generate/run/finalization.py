@@ -75,7 +75,7 @@ def _with_workspaces(task: Task, project: InstalledProject) -> Task:
     facts = facts_of(task.metadata)
     if facts is not None and len(found) == 1 and found[0] not in f"{facts.headline} {facts.place}":
         place = f"`{found[0]}`, one of the {len(folders)} workspaces{f': {facts.place}' if facts.place else ''}"
-        added[KEY] = replace(facts, place=place).told()
+        added[KEY] = replace(facts, place=place).to_record()
     return replace(task, metadata={**task.metadata, **added})
 
 

@@ -70,16 +70,7 @@ async def play(job: Mapping[str, Any], variables: Mapping[str, str], home: Path,
 
     Raises AgentDied, and whatever `execute` raises.
     """
-    environment = {
-        **{name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ},
-        "HOME": str(home),
-        "MSWEA_CONFIGURED": "true",
-        "MSWEA_SILENT_STARTUP": "1",
-        "MSWEA_GLOBAL_CONFIG_DIR": str(home / "config"),
-        "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "1",  # the policy's own client has tried again by then
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it fetches a list of prices
-        **variables,
-    }
+    environment = {**_environment(home), **variables}
     with open(home / "log", "wb") as log:
         child = await asyncio.create_subprocess_exec(
             installed().python, "-I", str(DRIVER), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -106,6 +97,18 @@ async def play(job: Mapping[str, Any], variables: Mapping[str, str], home: Path,
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
         await child.wait()
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {
+        **{name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ},
+        "HOME": str(home),
+        "MSWEA_CONFIGURED": "true",
+        "MSWEA_SILENT_STARTUP": "1",
+        "MSWEA_GLOBAL_CONFIG_DIR": str(home / "config"),
+        "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "1",  # the policy's own client has tried again by then
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it fetches a list of prices
+    }
 
 
 def _tail(log: Path) -> str:

@@ -53,7 +53,7 @@ async def build(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], 
     failures = trial.failures(output, broken)
     found = facts(failures, _tests(trial, draft), public_names(codes), place_in_words(sites), len(broken))
     draft = with_prompts(draft, found)
-    return await trial.proved(draft, {"facts": found.told(), "failing": len(broken)})
+    return await trial.proved(draft, {"facts": found.to_record(), "failing": len(broken)})
 
 
 def with_bugs(

@@ -95,11 +95,11 @@ class Trial:
             return replace(draft, changed={**draft.changed, **cut}, hidden={path: tests[path] for path in cut})
         return replace(draft, removed=tuple(tests), hidden=tests)
 
-    async def proved(self, draft: TaskDraft, told: Mapping[str, Any]) -> Task:
+    async def proved(self, draft: TaskDraft, metadata: Mapping[str, Any]) -> Task:
         """The task, sound. Raises CandidateRejected, InfraError."""
         known = self.concern.known(draft.tests)
         task = await prove_draft(
-            replace(draft, metadata={**draft.metadata, **told}),
+            replace(draft, metadata={**draft.metadata, **metadata}),
             self.bench.pool,
             self.bench.timeout_s,
             known=known,

@@ -123,7 +123,7 @@ def drafted(project: InstalledProject, known: Index, names: frozenset[str], size
     solution = {path: project.files[path] for path in {*changed, *removed} if not is_protected(path)}
     hidden = {path: project.files[path] for path in {*changed, *removed} if is_protected(path)}
     if size == "large" and len(solution) < LARGE_FILES:
-        raise CandidateRejected(f"the feature stands in {len(solution)} files, a large one needs {LARGE_FILES}")
+        raise CandidateRejected(f"the feature is in {len(solution)} files, a large one needs {LARGE_FILES}")
     tests = _tests(project, hidden, TEST_FILES[size])
     files = {path: text for path, text in {**project.files, **changed}.items() if path not in removed}
     if left := leftovers([one.source for one in gone], files, names):
@@ -147,7 +147,7 @@ def drafted(project: InstalledProject, known: Index, names: frozenset[str], size
             "deleted": sorted(f"{one.path}:{one.name}" for one in gone),
             "origin": project.origin,
             "licence": project.licence,
-            KEY: facts.told(),
+            KEY: facts.to_record(),
         },
     )
     if size == "large" and (lines := task_of(draft).metadata["changed"]["lines"]) < LARGE_LINES:

@@ -8,13 +8,12 @@ PATH = ".github/workflows/ci.yml"
 COMPILE = 'python3 -m compileall -q -f "$SOURCE"'
 
 
-def workflow(subject: Subject) -> Recipe:
-    folder = subject.folder
-    text = f"""\
+def _text(subject: Subject) -> str:
+    return f"""\
 name: ci
 on: [push, pull_request]
 env:
-  SOURCE: {folder}
+  SOURCE: {subject.folder}
 jobs:
   lint:
     runs-on: ubuntu-latest
@@ -48,12 +47,16 @@ jobs:
           tar -tzf out/package.tar.gz > out/files.txt
           grep -q "^$SOURCE/" out/files.txt
 """
+
+
+def workflow(subject: Subject) -> Recipe:
+    folder = subject.folder
     flow = {"workflow": PATH}
     look = run(f"tar -xzOf out/package.tar.gz {folder}/_stamp.py")
     return Recipe(
         level="workflow",
         what=f"the workflow `{PATH}`",
-        files={PATH: text},
+        files={PATH: _text(subject)},
         breakages=_breakages(),
         scenarios=(
             subject.good("the workflow packs good code", flow, look, **subject.stamped()),

@@ -55,11 +55,7 @@ async def build(
 ) -> Task:
     """Raises CandidateRejected, InfraError."""
     rng = random.Random(f"{task_id} {seed}")
-    named = [name for name in modules(project).values() if "." in name]
-    if len(named) < FEWEST_MODULES:
-        raise CandidateRejected(
-            f"it has {len(named)} modules in packages, {FEWEST_MODULES} are needed: the answer could be guessed"
-        )
+    named = _modules_in_packages(project)
     if taken := sorted({LOG, ANSWER} & project.files.keys()):
         raise CandidateRejected(f"the project has {taken[0]} of its own")
     found = day(dimension, rng.sample(named, min(MOST_MODULES, len(named))), rng)
@@ -85,6 +81,15 @@ async def build(
         },
     )
     return await proved(draft, project, bench)
+
+
+def _modules_in_packages(project: InstalledProject) -> list[str]:
+    named = [name for name in modules(project).values() if "." in name]
+    if len(named) < FEWEST_MODULES:
+        raise CandidateRejected(
+            f"it has {len(named)} modules in packages, {FEWEST_MODULES} are needed: the answer could be guessed"
+        )
+    return named
 
 
 def asked(dimension: Dimension, where: str, served: bool) -> Facts:

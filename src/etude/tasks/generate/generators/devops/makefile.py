@@ -7,13 +7,12 @@ from etude.tasks.generate.generators.devops.recipe import Breakage, Recipe, Subj
 PATH = "Makefile"
 
 
-def makefile(subject: Subject) -> Recipe:
-    folder, package = subject.folder, subject.package
-    archive = f"build-out/{package}.tar.gz"
-    text = f"""\
+def _text(subject: Subject) -> str:
+    package = subject.package
+    return f"""\
 # Checks, tests and packs {package}.
 PYTHON ?= python3
-SRC := {folder}
+SRC := {subject.folder}
 TESTS := {subject.test}
 BUILD := build-out
 
@@ -38,12 +37,17 @@ $(BUILD):
 clean:
 \trm -rf $(BUILD)
 """
+
+
+def makefile(subject: Subject) -> Recipe:
+    folder = subject.folder
+    archive = f"build-out/{subject.package}.tar.gz"
     look = run(f"tar -xzOf {archive} {folder}/_stamp.py")
     again = run(f"make dist && sleep 0.1 && printf 'STAMP = \"{{nonce}}\"\\n' > {folder}/_stamp.py && make dist")
     return Recipe(
         level="makefile",
         what="the `Makefile`",
-        files={PATH: text},
+        files={PATH: _text(subject)},
         breakages=_breakages(folder),
         scenarios=(
             subject.good("make test passes", run("make test")),

@@ -10,9 +10,8 @@ SUMS = '(cd "$out" && sha256sum "$archive" > SHA256SUMS)'
 BAD_SUMS = 'sha256sum "$out/$archive" | cut -c2- > "$out/SHA256SUMS"'
 
 
-def release_script(subject: Subject) -> Recipe:
-    folder, package = subject.folder, subject.package
-    text = f"""\
+def _text(subject: Subject) -> str:
+    return f"""\
 #!/usr/bin/env bash
 # Makes a release: tests, then the modules packed, with a list of them and checksums.
 # usage: release.sh FOLDER VERSION
@@ -26,11 +25,15 @@ cd "$root"
 {subject.testing()}
 
 mkdir -p "$out"
-archive="{package}-$version.tar.gz"
-find {folder} -name '*.py' | LC_ALL=C sort > "$out/files.txt"
+archive="{subject.package}-$version.tar.gz"
+find {subject.folder} -name '*.py' | LC_ALL=C sort > "$out/files.txt"
 tar -czf "$out/$archive" -T "$out/files.txt"
 {SUMS}
 """
+
+
+def release_script(subject: Subject) -> Recipe:
+    folder, package = subject.folder, subject.package
     archive = f"{package}-1.2.tar.gz"
     make = f"bash {PATH} /tmp/made 1.2"
     look = run(f"cd /tmp/made && sha256sum -c SHA256SUMS && tar -xzOf {archive} {folder}/_stamp.py")
@@ -40,7 +43,7 @@ tar -czf "$out/$archive" -T "$out/files.txt"
     return Recipe(
         level="script",
         what=f"the script `{PATH}`",
-        files={PATH: text},
+        files={PATH: _text(subject)},
         breakages=_breakages(subject),
         scenarios=(
             subject.good("a release holds the code and its checksums hold", run(make), look, **subject.stamped()),

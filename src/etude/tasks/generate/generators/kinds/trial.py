@@ -35,7 +35,7 @@ class Trial:
 
     def __init__(self, project: InstalledProject, tests: Sequence[str], bench: ProofContext) -> None:
         self.project, self.tests, self.bench = project, tuple(tests), bench
-        metadata = {KEY: project.environment.told(), OVERLAY: {}}
+        metadata = {KEY: project.environment.to_record(), OVERLAY: {}}
         self._task = Task("trial", "tests", "trial", "", dict(project.files), (), "mutants", metadata=metadata)
 
     async def run(self, files: Mapping[str, str], timeout_s: float | None = None, needed: Collection[str] = ()) -> Ran:

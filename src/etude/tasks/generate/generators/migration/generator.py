@@ -43,7 +43,7 @@ class Scope:
     """`paths` are migrated, `kept` stay: there a new name would mean something else."""
 
     name: str
-    told: str
+    description: str
     paths: tuple[str, ...]
     kept: tuple[str, ...] = ()
 
@@ -108,12 +108,12 @@ def drafted(project: InstalledProject, scope: Scope, done: Mapping[str, str], ta
     """Raises CandidateRejected where no test of the project would notice a mistake."""
     tests = concerned(project, scope)
     place = str(PurePosixPath(tests[0]).parent / HIDDEN)
-    told = {
+    metadata = {
         "generator": NAME,
         "operators": [KIND],
         "origin": project.origin,
         "licence": project.licence,
-        "must_say": sorted(words(f"typing {scope.told}") - words("all modules in")),
+        "must_say": sorted(words(f"typing {scope.description}") - words("all modules in")),
     }
     draft = TaskDraft(
         id=task_id,
@@ -125,11 +125,11 @@ def drafted(project: InstalledProject, scope: Scope, done: Mapping[str, str], ta
         solution={path: done[path] for path in scope.paths},
         hidden={place: hidden_test(project, scope, place)},
         tests=[place, *tests],
-        metadata=told,
+        metadata=metadata,
     )
     facts = with_interface(task_of(draft), facts_of(scope))
     prompts = {str(style): text for style, text in written(Migration.category, facts, task_id).items()}
-    return TaskDraft(**{**vars(draft), "prompts": prompts, "metadata": {**told, KEY: facts.told()}})
+    return TaskDraft(**{**vars(draft), "prompts": prompts, "metadata": {**metadata, KEY: facts.to_record()}})
 
 
 def concerned(project: InstalledProject, scope: Scope) -> list[str]:
@@ -147,7 +147,7 @@ def concerned(project: InstalledProject, scope: Scope) -> list[str]:
             break
         kept.append(path)
     if not kept:
-        raise CandidateRejected("no test file speaks of its modules: nobody would notice what breaks")
+        raise CandidateRejected("no test file names its modules, so no test would notice what breaks")
     return kept
 
 
@@ -175,7 +175,7 @@ def hidden_test(project: InstalledProject, scope: Scope, place: str) -> str:
 def facts_of(scope: Scope) -> Facts:
     but = f", but for {_listed(scope.kept)}, where a new name would mean something else" if scope.kept else ""
     return Facts(
-        headline=f"replace the deprecated generics of `typing` in {scope.told} by those that PEP 585 names{but}",
+        headline=f"replace the deprecated generics of `typing` in {scope.description} by those that PEP 585 names{but}",
         place=_listed(scope.paths),
         expected="`List[int]` is `list[int]`, `Callable` comes from `collections.abc`, and so on; in quoted annotations too.",
         notes=(

@@ -64,7 +64,7 @@ async def build(
 def drafted(
     sources: Sources, subject: Subject, operation: str, task_id: str, seed: int
 ) -> tuple[TaskDraft, dict[str, object]]:
-    """The task before anything was run, and what its grader is told beside. Raises CandidateRejected."""
+    """The task before anything was run, and what its grader needs in addition. Raises CandidateRejected."""
     project = sources.project
     if operation == "rename":
         new = new_name(subject, frozenset[str]().union(*sources.words.values()))
@@ -94,7 +94,7 @@ def drafted(
             "origin": project.origin,
             "licence": project.licence,
             "must_say": sorted(words(f"{subject.name} {target}.{new}")),  # else nobody could know what is meant
-            KEY: facts.told(),
+            KEY: facts.to_record(),
         },
     )
     task_of(draft)

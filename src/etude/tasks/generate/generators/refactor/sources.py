@@ -90,7 +90,7 @@ class Sources:
 
     def speaking(self, name: str) -> list[str]:
         """Files with this word, but for news, which tell of the past; of neither Python nor prose those where it
-        stands as code. Raises CandidateRejected for settings, which no agent may change."""
+        is code. Raises CandidateRejected for settings, which no agent may change."""
         told = re.compile(
             rf"\b{re.escape(name)}\b" if "_" in name else rf"(?<=[.:]){re.escape(name)}\b|\b{re.escape(name)}\("
         )

@@ -39,7 +39,7 @@ class Spent:
         self.output_tokens += usage.output_tokens
         self.dollars = None if dollars is None or self.dollars is None else self.dollars + dollars
 
-    def told(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         dollars = None if self.dollars is None else round(self.dollars, 6)
         return {**vars(self), "dollars": dollars}
 

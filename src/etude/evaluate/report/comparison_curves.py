@@ -1,4 +1,4 @@
-"""Learning curves of other runs or studies, drawn dashed beside this run's own: how another family or setting learned.
+"""Learning curves of other runs or studies, drawn dashed next to this run's own: how another family or setting learned.
 
 A file of `report.beside` is JSON of this form (unknown keys are refused):
 
@@ -35,7 +35,7 @@ class Curve(BaseModel):
     points: list[tuple[float, float]] = Field(min_length=1, description="(x, y), x rising")
 
 
-class Beside(BaseModel):
+class ComparisonCurves(BaseModel):
     """One file of curves and what to say of them."""
 
     model_config = ConfigDict(extra="forbid")
@@ -45,11 +45,11 @@ class Beside(BaseModel):
     curves: list[Curve]
 
 
-class BesideError(ValueError):
+class ComparisonCurvesError(ValueError):
     """A file of curves is not in the form that this module's docstring gives."""
 
 
-def read_beside(run: Path, names: Iterable[str]) -> tuple[list[Beside], list[str]]:
+def read_comparison_curves(run: Path, names: Iterable[str]) -> tuple[list[ComparisonCurves], list[str]]:
     """What the files hold, and the names of those that are nowhere to be found (the report says so).
 
     A name is a path from here or from Etude's repository. What was read is kept in the run directory and is used if the
@@ -65,15 +65,15 @@ def read_beside(run: Path, names: Iterable[str]) -> tuple[list[Beside], list[str
     return [parse(text, name) for name, text in there.items()], [name for name in wanted if name not in there]
 
 
-def parse(text: str, name: str) -> Beside:
-    """Raises BesideError that names the file and the first thing wrong in it."""
+def parse(text: str, name: str) -> ComparisonCurves:
+    """Raises ComparisonCurvesError that names the file and the first thing wrong in it."""
     try:
-        return Beside.model_validate_json(text)
+        return ComparisonCurves.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise BesideError(
-            f"{name}: {where}: {first['msg']}; the form of these files is in etude/report/beside.py"
+        raise ComparisonCurvesError(
+            f"{name}: {where}: {first['msg']}; the form of these files is in etude/evaluate/report/comparison_curves.py"
         ) from error
 
 

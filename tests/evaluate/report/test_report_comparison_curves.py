@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from etude.evaluate.report.beside import STORED, BesideError, parse, read_beside
 from etude.evaluate.report.charts import losses, losses_by_step, rewards
+from etude.evaluate.report.comparison_curves import STORED, ComparisonCurvesError, parse, read_comparison_curves
 from etude.evaluate.report.settings import ReportSettings
 from etude.evaluate.report.write import write_report
 
@@ -75,7 +75,7 @@ def test_the_report_keeps_what_it_drew_and_can_be_rebuilt_without_the_file(run: 
     ],
 )
 def test_a_file_in_another_form_is_refused_with_the_place(change: dict, words: str):
-    with pytest.raises(BesideError, match=rf"mla\.json: {words}.*beside\.py"):
+    with pytest.raises(ComparisonCurvesError, match=rf"mla\.json: {words}.*comparison_curves\.py"):
         parse(json.dumps({**FILE, **change}), "mla.json")
 
 
@@ -87,5 +87,5 @@ def test_a_bench_of_an_endpoint_draws_none(run: Path, tmp_path: Path):
 
 
 def test_no_file_named_leaves_no_trace(run: Path):
-    assert read_beside(run, []) == ([], []) and not (run / STORED).exists()
+    assert read_comparison_curves(run, []) == ([], []) and not (run / STORED).exists()
     assert "beside" not in write_report(run, ReportSettings())  # pyright: ignore[reportCallIssue]
