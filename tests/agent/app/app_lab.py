@@ -1,15 +1,30 @@
-"""A real endpoint on loopback: chat completions, streamed where asked, played by a function of the conversation."""
+"""What tests of the app share: a small repository, and a real endpoint on loopback.
+
+The endpoint serves chat completions, streamed where asked; a function of the conversation plays the model.
+"""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+
+SHOP = "def total(items):\n    out = 0\n    for x in items:\n        out -= x\n    return out\n"
+COMMAND = [sys.executable, "-c", "from etude.cli.main import main; main()"]
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True, text=True).stdout
+
 
 # The conversation -> the next turn: {"text": …, "thinking": …, "calls": [(name, arguments)]}
 Player = Callable[[list[dict[str, Any]]], dict[str, Any]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,13 +16,7 @@ from etude.cli.main import main
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests are no package: this is how they share a module
 
-SHOP = "def total(items):\n    out = 0\n    for x in items:\n        out -= x\n    return out\n"
-COMMAND = [sys.executable, "-c", "from etude.cli.main import main; main()"]
-
-
-def git(folder: Path, *words: str) -> str:
-    who = ["-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
-    return subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True, text=True).stdout
+from app_lab import SHOP, git
 
 
 @pytest.fixture

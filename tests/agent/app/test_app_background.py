@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app_lab import fixer, parrot, serving, turns
-from conftest import SHOP, git
+from app_lab import SHOP, fixer, git, parrot, serving, turns
 
 from etude.agent.git_links.home import session_files
 from etude.core.trace.reader import read_session

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app_lab import serving, turns
-from conftest import git
+from app_lab import git, serving, turns
 
 from etude.agent.app import indexing
 from etude.agent.app.extensions import ExtensionOptions, Extensions, server_trust

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from app_lab import fixer, parrot, serving, turns
-from conftest import COMMAND, SHOP, git
+from app_lab import COMMAND, SHOP, fixer, git, parrot, serving, turns
 
 from etude.agent.git_links.home import session_files
 from etude.core.trace.reader import read_session

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app_lab import fixer, parrot, serving, turns
-from conftest import SHOP
+from app_lab import SHOP, fixer, parrot, serving, turns
 from terminal_lab import terminal
 
 from etude.agent.git_links.home import session_files
