@@ -16,7 +16,7 @@ from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.connection import connect, words_of
 from etude.agent.policy.openai import REQUIRED, OpenAIPolicy
 from etude.agent.policy.protocol import Policy
-from etude.core.plugins import find_plugin
+from etude.core.plugins import import_object
 from etude.core.redact.keys import BadKey, bearer
 from etude.core.trace.entry import Effort
 from etude.sandbox.egress.address import AddressError, split_address
@@ -40,7 +40,7 @@ _WINDOW_FIELDS = (
     "context_window",
 )
 # What opens a checkpoint directory. The engine is in a higher package (`learn`), which this one never imports.
-CHECKPOINT_OPENERS = {"engine": "etude.learn.engine.local:open_checkpoint"}
+CHECKPOINT_OPENER = "etude.learn.engine.local:open_checkpoint"
 # The command that remedies in error messages name.
 COMMAND = "etude agent"
 # Self-summaries of one session: as many as fit into a session's tokens at the default trigger.
@@ -193,7 +193,7 @@ def _open_checkpoint(choice: ModelChoice) -> AgentModel:
             f"{folder} is a laptop model: its habits are trained in, it takes --preset nano, not {choice.preset}"
         )
     turns = {} if choice.max_turns is None else {"max_turns": choice.max_turns}
-    open_checkpoint: CheckpointOpener = find_plugin("checkpoint_openers", "engine", CHECKPOINT_OPENERS)
+    open_checkpoint: CheckpointOpener = import_object(CHECKPOINT_OPENER)
     policy, window = open_checkpoint(folder, choice.name or folder.resolve().name, renderer)
     if nano:
         settings = HarnessSettings.model_validate({"effort": choice.effort, **turns})
