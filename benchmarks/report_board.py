@@ -40,7 +40,9 @@ FILTER = """(() => {
 
 
 def maker() -> Callable[..., Path]:
-    spec = importlib.util.spec_from_file_location("board_run", HERE.parent / "tests" / "report" / "board_run.py")
+    spec = importlib.util.spec_from_file_location(
+        "board_run", HERE.parent / "tests" / "evaluate" / "report" / "board_run.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -143,7 +143,7 @@ def below(root: int) -> list[int]:
 @contextmanager
 def two_regions(folder: Path) -> Iterator[Site]:
     """All up but the run itself; nothing is left of it at the end. `folder` is to be new."""
-    sys.path.insert(0, str(REPOSITORY / "tests" / "weights"))
+    sys.path.insert(0, str(REPOSITORY / "tests" / "learn" / "weights"))
     from s3_lab import serving
 
     (folder / "rl").mkdir(parents=True)

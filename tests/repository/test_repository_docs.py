@@ -1,4 +1,4 @@
-"""The pages of the repository name only what exists: files, folders and pages."""
+"""The pages and benchmarks of the repository name only what exists: files, folders and pages."""
 
 from __future__ import annotations
 
@@ -30,3 +30,13 @@ def test_every_path_that_a_page_names_exists(page: Path) -> None:
 def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+def test_every_path_that_a_benchmark_joins_below_tests_exists() -> None:
+    """Benchmarks share helpers with tests through paths, which neither pyright nor the import contract sees."""
+    joined = [
+        (script.name, "/".join(re.findall(r'"([^"]+)"', parts)))
+        for script in sorted((ROOT / "benchmarks").rglob("*.py"))
+        for parts in re.findall(r'"tests"(?: / "[\w.-]+")+', script.read_text(encoding="utf-8"))
+    ]
+    assert joined and [name for name in joined if not (ROOT / name[1]).exists()] == []

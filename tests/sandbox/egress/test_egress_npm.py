@@ -119,7 +119,7 @@ async def test_real_npm_installs_through_the_door(town: Town, shelf: Shelf, tmp_
         pytest.skip("no npm on this machine")
     stock(shelf)
     await town.open([], {"npm": door(shelf, tmp_path / "cache", 0)})
-    town._doors[0].switch(town._doors[0]._world.policy, {"npm": door(shelf, tmp_path / "cache", town.port)})
+    town._doors[0].switch(town._doors[0]._state.policy, {"npm": door(shelf, tmp_path / "cache", town.port)})
     project = tmp_path / "project"
     project.mkdir()
     (project / "package.json").write_text('{"name": "p", "version": "1.0.0"}')
