@@ -1,1 +1,1 @@
-"""Isolated machines for agents. `protocol` is the one interface; back ends build it, nobody else knows which one serves."""
+"""Isolated machines for agents. `protocol` is the one interface. Backends implement it, and no other module knows which one serves."""

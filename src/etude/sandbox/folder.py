@@ -87,7 +87,7 @@ def require_folder(spec: SandboxSpec) -> None:
 
 
 def launcher_uid(spec: SandboxSpec) -> int:
-    """Who the launcher must be: the folder's owner where root starts it, else whoever we are."""
+    """Who the launcher must be: the folder's owner where root starts it, else the current user."""
     return os.stat(spec.folder).st_uid if os.geteuid() == 0 else os.geteuid()
 
 

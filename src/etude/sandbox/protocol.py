@@ -72,7 +72,7 @@ class Disposable(Operations, Protocol):
 
 
 class Process(Protocol):
-    """A running command. Its output waits inside while nobody takes it (bounded; then the command blocks)."""
+    """A running command. Its output waits inside until it is read (bounded; then the command blocks)."""
 
     def stream(self) -> AsyncIterator[OutputChunk]:
         """Output as it comes, until the command has ended. Once only."""
@@ -181,7 +181,7 @@ class SandboxPool(Protocol):
 
     def list(self, labels: dict[str, str] | None = None) -> list[Sandbox]: ...
     async def reap(self) -> list[str]:
-        """End and remove what nobody holds any more: past their time here, and left by owners that died. Idempotent; says what went."""
+        """End and remove what has no holder: sandboxes past their time here, and those of owners that died. Idempotent; returns what it removed."""
         ...
 
     def stats(self) -> PoolStats: ...
@@ -190,7 +190,7 @@ class SandboxPool(Protocol):
 
 
 class Machines(Protocol):
-    """Whoever makes disposable machines: a pool, or what stands in for one."""
+    """A source of disposable machines: a pool, or a substitute for one."""
 
     async def create(self, spec: SandboxSpec) -> Disposable: ...
     async def close(self) -> None: ...

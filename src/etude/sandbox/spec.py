@@ -16,7 +16,7 @@ class PackageRule:
     """What of pip's or npm's index can be had: named packages (with the dependencies they need, by name), published by the end of `until`."""
 
     kind: Literal["pip", "npm"]
-    names: tuple[str, ...]  # ("*",): every package but those of `deny`, for a build whose needs nobody knows yet
+    names: tuple[str, ...]  # ("*",): every package but those of `deny`, for a build whose needs are not known yet
     until: str = ""  # "2024-05-01": that day in UTC and before; or a time of it; "": without a bound
     deny: tuple[str, ...] = ()  # never, whatever `names` says: a task's own project and its forks
 
@@ -35,7 +35,7 @@ class Network:
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """A process beside the agent's shell, started before the sandbox is handed out and again after a restore."""
+    """A process next to the agent's shell, started before the sandbox is handed out and again after a restore."""
 
     name: str
     command: tuple[str, ...]
@@ -80,7 +80,7 @@ class SandboxSpec:
     services: tuple[ServiceSpec, ...] = ()
     # A folder of the host to work in, read-write under its own path; the rest of the host is then in sight, read-only (folder.py).
     folder: str = ""
-    hidden: tuple[str, ...] = ()  # around a folder: paths of the host to cover, beside those of folder.SECRETS
+    hidden: tuple[str, ...] = ()  # around a folder: paths of the host to cover, in addition to folder.SECRETS
 
 
 @dataclass(frozen=True)

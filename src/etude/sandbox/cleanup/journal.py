@@ -100,7 +100,7 @@ class Journal:
                 self._fd = -1
 
     def _beat(self, beat_s: float) -> None:
-        """A thread's work and not the event loop's: a loop that is busy, or stands still between two tests, is no dead owner."""
+        """A thread's work and not the event loop's: a loop that is busy, or idle between two tests, is no dead owner."""
         while not self._stop.wait(beat_s):
             with self._lock:
                 if self._fd < 0:

@@ -33,7 +33,7 @@ class Owner:
 
     @property
     def is_foreign(self) -> bool:
-        """Of another pid namespace that may still run: nobody here can tell whether it lives."""
+        """Of another pid namespace that may still run: from here it can't be seen whether it lives."""
         return self.boot == process.boot_id() and not self.is_local
 
 

@@ -19,7 +19,7 @@ def boot_id() -> str:
 
 
 def pid_namespace_id() -> str:
-    """The pid namespace: numbers mean nothing outside of it. Asked anew each time, since a fork may have left it."""
+    """The pid namespace: numbers mean nothing outside of it. Read each time, since a fork may have left it."""
     return os.readlink("/proc/self/ns/pid")
 
 

@@ -2,7 +2,7 @@
 
 Promise: two readers can't understand a head differently. Line ends are CRLF, no header is folded, a body has one length or chunks, never both,
 and only one Host is named; what h11 repairs (it joins folded lines and takes bare LF) is refused before it sees it. Every request is parsed
-by a fresh parser, and what goes on is written anew from the parsed parts.
+by a fresh parser, and what is forwarded is written from the parsed parts.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Client:
                     return None
                 self._ahead += first
         except TimeoutError:
-            return None  # between requests nobody owes us one
+            return None  # between requests no answer is due
         try:
             async with asyncio.timeout(self._limits.head_s):
                 while (end := self._ahead.find(_END)) < 0:

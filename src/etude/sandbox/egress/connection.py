@@ -144,7 +144,7 @@ class ProxyConnection:
             return await self._serve_ourselves(client, head, request)
         if text == "*":
             raise RequestRefused(400, "a proxy is asked for a whole URL")
-        request.host = text.partition("://")[2] or text  # what was asked for, should it be refused as it stands
+        request.host = text.partition("://")[2] or text  # the text of the request, in case it is refused unread
         target = targets.authority(text) if head.method == b"CONNECT" else targets.absolute(text)
         request.host, request.port, request.path = target.host, target.port, target.path
         self._pass(head, target)

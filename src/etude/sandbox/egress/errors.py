@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class RequestRefused(Exception):
-    """`status` is what the client is answered, `reason` what it and the log are told."""
+    """`status` is the client's HTTP status, `reason` the text for it and the log."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""One plain http request passed on: written anew from its parsed parts, one connection to the upstream each."""
+"""Forwards one plain http request: written from its parsed parts, over one connection to the upstream each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def forward(
 def _end_to_end(headers: Headers) -> Headers:
     """Without what belongs to one hop, named by the standard or by the message itself."""
     named = {word.strip().lower() for name, value in headers if name == b"connection" for word in value.split(b",")}
-    named -= {b"content-length", b"transfer-encoding", b"host"}  # nobody may talk a length away
+    named -= {b"content-length", b"transfer-encoding", b"host"}  # a client can't remove a length
     return [(name, value) for name, value in headers if name not in _OF_THE_HOP and name not in named]
 
 

@@ -1,4 +1,4 @@
-"""What a door serves itself, beside passing requests on: a service under a path of its own, such as a package index."""
+"""What an egress proxy serves itself, in addition to forwarding: a service under a path of its own, such as a package index."""
 
 from __future__ import annotations
 

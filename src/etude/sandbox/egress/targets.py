@@ -1,7 +1,7 @@
 """What a request is for, read strictly: one spelling of a host, or none.
 
 Promise: whatever passes is a plain lower-case host name. An address in any spelling (`127.1`, `0x7f000001`, `[::1]`), a user before the host,
-a trailing dot, an escape or a letter beyond ASCII is refused here, so that nobody behind this module has to think of them. Differs from the
+a trailing dot, an escape or a letter beyond ASCII is refused here, so that no other module has to handle them. Differs from the
 URL standard in what it refuses to repair.
 """
 
@@ -23,7 +23,7 @@ HTTP_PORT = 80
 
 @dataclass(frozen=True)
 class RequestTarget:
-    """Whom a request is for. `path` is what the upstream is asked for; "" for a tunnel."""
+    """Whom a request is for. `path` is the path requested of the upstream; "" for a tunnel."""
 
     host: str
     port: int

@@ -22,7 +22,7 @@ class FakeCommand:
         self.size: TerminalSize | None = None
         self.limit_bytes = 1 << 20
         self.ended: ExecResult | None = None
-        self.stop: Callable[[int], None] = lambda number: None  # set by whoever runs it as a task
+        self.stop: Callable[[int], None] = lambda number: None  # set by the caller that runs it as a task
         self.task: asyncio.Task[ExecResult] | None = None
         self._stdin = [stdin or b""]
         self._closed = asyncio.Event()
@@ -44,7 +44,7 @@ class FakeCommand:
             self._news.set()
 
     def with_output(self, ended: ExecResult) -> ExecResult:
-        """With what nobody streamed."""
+        """The result, with the output that was not streamed."""
         kept, self._chunks = self._chunks, []
         out, cut_out = _within(b"".join(one.data for one in kept if one.stream == "stdout"), self.limit_bytes)
         err, cut_err = _within(b"".join(one.data for one in kept if one.stream == "stderr"), self.limit_bytes)

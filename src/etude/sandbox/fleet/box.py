@@ -21,7 +21,7 @@ class FleetOperations(Protocol):
 
     async def remember(self, box: FleetSandbox, ref: SnapshotRef) -> None: ...
     async def bring(self, box: FleetSandbox, ref: SnapshotRef) -> None:
-        """To its host. Raises InfraError where nobody has it."""
+        """To its host. Raises InfraError where no host has it."""
         ...
 
     async def restore(self, snapshot: SnapshotRef, spec: SandboxSpec, n: int = 1) -> list[Sandbox | SandboxError]: ...
@@ -86,7 +86,7 @@ class FleetSandbox(ForwardingSandbox):
         try:
             await self._operations.hold(self._inner.kill())
         except SandboxDied:
-            return  # it went with its host: gone is what was wanted
+            return  # it went with its host: gone as intended
 
     def end(self, died: bool) -> None:
         """It is over; said once."""
@@ -104,7 +104,7 @@ class FleetSandbox(ForwardingSandbox):
         except (UserError, SandboxNotFound):
             if since is None or self.state == "dead":
                 raise
-            with suppress(InfraError):  # nobody has it: told as its host tells it
+            with suppress(InfraError):  # no host has it: the same error as its host's
                 await self._fleet.bring(self, since)
         return await self._do(operation, since)
 

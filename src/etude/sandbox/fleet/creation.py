@@ -135,7 +135,7 @@ class FleetCreation:
         raise AssertionError("unreachable")
 
     def _blame(self, member: Member, error: BaseException, lost: bool) -> None:
-        """What says something about the host: not that it is full, refuses, or lacks what nobody has."""
+        """What says something about the host: not that it is full, refuses, or lacks what every host lacks."""
         if isinstance(error, HostLost):
             if not lost:
                 self._registry.lose(member, str(error))

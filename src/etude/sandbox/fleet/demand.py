@@ -25,7 +25,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What a host has, told once when it joins. Memory and cores are what may be promised, which may be more than is there."""
+    """What a host has, reported once when it joins. Memory and cores are what may be promised, which may be more than is there."""
 
     memory_mb: float
     cpus: float
@@ -37,7 +37,7 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """How a host fares, told every heartbeat. `live`: key → sandbox' id. Pressures are shares of time in which work waited, 0 to 1."""
+    """How a host fares, reported with every heartbeat. `live`: key → sandbox' id. Pressures are shares of time in which work waited, 0 to 1."""
 
     live: dict[str, str]
     layers: frozenset[str]

@@ -1,4 +1,4 @@
-"""Many hosts as one `SandboxPool`: whoever uses sandboxes sees no difference but in how many there can be.
+"""Many hosts as one `SandboxPool`: a user of sandboxes sees no difference but in how many there can be.
 
 Promises: a create that succeeds made exactly one sandbox that lives on, however many answers were lost on the way; a sandbox that its host
 took along fails with a typed infra fault and is never silently replaced; only retryable infra faults are tried again.
@@ -42,7 +42,7 @@ class Fleet:
         self._keys: SingleFlight[Sandbox] = SingleFlight(stale=lambda box: box.state == "dead")
         self.after_close: builtins.list[
             Callable[[], Awaitable[None]]
-        ] = []  # of whoever opened hosts for this fleet alone
+        ] = []  # of the caller that opened hosts for this fleet alone
         self._closed = False
 
     @classmethod
@@ -106,7 +106,7 @@ class Fleet:
             raise
 
     async def remember(self, box: FleetSandbox, ref: SnapshotRef) -> None:
-        """Where a snapshot's layers are, so that its forks are born beside them."""
+        """Where a snapshot's layers are, so that its forks are made on the same host."""
         chain = await self.registry.members[box.host].host.chain(ref.digest)
         self.shipping.remember(ref.digest, chain, box.host)
 
@@ -119,7 +119,7 @@ class Fleet:
         return [box for box in boxes if wanted <= box.spec.labels.items() and id(box) not in idle]
 
     async def reap(self) -> builtins.list[str]:
-        """What the hosts hold of ours and nobody here knows; heartbeats do the same."""
+        """Ends what the hosts hold of ours and is unknown here. Heartbeats do the same."""
         members = builtins.list(self.registry.members.values())
         swept = await asyncio.gather(*(self.registry.sweep(member) for member in members), return_exceptions=True)
         return [

@@ -132,7 +132,7 @@ class HostRegistry:
         box.on_end = lambda died: self._ended(member, box, demand, died)
 
     async def sweep(self, member: Member) -> list[str]:
-        """End on the host what is ours and nobody here knows (an answer lost, a host that came back); ids of what went."""
+        """End on the host what is ours and unknown here (an answer lost, a host that came back); ids of what went."""
         beat = await member.host.beat(self.owner)
         gone = [key for key in beat.live if key not in member.boxes and key not in member.pending]
         await asyncio.gather(*(member.host.end(self.owner, key) for key in gone))
@@ -185,7 +185,7 @@ class HostRegistry:
         await self._compare(member, beat, asked_s)
 
     async def _compare(self, member: Member, beat: Heartbeat, asked_s: float) -> None:
-        """What we hold and what is there, from before the question: ended by time there, or known to nobody here."""
+        """What we hold and what is there, from before the question: ended by time there, or unknown here."""
         for key, box in list(member.boxes.items()):
             if key not in beat.live and box.created_s < asked_s:
                 box.end(died=False)
@@ -194,7 +194,7 @@ class HostRegistry:
             await member.host.end(self.owner, key)
 
     async def _try(self, member: Member) -> None:
-        """A drained host that has rested makes one sandbox, nobody's, before anybody's is put there again."""
+        """A drained host that has rested makes one trial sandbox before a caller's is put there again."""
         name = member.host.name
         if self.placement.takes(name) or member.breaker.state(_now()) != "half-open":
             return

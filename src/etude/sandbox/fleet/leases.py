@@ -1,4 +1,4 @@
-"""Who is alive: a host that hasn't been heard of for LEASE_S is lost. Pure: every method is told the (monotonic) time."""
+"""Who is alive: a host that hasn't been heard of for LEASE_S is lost. Pure: every method takes the (monotonic) time."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class Placement:
         return list(self._holders.get(layer, ()))
 
     def choose(self, demand: Demand, now_s: float, avoid: frozenset[str] = frozenset()) -> str | None:
-        """A host with room, promised to nobody yet; None where there is none. `avoid`: only where there is no other."""
+        """A host with free room, which `commit` then reserves; None where there is none. `avoid`: only where there is no other."""
         drawn = self._open.draw(K, self._rng)
         for layer in demand.layers[:2]:
             if layer in self._holders:

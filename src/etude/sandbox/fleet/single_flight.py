@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[T]):
-    """A failure forgets its key, so that the next request tries anew. `stale`: a result that no longer counts (a dead sandbox)."""
+    """A failure forgets its key, so that the next request tries again. `stale`: a result that no longer counts (a dead sandbox)."""
 
     def __init__(self, stale: Callable[[T], bool] = lambda result: False) -> None:
         self._stale = stale
         self._work: dict[str, asyncio.Task[T]] = {}
 
     async def once(self, key: str, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Whoever asks may be cancelled; the work goes on, and the next one who asks gets it."""
+        """A caller may be cancelled; the work goes on, and the next caller gets its result."""
         task = self._work.get(key)
         if task is None or (task.done() and self._stale(task.result())):
             task = asyncio.create_task(make())

@@ -61,7 +61,7 @@ class WarmPool:
                 await box.set_network(spec.network)
         except (
             SandboxError
-        ):  # nobody has seen it yet: a fresh one is made instead, and says the same if it is the spec's fault
+        ):  # it was not handed out yet: a fresh one is made instead, and says the same if it is the spec's fault
             await box.kill()
             return False
         box.spec = spec
@@ -79,7 +79,7 @@ class WarmPool:
             box = await self._make(self._specs[kind])
             self._idle.setdefault(kind, []).append(box)
         except SandboxError:
-            return  # whoever asks next makes his own, and hears why it can't be
+            return  # the next caller makes its own, and gets the reason if that fails
         finally:
             self._coming[kind] -= 1
 

@@ -1,6 +1,6 @@
 """A runner that is another user than its commands, and that counts them and tells them apart by groups: for gVisor's kernel.
 
-That kernel lets a process of the same user kill process 1, bounds nobody's processes by a limit of his, and has no subreapers. So the runner
+That kernel lets a process of the same user kill process 1, does not bound a user's processes by a limit, and has no subreapers. So the runner
 stays root by its real number, without a capability, and is the commands' user in effect: it may signal them and owns what they own; they may not
 signal it. A control group of that kernel bounds all commands; others, in a hierarchy that bounds nothing, say whose an orphan is.
 """
@@ -24,7 +24,7 @@ _COMMANDS, _SUPERVISORS = f"{COUNTED}/commands", f"{TOLD}/supervisors"
 _ITS_OWN = ("/proc/1/fd", "/proc/1/fdinfo", "/proc/1/task")  # that kernel lets anybody open what is open elsewhere
 _USER = root.INSIDE_UID
 _SETPCAP = 1 << 8
-# By so many a burst of forks was seen above the limit before the first was refused; what stays of it must not bar the next command.
+# A burst of forks was seen this far above the limit before the first was refused; what stays of it must not bar the next command.
 _OVERSHOT = 2
 
 

@@ -150,7 +150,7 @@ def listen() -> int:
 def limit(spec: dict[str, Any], elsewhere: int = 0) -> None:
     """No way back from here. Limits come after unshare: earlier, NPROC would be shared with all of the user's processes."""
     offer.prepare()
-    sys_.prctl(sys_.PR_SET_DUMPABLE, 0)  # nobody inside reads this process' memory, descriptors or environment
+    sys_.prctl(sys_.PR_SET_DUMPABLE, 0)  # no process inside can read this process' memory, descriptors or environment
     bounds = [
         (resource.RLIMIT_DATA, spec["data_mb"]),
         (resource.RLIMIT_AS, spec["address_mb"]),

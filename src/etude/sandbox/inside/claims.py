@@ -1,7 +1,7 @@
 """Claims of the zygote on ranges of users: locks that it keeps until every process that could be one of these users is dead.
 
 The client holds the same locks, and may die first. The kernel frees a dead process' locks before it kills the rest of its pid namespace,
-so process 1 of a sandbox can't hold its own; its parent hears of its death only when nobody of the namespace is left.
+so process 1 of a sandbox can't hold its own; its parent hears of its death only when no process of the namespace is left.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tree of files on its way out: the TREE frames that answer GET. Links are told, never followed."""
+"""A tree of files on its way out: the TREE frames that answer GET. Links are reported, never followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a launched sandbox begins: bubblewrap, podman or nobody made its surroundings, and started this interpreter in them.
+"""Where a launched sandbox begins: bubblewrap, podman or no program made its surroundings, and started this interpreter in them.
 
 The first frame out carries a pidfd of this very process (so no number can be reused under the client's hands), the first one in is the
 spec. What the launcher promised is checked here by asking the kernel, not believed.

@@ -33,7 +33,7 @@ class Feed:
             raise frames.FrameError(f"more than {MOST_BYTES} bytes of stdin that no SPENT has given back")
         if self._fd < 0:
             if data:
-                self._spent(len(data))  # nobody reads it any more
+                self._spent(len(data))  # its reader is gone
             return
         self._waiting += data
         self._ends = self._ends or eof

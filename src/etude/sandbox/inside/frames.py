@@ -25,7 +25,7 @@ RUN, CANCEL, READ, WRITE, LIST, REMOVE, EXPORT = range(10, 17)
 EXEC, STDIN, SIGNAL, RESIZE, CREDIT, STAT, GET, PUT, CONNECT, FREEZE, GRANT = range(17, 28)
 KNOWN = frozenset(range(HELLO, GRANT + 1))
 
-# The kernel counts descriptors in flight by user, up to a sender's own limit of open files; whoever is inside may be the same user.
+# The kernel counts descriptors in flight by user, up to a sender's own limit of open files; processes inside may belong to the same user.
 TOO_MANY_ON_THE_WAY = "too many descriptors are on their way between sockets of the inside's user"
 
 

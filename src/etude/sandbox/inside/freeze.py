@@ -1,4 +1,4 @@
-"""Every process but the runner stands still, so that files can be copied as they are at one moment; later all go on.
+"""Every process but the runner is stopped, so that files can be copied as they are at one moment; later all go on.
 
 Promise: what a program inside had stopped itself stays stopped when the others go on.
 """

@@ -1,4 +1,4 @@
-"""A file in the making: written beside its place, then renamed into it, so that nobody ever sees half of it."""
+"""Whole-file writes: a file is written under a temporary name in the same folder, then renamed, so that no reader sees half of it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ NEVER_S = float("inf")
 
 
 class Job:
-    """`supervised`: a subreaper stands between it and PID 1. `elders`: processes that were there before an unsupervised one."""
+    """`supervised`: a subreaper is between it and PID 1. `elders`: processes that were there before an unsupervised one."""
 
     def __init__(self, stream: int, request: dict[str, Any], stdin: bytes, loop: Loop) -> None:
         self.stream, self.request, self.stdin, self.loop = stream, request, stdin, loop

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # One uid for each keeper, unlike any person's and any range handed out by useradd: a process number is unique while it lives.
 _FIRST_UID = 0x7E80_0000
 _NOBODY = 65534
-_ELSEWHERE_SLACK = 256  # processes the same person may start beside the sandbox before its own forks fail
+_ELSEWHERE_SLACK = 256  # processes the same person may start outside the sandbox before its own forks fail
 # By the system's own tools, which bear any depth; a folder may have been made with a mode that closes it to its owner.
 _REMOVE = 'chmod -R u+rwX -- "$0"; exec rm -rf -- "$0"'
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -168,11 +168,11 @@ def _kill_all() -> None:
     try:
         os.kill(-1, _signal.SIGKILL)  # the domain's border is checked in `_shut`
     except ProcessLookupError:
-        return  # nobody is left
+        return  # no process is left
 
 
 def _processes_elsewhere() -> int:
-    """What RLIMIT_NPROC counts beside the runner and its commands, since the limit belongs to the user and not to the sandbox."""
+    """What RLIMIT_NPROC counts in addition to the runner and its commands, since the limit belongs to the user and not to the sandbox."""
     if os.getuid() == _FIRST_UID + os.getppid():
         return 1  # the keeper
     total = 0

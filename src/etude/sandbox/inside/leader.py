@@ -1,4 +1,4 @@
-"""How a command's first process comes to be, in the runner or under a supervisor: a child of the runner that is a subreaper.
+"""How a command's first process is started, in the runner or under a supervisor: a child of the runner that is a subreaper.
 
 A supervisor exists only where another command runs already, so that each command's orphans stay attributable.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 _FILE = "/proc/self/oom_score_adj"
-_MORE = 500  # of 1000; as if a command held half of the limit beside its own
+_MORE = 500  # of 1000; as if a command held half of the limit in addition to its own memory
 _opened: list[tuple[int, bytes]] = []  # the file, and what was in it
 
 

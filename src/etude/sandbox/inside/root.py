@@ -1,6 +1,6 @@
 """The read-only root every sandbox starts from, built once in the zygote's own mount namespace, at `CELL`.
 
-Promise: after `build` the process sees system directories, the interpreter's prefix, the binds it was told about and the store of layers,
+Promise: after `build` the process sees system directories, the interpreter's prefix, the binds it was given and the store of layers,
 nothing else: the old root is detached, so homes, repositories, runs, /tmp and pip settings have no path any more. A sandbox' first
 process goes on into `CELL` (see `furnish`), where the store has no path either.
 """

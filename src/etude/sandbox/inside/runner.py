@@ -45,7 +45,7 @@ class Runner:
         self._freezer = Freezer()
         self._uploads: dict[int, Upload] = {}
         self._loop.watch(control.fileno(), READ, self._listen)
-        # A kernel that goes on from a copy of its memory wakes nobody for a socket that was registered before.
+        # A kernel that goes on from a copy of its memory wakes no process for a socket that was registered before.
         self._renews: bool = spec["place"].get("renews", False)
         self._wake, self._wake_writer = os.pipe()
         os.set_blocking(self._wake, False)

@@ -34,7 +34,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "sethostname": (170, 161), "setdomainname": (171, 162), "fanotify_init": (300, 262),
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None), "ustat": (136, None),
 }  # fmt: skip
-# Refused as well where no namespace stands behind the filter (see `keeper`): what Landlock does not mediate.
+# Refused as well where no namespace backs the filter (see `keeper`): what Landlock does not mediate.
 ALONE: dict[str, tuple[int | None, int | None]] = {
     "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
     "chmod": (90, None), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None), "lchown": (94, None),
@@ -183,7 +183,7 @@ def _families(deny: int) -> list[Instruction]:
 
 
 def _rules_alone(deny: int) -> dict[str, list[Instruction]]:
-    """No socket but connected UNIX pairs (a datagram one could be connected anew); limits of oneself; times of an open file."""
+    """No socket but connected UNIX pairs (a datagram one could be connected again); limits of oneself; times of an open file."""
     zero: list[Instruction] = [(_JEQ, 0, 1, 0), (_RET, 0, 0, _ALLOW), (_RET, 0, 0, deny)]
     return {
         "socket": [(_RET, 0, 0, deny)],

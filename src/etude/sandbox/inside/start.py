@@ -1,4 +1,4 @@
-"""How a command's first process comes to be: spawned (exec), forked (warm), or either under a supervisor.
+"""How a command's first process is started: spawned (exec), forked (warm), or either under a supervisor.
 
 An exec is `posix_spawn`, because copying the page tables of a Python process costs more than starting `true`. Limits are then
 inherited from the runner, which lowers its soft ones for that moment. A supervisor is a subreaper between PID 1 and the command: it

@@ -1,6 +1,6 @@
 """A command whose output goes out as it comes, and whose input may come while it runs (EXEC), with or without a terminal.
 
-Promise: nothing is read from it that the client has given no credit for, so a command whose reader is slow waits, and nobody else.
+Promise: nothing is read from it that the client has given no credit for, so only a command whose reader is slow waits.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def kill(pid: int, number: int = _signal.SIGKILL) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return  # already gone, which is what was wanted
+        return  # already gone, as intended
 
 
 def kill_below(supervisor: int) -> None:

@@ -2,7 +2,7 @@
 
 A process can't map a range for itself: the kernel wants somebody outside of the new user namespace who has a right to every id. For root
 that is a helper forked before root is given up, for anyone else newuidmap and newgidmap, which go by /etc/subuid and /etc/subgid.
-The zygote of ranges is mapped to all of them, by their numbers outside, and gives each sandbox its own; as a user of the host it is nobody.
+The zygote of ranges is mapped to all of them, by their numbers outside, and gives each sandbox its own; on the host it is the user `nobody`.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def why_no_ranges(ranges: dict[str, Any] | None) -> str:
 
 
 def _map(pid: int, ranges: dict[str, Any], own: list[bytes]) -> None:
-    """All of the range by its own numbers; beside it the process' own ids. Only newgidmap gets no own gid: it would forbid setgroups then."""
+    """The range by its own numbers, and the process' own ids. Only newgidmap gets no own gid: it would forbid setgroups then."""
     for index, (kind, name) in enumerate((("uids", "uid_map"), ("gids", "gid_map"))):
         first, number = ranges[kind]
         line, range_line = [root.INSIDE_UID, int(own[index]), 1], [first, first, number]

@@ -58,7 +58,7 @@ def arguments(argv: list[str], folder: str, environment: dict[str, str]) -> tupl
 
 
 def run(argv: list[str], own: list[str], path: list[str], environment: dict[str, str]) -> None:
-    """Never returns. `own` and `path` are from `arguments`; `environment` is what the command adds. Called on an almost empty
+    """Never returns. `own` and `path` are from `arguments`; `environment` holds the command's additions. Called on an almost empty
     stack, so that nothing of the runner is reachable from the program's frames."""
     code = 1
     try:

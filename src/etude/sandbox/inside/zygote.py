@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Standard modules that small programs import. Few: every page of the zygote makes each fork slower (unittest alone: +0.4 ms).
 PRELOAD = ("bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "re", "string")
-# A uid nobody else uses, so that a sandbox made by root is no user of the host; nobody's where this one isn't mapped.
+# A uid without another user, so that a sandbox made by root is no user of the host; nobody's where this one isn't mapped.
 UNPRIVILEGED_UIDS = (0x7E7D_0001, 65534)
 SPACES = (
     sys_.CLONE_NEWUSER | sys_.CLONE_NEWNS | sys_.CLONE_NEWPID | sys_.CLONE_NEWNET
@@ -131,7 +131,7 @@ def _send(client: socket, frame: bytes, descriptors: list[int]) -> None:
         rights = (SOL_SOCKET, SCM_RIGHTS, struct.pack(f"{len(descriptors)}i", *descriptors))
         client.sendmsg([frame], [rights] if descriptors else [])
     except (BrokenPipeError, ConnectionResetError):
-        return  # the client is gone: nobody is left to tell, and the child sees its end of file
+        return  # the client is gone; the child sees its end of file
     except OSError as error:
         if error.errno != errno.ETOOMANYREFS:
             raise

@@ -1,1 +1,1 @@
-"""Sandboxes that another program starts for us: bubblewrap, podman, or nobody."""
+"""Sandboxes that another program starts for us (bubblewrap, podman), or that start without one."""

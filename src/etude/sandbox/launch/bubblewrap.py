@@ -96,7 +96,7 @@ def _require_reachable(source: str) -> None:
 
 
 def _spaces(spec: SandboxSpec) -> list[str]:
-    """Around a folder a person stays who they are; nobody is root inside, or an exec would regain capabilities."""
+    """Around a folder a person stays who they are; no process is root inside, or an exec would regain capabilities."""
     uid = str(folder.launcher_uid(spec) or root.INSIDE_UID) if spec.folder else str(root.INSIDE_UID)
     names = ("user", "ipc", "pid", "uts", "cgroup-try", *(("net",) if spec.network.mode != "host" else ()))
     spaces = [f"--unshare-{name}" for name in names]

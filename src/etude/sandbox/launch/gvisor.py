@@ -2,7 +2,7 @@
 
 The control socket is the container's stdin, the only thing of the host that is handed in; the runner is read from a file of the root.
 Slower to start (a Python in a slow kernel) and to run anything. As root only: Debian's runsc of 2022 can't otherwise have a bundle. Memory
-of a sandbox is what the host gives the runsc processes; no control group is set up by runsc itself.
+of a sandbox is bounded with that of the runsc processes on the host; runsc itself sets up no control group.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from etude.sandbox.spec import Isolation, SandboxSpec
 _PROGRAM = "/opt/etude/program"
 _PATIENCE_S = 10.0
 _SHOWN = 500
-_MOST_PIDS = (1 << 21) - 1  # the kernel counts to 1 << 22 (PID_MAX_LIMIT), and the ladder doubles what it is told
+_MOST_PIDS = (1 << 21) - 1  # the kernel counts to 1 << 22 (PID_MAX_LIMIT), and the ladder doubles its argument
 _KERNEL_MB, _KERNEL_PIDS = 256, 512  # of runsc itself: its kernel, its file server; a thread or more for each inside
 # ptrace works everywhere, also without /dev/kvm; newer releases replace it by systrap, their default.
 _FLAGS = ["--network=none", "--ignore-cgroups"]
@@ -61,7 +61,7 @@ class GvisorRuntime:
         self._building = threading.Lock()  # launches come from threads
 
     def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
-        # A fork bomb inside takes so many threads of the host; it must meet its own bound first.
+        # A fork bomb inside takes that many threads of the host; it must meet its own bound first.
         threads = min(_KERNEL_PIDS + 60 * spec.pids + spec.pids**2, _MOST_PIDS)
         return dataclasses.replace(spec, memory_mb=spec.memory_mb + _KERNEL_MB, pids=threads)
 

@@ -26,7 +26,7 @@ _LONGEST = 107  # bytes of a socket's path
 
 
 class SocketHandover:
-    """The folder and the listening socket in it; `give` serves the one who comes, and then nobody can any more."""
+    """The folder and the listening socket in it; `give` serves the one who comes, and then no other."""
 
     def __init__(self, folder: Path, uid: int, control: int, files: ExitStack) -> None:
         self.folder, self._uid, self._control = folder, uid, control

@@ -253,7 +253,7 @@ async def _end_all(create_copies: list[LiveSandbox | SandboxError]) -> None:
 
 
 async def discard(channel: ControlChannel, backend_handle: BackendHandle | None) -> None:
-    """End a process that has become nobody's."""
+    """End a process that has no owner any more."""
     channel.fail(SandboxDied("it is not needed any more"))
     if channel.pidfd >= 0:
         with suppress(ProcessLookupError):

@@ -160,7 +160,7 @@ def _options(spec: SandboxSpec) -> list[str]:
 
 
 def _mentioned(folder: str) -> bool:
-    """Whether a process still works for it: conmon, or podman's own cleanup after a container, which would make the folder anew."""
+    """Whether a process still works for it: conmon, or podman's own cleanup after a container, which would make the folder again."""
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             if folder.encode() in Path(f"/proc/{name}/cmdline").read_bytes():

@@ -1,6 +1,6 @@
 """Ranges of 65,536 users, one for each sandbox that has `uid_mode="range"`, disjoint among all live sandboxes of this machine.
 
-Root takes them from numbers that nobody hands out (systemd's list of UIDs calls 0x70000000 to 0x7FFFFFFE unused), anyone else from what
+Root takes them from numbers that no system hands out (systemd's list of UIDs calls 0x70000000 to 0x7FFFFFFE unused), anyone else from what
 /etc/subuid and /etc/subgid give. A claim is a lock on a file; locks die with their holders, so nothing is to be reaped. The zygote holds
 the lock as well (see `inside/claims`): a range is free again only when every process that could be one of its users is dead.
 """

@@ -23,7 +23,7 @@ BROKEN = (
     zstandard.ZstdError,
     gzip.BadGzipFile,
     EOFError,
-)  # what a stream from `decompressed` may raise beside OSError
+)  # what a stream from `decompressed` may raise in addition to OSError
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 

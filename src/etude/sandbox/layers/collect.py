@@ -1,6 +1,6 @@
 """Garbage collection: snapshots without a name or a pin, and layers that no snapshot names.
 
-A snapshot without a name is kept for a while after its last use, because whoever asked for it may hold nothing but its digest. What a
+A snapshot without a name is kept for a while after its last use, because the one who asked for it may hold nothing but its digest. What a
 killed process left is taken at once. Collecting is atomic for everybody else (the store is locked while things are moved into the trash,
 which takes milliseconds), and the removing happens outside of the lock.
 """

@@ -1,6 +1,6 @@
 """A layer in the making: a folder that only its maker knows, until the store renames it into place.
 
-Files of a layer have one owner, whom a sandbox' user is; they have no setuid and no setgid bit, so that nobody gains anything by them.
+Files of a layer have one owner, whom a sandbox' user is; they have no setuid and no setgid bit, so that they give no rights.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Owner = tuple[int, int]
 
 
 class LayerDraft:
-    """`tree` is a descriptor of its root folder. Entries are noted beside what is written; `times` are in nanoseconds."""
+    """`tree` is a descriptor of its root folder. Entries are noted while files are written; `times` are in nanoseconds."""
 
     def __init__(self, folder: Path, owner: Owner | None, place: Callable[[str], Path]) -> None:
         """`place`: where a layer of some digest belongs, on the same file system."""

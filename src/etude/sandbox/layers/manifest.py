@@ -1,4 +1,4 @@
-"""What a layer holds, as a list with a digest: the same files give the same digest, whoever made them and when.
+"""What a layer holds, as a list with a digest: the same files give the same digest, independent of their owner and time.
 
 A line is one entry, in the order of its path's bytes: path, kind, and what the kind has. Times of change are no part of it (they are kept
 beside, for `make`), nor are owners (all files of a layer have one). The digest is the sha256 of the lines.

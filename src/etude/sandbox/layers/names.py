@@ -37,7 +37,7 @@ class SnapshotNames:
         self._folder = folder
 
     def give(self, name: str, digest: str) -> None:
-        """Takes it from whoever had it."""
+        """Takes it from its former holder."""
         require_name(name)
         path = self._folder / quote(name, safe="")
         fresh = self._folder / f".{os.urandom(6).hex()}"

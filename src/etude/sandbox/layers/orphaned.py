@@ -23,7 +23,7 @@ def orphaned_stores(memory: Path = MEMORY) -> list[Path]:
 
 
 def remove_orphaned(place: Path) -> bool:
-    """False where somebody came meanwhile. Who comes takes his lease with the store locked, so nobody can in between."""
+    """False where a process has taken a lease meanwhile. A lease is taken with the store locked, so none can be taken in between."""
     with _locked(place):
         if _is_used(place):
             return False

@@ -16,7 +16,7 @@ _PRIVATE = {f"user.overlay.{name}" for name in ("opaque", "origin", "impure", "n
 # These make a file's content or place depend on another layer. The kernel writes neither with userxattr.
 _FOREIGN = {f"user.overlay.{name}" for name in ("redirect", "metacopy", "whiteout")}
 _WHITEOUT = stat.S_IFCHR
-# What every file system keeps beside a file (ext4: one block for all of them, and its "no space left" is no full disk).
+# What every file system keeps for a file (ext4: one block for all of them, and its "no space left" is no full disk).
 _MOST_OWN_BYTES, _MOST_NAME_BYTES = 3000, 255
 
 

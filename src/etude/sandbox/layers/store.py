@@ -6,7 +6,7 @@
     live/<process>/                     what a process makes and holds (lease.py)
     trash/                              what a collection has taken away and is removing
 
-Promises: what is in `layers` is whole (it is renamed into place); what is served is what its digest says, or LayerCorrupt is raised; what
+Promises: what is in `layers` is whole (it is renamed into place); what is served matches its digest, or LayerCorrupt is raised; what
 a living process holds, or a name leads to, is never collected. A process that is killed leaves nothing but its folder under `live`.
 """
 
@@ -80,7 +80,7 @@ class LayerStore:
     """`owner`: whose the files are to be, where not the caller's own."""
 
     def __init__(self, root: Path, owner: Owner | None = None, *, in_memory: bool = False) -> None:
-        """`in_memory`: layers that nobody asked to keep may be in memory, where there is a file system for that."""
+        """`in_memory`: layers that no caller asked to keep may be in memory, where there is a file system for that."""
         self.root, self.owner = root, owner
         self.disk = StoreBacking(root)
         self.layers, self.snapshots = self.disk.layers, root / "snapshots"
@@ -103,9 +103,9 @@ class LayerStore:
     def ingest(
         self, upper: int, below: Snapshot, *, bounds: Bounds = Bounds(), name: str = "", transient: bool = False
     ) -> PinnedSnapshot:
-        """A snapshot of `below` with an upper folder (its descriptor) on top, held. Nobody may write to the folder meanwhile.
+        """A snapshot of `below` with an upper folder (its descriptor) on top, held. The folder must not change meanwhile.
 
-        `passing`: nobody will ask for it by its digest later, so it goes with its last hold. Raises Hostile, StoreFull.
+        `passing`: it is never looked up by its digest later, so it goes with its last hold. Raises Hostile, StoreFull.
         """
         with self.drafting(self._medium(bounds) if transient else self.disk) as draft:
             seen = functools.cache(lambda: LayerView.of(self, below).entries)  # rarely needed
@@ -116,7 +116,7 @@ class LayerStore:
 
     @contextmanager
     def drafting(self, backing: StoreBacking | None = None) -> Iterator[LayerDraft]:
-        """A new layer, removed at the end unless `commit` took it. A full disk is told as StoreFull."""
+        """A new layer, removed at the end unless `commit` took it. A full disk raises StoreFull."""
         backing = backing or self.disk
         with translate_full_disk(backing.root):
             draft = LayerDraft(backing.lease.draft_folder(), self.owner, backing.layer)
@@ -229,7 +229,7 @@ class LayerStore:
 
     @contextmanager
     def locked(self, how: int) -> Iterator[None]:
-        """Shared: nothing is collected meanwhile. Exclusive: nobody makes or takes anything."""
+        """Shared: nothing is collected meanwhile. Exclusive: nothing is made or taken."""
         fd = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, how)

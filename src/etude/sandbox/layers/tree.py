@@ -97,7 +97,7 @@ def entered(name: str, folder: int) -> Iterator[int]:
 
 
 def open_anyway(name: str, folder: int, flags: int) -> int:
-    """Open what is ours, also where its mode keeps even its owner out; the mode is what it was afterwards."""
+    """Open what is ours, also where its mode keeps even its owner out; the mode is the same afterwards."""
     try:
         return os.open(name, flags, dir_fd=folder)
     except PermissionError:

@@ -27,7 +27,7 @@ class TreeImporter:
         self._seen: dict[tuple[int, int], tuple[str, LayerEntry]] = {}  # files with several names
 
     def take(self, source: int) -> None:
-        """`source`: a descriptor of the tree's root. Nobody may write to the tree meanwhile. Raises Hostile, OSError."""
+        """`source`: a descriptor of the tree's root. The tree must not change meanwhile. Raises Hostile, OSError."""
         self._folder(source, self._draft.tree, "")
 
     def _folder(self, source: int, target: int, prefix: str) -> None:

@@ -98,7 +98,7 @@ class Admission:
 
     @property
     def wait_s(self) -> float | None:
-        """Until the rate lets the next one in; None where nobody waits, or for a departure."""
+        """Until the rate lets the next one in; None where none waits, or for a departure."""
         return self._bucket.wait_s() if self._line and self.live < self.max_live else None
 
     def exhausted(self, why: str) -> CapacityExhausted:

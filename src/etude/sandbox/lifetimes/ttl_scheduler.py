@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from etude.sandbox.lifetime import Lifetime
 
-End = Callable[[str], object]  # told why
+End = Callable[[str], object]  # its argument is the reason
 
 
 class TtlScheduler:

@@ -74,7 +74,7 @@ class ControlGroup:
         return self._killed > before
 
     async def remove(self) -> None:
-        """Idempotent. What is still busy after a second is left to the pool's end, and so is what comes after that."""
+        """Idempotent. The pool's end removes what is still busy after a second, and what is created later."""
         for pause_s in (*_REMOVAL_PAUSES_S, 0.0):
             try:
                 removed = await asyncio.wrap_future(self._turns.submit(self.try_to_remove))

@@ -21,7 +21,7 @@ _END_S = 2.0  # at the pool's end every process is dead already
 
 
 class ControlGroups:
-    """`limits` is what a report says; `reason` why there are no groups."""
+    """`limits` is the text for a report; `reason` says why there are no groups."""
 
     def __init__(self, step: GroupVersion | None, reason: str = "") -> None:
         self._step, self.reason = step, reason
@@ -49,7 +49,7 @@ class ControlGroups:
 
     @classmethod
     def find(cls, hierarchies: list[Hierarchy] | None = None) -> ControlGroups:
-        """Never raises: what can't be had is a reason. Removes what pools of dead processes left beside ours."""
+        """Never raises: what can't be had is a reason. Removes what pools of dead processes left next to ours."""
         found = mounted() if hierarchies is None else hierarchies
         unified, legacy = [one for one in found if one.version == 2], [one for one in found if one.version == 1]
         reasons = [] if found else ["none is mounted"]

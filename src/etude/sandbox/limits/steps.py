@@ -18,7 +18,7 @@ from etude.sandbox.limits.hierarchy import Hierarchy
 from etude.sandbox.spec import SandboxSpec
 
 _NEEDED = ("memory", "pids")
-_RUNNER_MB = 64  # the runner and its buffers, beside what commands may use
+_RUNNER_MB = 64  # the runner and its buffers, in addition to what commands may use
 _SHARE = 1024  # the weight of a process that is in no group
 _PERIOD_US = 100_000  # the kernel's own default; a shorter one is fairer and costs more
 

@@ -118,7 +118,7 @@ def _found_or_made() -> Path:
         compile_to(fresh, *FLAGS)
         try_out(fresh)
         fresh.chmod(_MODE)
-        fresh.replace(runner)  # whoever builds at the same time puts the same there
+        fresh.replace(runner)  # a process that builds at the same time puts the same there
     return runner
 
 

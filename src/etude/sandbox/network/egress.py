@@ -30,7 +30,7 @@ from etude.sandbox.spec import Network, PackageRule
 
 
 class SandboxEgress:
-    """`network` is what is in force now."""
+    """`network` is the policy in force now."""
 
     def __init__(self, proxy: EgressProxy, journal: DecisionLog, indexes: PackageIndexes, network: Network) -> None:
         self._index_service, self._journal, self._indexes = proxy, journal, indexes
@@ -104,7 +104,7 @@ class PoolEgress:
 
 
 def _listening(descriptor: int) -> socket.socket:
-    """What the inside granted, if it is what it should be."""
+    """What the inside granted, if it is as it should be."""
     listener = socket.socket(fileno=os.dup(descriptor))
     try:
         good = listener.family == socket.AF_INET and listener.type == socket.SOCK_STREAM

@@ -1,4 +1,4 @@
-"""A spec's network in the terms of the door, and what programs inside are told of it. Pure."""
+"""A spec's network as rules of the egress proxy, and the environment variables that announce it to programs inside. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What runs beside an agent's shell: declared processes with health checks, inside the sandbox' own network."""
+"""Services of a task: declared processes with health checks that run next to the agent's shell, inside the sandbox' own network."""

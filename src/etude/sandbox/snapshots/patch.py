@@ -1,6 +1,6 @@
 """Two states of a folder as a patch that `git apply` takes: binary files, modes, links, names of any bytes.
 
-What differs is written out, old and new, into two folders beside each other, and git compares those. It is the host's own git, with no
+What differs is written out, old and new, into two sibling folders, and git compares those. It is the host's own git, with no
 configuration but its defaults, so that nothing in the files (attributes, drivers, hooks) makes it run anything.
 """
 

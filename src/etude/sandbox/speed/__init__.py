@@ -1,1 +1,1 @@
-"""How fast sandboxes are here, beside a fork and exec of this machine and beside its other tools, in the same minutes."""
+"""How fast sandboxes are here, compared with a fork and exec of this machine and with its other tools, in the same minutes."""

@@ -1,4 +1,4 @@
-"""The same work through other tools, as their own commands do it: podman, runc, and bubblewrap anew for each command.
+"""The same work through other tools, as their own commands do it: podman, runc, and bubblewrap started for each command.
 
 All of them see the host's system folders read-only, as our sandboxes do, without a network; nothing is pulled.
 """

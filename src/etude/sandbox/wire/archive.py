@@ -1,6 +1,6 @@
 """Tar archives and the wire's trees. Archives are read and written here alone: nothing inside ever parses one.
 
-Promise: an archive is looked through whole before any of it is sent; one that leads outside its folder is refused as it stands.
+Promise: an archive is looked through whole before any of it is sent; one that leads outside its folder is refused whole.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _framed(entries: list[tuple[list[Any], bytes]]) -> Iterator[Part]:
 
 
 class Download(PendingCall):
-    """GET's frames as an archive. Nothing in it leads outside, whoever answers."""
+    """GET's frames as an archive. Nothing in it leads outside, no matter who answers."""
 
     expects = frozenset((frames.TREE, frames.ERROR))
 

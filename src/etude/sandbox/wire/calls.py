@@ -1,4 +1,4 @@
-"""What the client asks of a runner: answers parsed, changes held back while the sandbox stands still, its files."""
+"""What the client asks of a runner: answers parsed, changes held back while the sandbox is frozen, its files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SandboxCalls(Refusals):
         self.id, self.spec = name, spec
         self.state: State = "running"
         self._channel = channel
-        self._flows = asyncio.Event()  # unset: everything inside stands still
+        self._flows = asyncio.Event()  # unset: everything inside is frozen
         self._flows.set()
         self.stillness = asyncio.Lock()  # whose freeze it is: one snapshot's, a pause's or a resume's at a time
         self._here = asyncio.Event()  # unset: it is between two processes, as its memory is copied
@@ -136,7 +136,7 @@ class SandboxCalls(Refusals):
             await self._call(frames.FREEZE, {"frozen": frozen})
         except BaseException:
             self._flows.set()
-            if self._channel.alive:  # whether it stands still is not known: the caller may have been cancelled
+            if self._channel.alive:  # whether it is frozen is not known: the caller may have been cancelled
                 self._channel.open(frames.FREEZE, {"frozen": False}, b"", PendingCall(0))
             raise
         if not frozen:

@@ -18,7 +18,7 @@ from etude.sandbox.inside import frames
 from etude.sandbox.wire.exchange import Exchange, PendingCall, closes, reported
 
 _READ_BYTES = 1 << 18
-_SLACK_BYTES = 1 << 16  # a frame's JSON part beside the bytes the caller allowed
+_SLACK_BYTES = 1 << 16  # a frame's JSON part, in addition to the bytes the caller allowed
 _MOST_GRANTS = 8
 _ANCILLARY = socket.CMSG_SPACE(4 * _MOST_GRANTS)
 
@@ -62,7 +62,7 @@ class ControlChannel:
         return self._cause is None
 
     def introduce(self, pidfd: int) -> None:
-        """Process 1, or the one that stands for it, is known; the channel has its descriptor from now on, and closes it at
+        """Process 1, or its substitute, is known; the channel has its descriptor from now on, and closes it at
         once where it has failed already: then its birth knows what to end."""
         if self._cause is not None:
             os.close(pidfd)
@@ -96,7 +96,7 @@ class ControlChannel:
 
     def send(self, data: bytes) -> None:
         if self._cause is not None:
-            return  # whoever waits has been told
+            return  # every waiting caller has its error
         if self._out:
             self._out += data
             return
@@ -164,7 +164,7 @@ class ControlChannel:
         for stage in (self.hello, self.ready):
             if not stage.done():
                 stage.set_exception(cause)
-                stage.exception()  # seen: whoever awaits it still gets it
+                stage.exception()  # seen: a caller that awaits it still gets it
         self.on_death()
 
     @staticmethod

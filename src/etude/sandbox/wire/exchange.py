@@ -56,10 +56,10 @@ class PendingCall:
     def fail(self, cause: errors.SandboxError) -> None:
         if not self.answer.done():
             self.answer.set_exception(cause)
-            self.answer.exception()  # seen: whoever awaits it still gets it
+            self.answer.exception()  # seen: a caller that awaits it still gets it
 
     def forsake(self) -> None:
-        """The caller has gone: descriptors that came at the very same moment, or come later, are nobody's."""
+        """The caller has gone: descriptors that came at the same moment, or later, have no owner."""
         if self.answer.done() and not self.answer.cancelled() and self.answer.exception() is None:
             for fd in self.answer.result()[1]:
                 os.close(fd)

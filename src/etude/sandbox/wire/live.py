@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class BackendHandle(Protocol):
-    """What started a sandbox and stays beside it. `first`: a pidfd of what counts as its first process, where that does not introduce
+    """What started a sandbox and lives as long as it. `first`: a pidfd of what counts as its first process, where that does not introduce
     itself; else -1."""
 
     first: int
@@ -57,7 +57,7 @@ class BackendHandle(Protocol):
 
 
 class ServiceMonitor(Protocol):
-    """Whoever looks after a sandbox' services."""
+    """The owner of a sandbox' services."""
 
     async def status(self) -> list[ServiceStatus]: ...
 
@@ -236,7 +236,7 @@ class LiveSandbox(SandboxCalls, SnapshotOperations):
         self._lifetime.extend(ttl_s)
 
     def end(self, why: str) -> None:
-        """Begin to kill it; whoever calls it from now on is told why."""
+        """Begin to kill it; later calls raise with the reason."""
         self._channel.fail(SandboxNotFound(f"{self.id} {why}"))
 
     async def set_network(self, network: Network) -> None:
@@ -265,7 +265,7 @@ class LiveSandbox(SandboxCalls, SnapshotOperations):
     def _die(self) -> None:
         """Kill PID 1 (the kernel kills the rest before its pidfd becomes readable) and note when all is gone."""
         self.state: State = "dead"
-        self._flows.set()  # whoever waited is told
+        self._flows.set()  # every waiting caller gets the error
         self._here.set()
         for ending in self._at_death:
             ending()

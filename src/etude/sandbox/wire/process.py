@@ -20,7 +20,7 @@ from etude.sandbox.wire.exchange import reported
 
 GRACE_S = 10.0  # the runner kills at the time-out; this long after it we stop believing in the runner
 WINDOW_BYTES = 1 << 20
-_GIVE_BACK_BYTES = WINDOW_BYTES // 4  # taken before it is told: one small frame for many large ones
+_GIVE_BACK_BYTES = WINDOW_BYTES // 4  # taken before it is acknowledged: one small frame for many large ones
 _STDIN_BYTES = 1 << 20  # that a runner holds for a command
 _PIECE_BYTES = 1 << 16
 _STREAMS = {1: "stdout", 2: "stderr"}
@@ -129,7 +129,7 @@ class LiveProcess:
         self._sequence += 1
 
     async def _next(self) -> OutputChunk | None:
-        """The oldest output nobody has; None at its end."""
+        """The oldest output that was not taken yet; None at its end."""
         if not self._chunks and not self._over:
             timer = self._watchdog()
             try:

@@ -107,7 +107,7 @@ async def _kill(box: Any) -> None:
     try:
         await box.kill()
     except InfraError:
-        return  # the host ends it when it finds that nobody knows it
+        return  # the host ends it when it finds that it has no owner
 
 
 def _figures(

@@ -22,7 +22,7 @@ class LoopLink:
         self._dice = random.Random(seed)
         self.broken = False  # refuses, as a dead process does
         self.silent = False  # answers nothing, as a dead machine does
-        self.lose_next = 0  # of the next requests, so many answers
+        self.lose_next = 0  # how many answers to the next requests
 
     async def ask(self, method: str, *args: Any, **named: Any) -> Answer:
         if self.broken:

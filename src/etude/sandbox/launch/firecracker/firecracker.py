@@ -94,7 +94,7 @@ class FirecrackerRuntime:
 
 
 def _told(spec: SandboxSpec) -> str:
-    """What init is told on the kernel's command line."""
+    """The arguments of init on the kernel's command line."""
     if any(letter in spec.workdir for letter in " \t\n\"'"):
         raise Unsupported(f"workdir={spec.workdir!r}: back end firecracker can't have one with blanks or quotes")
     return f"etude.port={PORT} etude.workdir={spec.workdir} etude.disk_mb={spec.disk_mb}"
