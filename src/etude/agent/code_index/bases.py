@@ -1,7 +1,7 @@
 """Indexes of bases, each built once however many sessions ask for it, in the service's process.
 
 A base is written to a folder of its own and indexed as any folder is, so that it answers as the same files do on a person's disk. The
-folder lies where the service was told to keep it; what was asked for longest ago goes first.
+folder is where the service was configured to keep it; the least recently used goes first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Bases:
         base = Base({_inside(path): _bytes(content) for path, content in files.items() if content is not None})
         with self._lock:
             mine = self._building.setdefault(base.digest, threading.Lock())
-        with mine:  # others with the same files wait for them, and nobody else does
+        with mine:  # only others with the same files wait for them
             try:
                 return self.index(base.digest)
             except NotBuilt:

@@ -1,6 +1,6 @@
 """A file cut into chunks: a definition each where it can be, by lines where it can't.
 
-Promise: the chunks of a file are disjoint, in order, and cover every line; none has more than LONG_LINES lines. So whatever stands in a
+Promise: the chunks of a file are disjoint, in order, and cover every line; none has more than LONG_LINES lines. So whatever is in a
 file can be found, and a hit's lines can be read as they are.
 """
 
@@ -13,7 +13,7 @@ from itertools import groupby
 
 from etude.agent.code_index.definitions import LONG_LINES, Definition
 
-# What belongs to the definition below it, if it stands right above: comments, decorators, attributes.
+# What belongs to the definition below it, if it is right above: comments, decorators, attributes.
 LEADING = re.compile(r"\s*(?:#|//|/\*|\*|@|--)")
 # Fewer lines with text than this make no chunk of their own, unless a definition starts there: closing brackets, one constant.
 FEW_LINES = 3

@@ -1,4 +1,4 @@
-"""What a file defines, read from its syntax tree: kind, qualified name, lines; and where its prose stands.
+"""What a file defines, read from its syntax tree: kind, qualified name, lines; and where its prose is.
 
 The walk enters what holds definitions (classes, namespaces, statements over several lines) and functions only if they are too long to be
 one chunk: names inside a short function are found by its text. A tree with errors gives the definitions that could be read.
@@ -17,7 +17,7 @@ from etude.agent.code_index.languages import GRAMMARS, Grammar, docs_query, pars
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-# Functions over so many lines are looked into; also the longest chunk (chunking.py).
+# Functions with more lines than this are searched for inner definitions; also the longest chunk (chunking.py).
 LONG_LINES = 60
 # Some grammars parse text that is not their language in quadratic time (`a < b <` in Java: 3 s for 64 KiB, minutes for a MiB), where code takes
 # 10 ms. So a large file's beginning is tried first, by the thread's own time; the binding's time-outs would be the plain way, and crash (0.26).

@@ -131,7 +131,7 @@ def _name(parts: list[str]) -> str:
 
 
 def _piece(line: str, at: int) -> tuple[str | None, int]:
-    """The expression of what stands at a place, and where it ends."""
+    """The expression for the pattern's part at a position, and its end."""
     character = line[at]
     if character == "*":
         while line[at : at + 1] == "*":

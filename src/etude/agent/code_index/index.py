@@ -31,7 +31,7 @@ class Index:
         weights: Weights | None = None,
         notice: Notice | None = None,
     ) -> None:
-        """`folder`: where the store lies, by default in the user's cache. `notice`: told, in a sentence, what had to be rebuilt (stderr)."""
+        """`folder`: where the store lies, by default in the user's cache. `notice`: called with a sentence about what had to be rebuilt (stderr)."""
         self.root = Path(root).resolve()
         self._store = Store(folder or default_folder(self.root), self.root, notice or _to_stderr)
         self._weights = weights or Weights()

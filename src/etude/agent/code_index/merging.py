@@ -15,13 +15,13 @@ from etude.agent.code_index.building import TERM_TYPE, blob, inverted
 from etude.agent.code_index.columns import Columns
 from etude.agent.code_index.segment import Segment
 
-# So many segments of one size make a bigger one; a query pays some 20 µs a term and segment.
+# This many segments of one size make a bigger one; a query pays some 20 µs a term and segment.
 FAN_IN = 8
 # Sizes count as one within this factor.
 STEP = 8
-# What merging makes has at most so many: it holds all their postings in memory (about 40 bytes each at the peak, 70 a chunk, so some 300 MB).
+# The most chunks of a merged segment: merging holds all their postings in memory (about 40 bytes each at the peak, 70 a chunk, so some 300 MB).
 LARGEST_CHUNKS = 100_000
-# A segment with more dead than living chunks is written anew.
+# A segment with more deleted than live chunks is rewritten.
 MOST_DEAD = 0.5
 
 

@@ -1,4 +1,4 @@
-"""The service of bases as a process of its own beside whoever runs rollouts: started, watched, started again, ended.
+"""The service of bases as a separate process next to the one that runs rollouts: started, watched, started again, ended.
 
 python -m etude.agent.code_index.process SOCKET FOLDER      serves bases kept in FOLDER until its input ends, as it does with its parent
 """

@@ -5,7 +5,7 @@ A textbook's BM25F (Robertson, Zaragoza and Taylor 2004) weighs a term's occurre
     tf~ = sum_f weight_f tf_f        score = sum_t idf_t tf~ (k1 + 1) / (tf~ + k1 (1 - b + b length / mean length))
 
 Here lengths are not normalised by field (a symbol's name is as long as it is), and a chunk's score is its own plus a share of its file's,
-counted the same way over the file's chunks: what a function is about also stands in the class, the imports and the comments around it.
+counted the same way over the file's chunks: what a function is about is also in the class, the imports and the comments around it.
 The constants were chosen on one sample of docstrings and reported on another (benchmarks/index.py).
 """
 
@@ -94,7 +94,7 @@ def question(view: View, text: str) -> Question:
 
 
 def scores(view: View, asked: Question, weights: Weights) -> list[Scores]:
-    """(C,) for each part of the view: 0 where no term stands."""
+    """(C,) for each part of the view: 0 where no term occurs."""
     mean, file_mean = view.length / max(view.chunks, 1) or 1.0, view.length / max(view.files, 1) or 1.0
     return [_part_scores(part, n, asked, weights, mean, file_mean) for n, part in enumerate(view.parts)]
 

@@ -1,4 +1,4 @@
-"""A question answered from a view: ranked by words, and by an embedder's vectors beside them if there are any.
+"""A question answered from a view: ranked by words, and by an embedder's vectors as well if there are any.
 
 Promise: the order is the same for the same living files, whatever happened before; equal scores come by path, then line.
 """

@@ -87,7 +87,7 @@ class Segment:
         return Chunk(start, end, self._entry("symbols", number), self._entry("kinds", number))
 
     def postings(self, term: str) -> Postings | None:
-        """Where a term stands; None if nowhere."""
+        """The position of a term; None if absent."""
         wanted, held = term.encode(), self.columns["term"]
         at = int(np.searchsorted(held, np.bytes_(wanted)))
         if at == len(held) or held[at] != wanted:

@@ -26,7 +26,7 @@ class Sieve:
         self._folders: dict[str, Ignores | None] = {"": self._with_own("", outer)}
 
     def keeps(self, path: str, size: int) -> bool:
-        """Whether a file of so many bytes is one to index, as far as its name, place and size tell."""
+        """Whether a file of this many bytes is one to index, as far as its name, place and size tell."""
         folder, _, name = path.rpartition("/")
         rules = self._rules(folder + "/" if folder else "")
         if rules is None or not path.isprintable() or name in NEVER:

@@ -7,7 +7,7 @@
 Own files rather than SQLite: a query reads postings as arrays, some 100,000 of a common word at once, from pages that all readers share; row by
 row through a database that is too slow, and its full-text tables can't weigh a chunk by its file. What a database would give is kept: a kill
 at any point leaves the last manifest and all it names; readers never wait, and one that was overtaken reads the manifest again.
-Promise: nothing on the disk can break a reader. What is torn or of another format is left out with a notice, and read anew from the sources.
+Promise: nothing on the disk can break a reader. What is torn or of another format is left out with a notice, and read again from the sources.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from etude.agent.code_index.segment import Segment
 from etude.agent.code_index.view import LivePart, View
 from etude.agent.code_index.walk import Stamp
 
-# Raise it when a segment's layout changes, or what analysis makes of a text: older stores are then built anew.
+# Raise it when a segment's layout changes, or what analysis makes of a text: older stores are then rebuilt.
 FORMAT = 1
 MANIFEST = "manifest.json"
 Notice = Callable[[str], None]
@@ -55,13 +55,13 @@ class Seen:
 
 
 def default_folder(root: Path) -> Path:
-    """Where a folder's index lies unless told otherwise: in the user's cache, so that a repository stays as it is."""
+    """The default folder of an index: in the user's cache, so that a repository stays as it is."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "etude" / "index" / f"{root.name[:40]}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}"
 
 
 class Store:
-    """A store's folder. `notice` is told what had to be left out."""
+    """A store's folder. `notice` is called with what had to be left out."""
 
     def __init__(self, folder: Path, root: Path, notice: Notice) -> None:
         self.folder, self.root, self._notice = folder, root, notice
@@ -126,7 +126,7 @@ class Store:
         return Seen(files, {path: (reason, mtime, size) for path, (reason, mtime, size) in body["skipped"].items()})
 
     def fresh_name(self) -> str:
-        """For a segment that no manifest names yet; never used twice, so that a name stands for one content."""
+        """For a segment that no manifest names yet; never used twice, so that a name has one content."""
         return f"{secrets.token_hex(8)}.seg"
 
     def load(self, name: str) -> Segment:

@@ -1,6 +1,6 @@
-"""Chunks' embeddings beside their segments: `<segment>.<embedder>.vec`, float16 (C, d) of unit length, in the columns format.
+"""Chunks' embeddings in files next to their segments: `<segment>.<embedder>.vec`, float16 (C, d) of unit length, in the columns format.
 
-A row of NaN stands for a chunk that is not embedded yet (after merging); missing and torn files are computed again. A chunk's similarity to a
+A row of NaN marks a chunk that is not embedded yet (after merging); missing and torn files are computed again. A chunk's similarity to a
 question is the cosine.
 """
 
@@ -115,7 +115,7 @@ def move_vectors(folder: Path, old: Sequence[str], moved: Sequence[NDArray[np.in
 
 
 def chunk_texts(path: str, text: str, chunks: Sequence[Chunk]) -> list[str]:
-    """What the embedder reads of each chunk: where it stands, its name, its lines."""
+    """What the embedder reads of each chunk: its place, its name, its lines."""
     lines = split_lines(text)
     return [
         "\n".join([f"{path} {chunk.kind} {chunk.symbol}", *lines[chunk.start - 1 : chunk.end]])[:LONGEST_TEXT]

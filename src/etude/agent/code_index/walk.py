@@ -11,7 +11,7 @@ from etude.agent.code_index.admission import refused_by_name
 from etude.agent.code_index.errors import IndexRefused
 from etude.agent.code_index.ignore import Ignores, read, repository_rules
 
-# Never entered, whatever .gitignore says: histories, caches and installed packages are nobody's source here.
+# Never entered, whatever .gitignore says: histories, caches and installed packages are not source code here.
 NEVER = frozenset(
     {
         ".git",

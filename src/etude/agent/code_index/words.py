@@ -1,4 +1,4 @@
-"""Text as terms: identifiers are taken apart (`parseConfig`, `parse_config`, `HTTPServer`), kept whole beside their parts, and stemmed lightly.
+"""Text as terms: identifiers are taken apart (`parseConfig`, `parse_config`, `HTTPServer`), also kept whole, and stemmed lightly.
 
 The same function reads code, paths and queries, so that "parsing the configs", `parse_config` and `ParseConfig` meet. Differs from a textbook
 stemmer (Porter 1980): only plural, past, -ing and final e go, since the rest joins names that programmers keep apart (`valid`, `validate`).
@@ -13,7 +13,7 @@ from functools import lru_cache
 WORD = re.compile(r"\w+")
 # Runs of capitals end before a capitalised part (HTTPServer: HTTP, Server); letters beyond ASCII count as small ones.
 PART = re.compile(r"[A-Z]+(?=[A-Z][^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]+|\d+")
-# Longer runs are digests and encoded data, which nobody asks for by name.
+# Longer runs are digests and encoded data, which no query names.
 LONGEST_WORD = 80
 # The width of the store's term column; what is longer is cut, in the index and in queries alike.
 TERM_BYTES = 32
@@ -22,7 +22,7 @@ REMEMBERED_WORDS = 1 << 18
 
 
 def terms(text: str) -> Counter[str]:
-    """How often each term stands in the text."""
+    """How often each term occurs in the text."""
     found: dict[str, int] = {}
     for word, count in Counter(WORD.findall(text)).items():
         for term in expand(word):

@@ -104,7 +104,7 @@ def _hand_out(waiting: deque[Batch], readers: list[Reader], workers: int) -> Non
 
 
 def _given_up(lost: Batch, losses: Counter[str]) -> Iterator[BatchDone]:
-    """A file that stood alone, and not for the first time, kills whoever reads it."""
+    """A file that was read alone, and not for the first time, kills its reader."""
     if len(lost.files) == 1 and losses[lost.files[0].path] > 1:
         yield BatchDone(lost, False, [Outcome(lost.files[0], "skipped", CRASHED)])
 

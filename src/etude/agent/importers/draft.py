@@ -62,7 +62,7 @@ class Draft:
     def add(
         self, type: EntryType, data: Row, *, parent: int | None = None, foreign: Mapping[str, Any] | None = None
     ) -> int:
-        """An entry; `foreign` is what the log said about it beside."""
+        """An entry; `foreign` holds the log's further fields about it."""
         self.mapped += type != "foreign"
         kept = {"foreign": dict(foreign)} if foreign else {}
         self._entries.append(Entry(len(self._entries), parent, type, round(self._last_s, 4), {**data, **kept}))

@@ -16,7 +16,7 @@ MAX_BYTES = 1 << 30
 
 
 def read_foreign(path: Path, agent: str | None = None) -> Session:
-    """The session of another agent's log. `agent` is one of AGENTS; None: told by the log. Raises ForeignError, OSError."""
+    """The session of another agent's log. `agent` is one of AGENTS; None: recognised by the log's keys. Raises ForeignError, OSError."""
     if agent is not None and agent not in AGENTS:
         raise ForeignError(f"no agent {agent!r}; there are {', '.join(AGENTS)}")
     found, torn = _documents(path)

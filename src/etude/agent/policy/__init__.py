@@ -1,1 +1,1 @@
-"""Whoever answers: the `Policy` protocol and the policies that need no model of ours. Imports neither torch nor ray."""
+"""The `Policy` protocol and the policies that need no model of ours. Imports neither torch nor ray."""

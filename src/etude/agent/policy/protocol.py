@@ -1,4 +1,4 @@
-"""The one protocol between the harness and whoever answers."""
+"""The one protocol between the harness and a policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etude.core.trace.entry import Effort
 from etude.core.trace.message import Message
 
 # Hears the pieces of a turn while it is sampled, from policies that have it in pieces: of its text, its thinking, or a call as the
-# model writes it, in whatever spelling. An empty piece says that those before it are void, the turn begins anew.
+# model writes it, in whatever spelling. An empty piece says that those before it are void: the turn starts again.
 StreamCallback = Callable[[Literal["text", "thinking", "call"], str], None]
 
 

@@ -33,7 +33,7 @@ class ReplayPolicy:
             raise ContextOverflow(words, window_tokens=data.get("window"), prompt_tokens=data.get("prompt"))
         self._next += 1
         if not self.takes_tokens:
-            # Without tokens the usage is what limits and self-summaries are decided by: it belongs to the answer.
+            # Without tokens, limits and self-summaries are decided by the usage: it belongs to the answer.
             message, usage = Message.from_json(entry.data["message"]), Usage(**entry.data["usage"])
             return Completion(message=message, finish=entry.data["finish"], usage=usage)
         self._check(request.prompt_ids, self._prompts[index], index)

@@ -13,7 +13,7 @@ Answer = Message | Completion
 
 
 class ScriptedPolicy:
-    """Answers with the script's messages in order, for each session anew; or with what a function of the request says.
+    """Answers with the script's messages in order, from the start for each session; or with the result of a function of the request.
 
     `takes_tokens=True` is for functions that return whole completions with tokens.
     """

@@ -1,4 +1,4 @@
-"""What an agent asked, whatever format it spoke, and what it may be told instead of an answer."""
+"""An agent's request, in whatever format, and the refusal that it may get instead of an answer."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from etude.agent.chat.renderer import Renderer, RenderError
 from etude.agent.proxy.ask import Ask, Refused
 from etude.agent.proxy.tokens import aside
 
-# Without the model's tokenizer nobody here can count: code and English text have some four bytes a token in every large
-# vocabulary, and an agent that plans its compaction by this is told a number of the right size.
+# Without the model's tokenizer tokens can only be estimated: code and English text have some four bytes a token in every large
+# vocabulary, and an agent that plans its compaction by this gets a number of the right size.
 BYTES_PER_TOKEN = 4
 
 

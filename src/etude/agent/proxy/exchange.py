@@ -143,7 +143,7 @@ async def _events(
 
 
 class Voided(Exception):
-    """Pieces that a client was told are no longer those of the turn."""
+    """Pieces that a client was sent are no longer those of the turn."""
 
 
 async def _pieces(sampling: Sampling) -> AsyncIterator[tuple[Said, str] | None]:

@@ -30,8 +30,8 @@ class Node:
     held: Held | None = None
     sampled: list[int] | None = None  # a turn of the policy's: its ids, or none where there are no tokens
     turn: bool = False
-    heard: Message | None = None  # the turn as its agent was told it in pieces, where that is not what it says
-    fork: tuple[int, Held] | None = None  # the root that holds this conversation anew
+    heard: Message | None = None  # the turn as its agent was sent it in pieces, where that differs from its text
+    fork: tuple[int, Held] | None = None  # the root that holds this conversation from now on
     children: dict[str, list[Node]] = field(default_factory=dict)
 
     def add(self, node: Node) -> Node:
@@ -51,7 +51,7 @@ class Node:
         return same[-1] if same else None
 
     def thoughts(self) -> list[str]:
-        """What a turn thought, as it says and as its agent was told."""
+        """A turn's thinking, as recorded and as sent to its agent."""
         return [message.thinking.strip() for message in (self.message, self.heard) if message is not None]
 
     def path(self) -> list[Node]:

@@ -1,4 +1,4 @@
-"""The first line of a captured session: who asked, what it was told, and with which tools."""
+"""The first line of a captured session: the agent, its system prompt and its tools."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Record:
         heard: Message,
     ) -> None:
         """What the policy answered to the conversation that ends in `node`; `place` is the entry it hangs on and its tokens.
-        `heard` is the turn as its agent was told it."""
+        `heard` is the turn as it was sent to its agent."""
         self.counts["turns"] += 1
         self.counts["malformed_turns"] += message.problem is not None
         self.counts["calls"] += len(message.calls)

@@ -113,7 +113,7 @@ class Retries:
     def _over(self, sampling: Sampling) -> None:
         self._open.discard(sampling)
         if not sampling.task.cancelled():
-            sampling.task.exception()  # whoever waits is told; nobody may be left to
+            sampling.task.exception()  # a waiting client gets it; none may be left
 
     def _give_up(self, sampling: Sampling) -> None:
         if sampling.waiting == 0 and not sampling.task.done():

@@ -1,5 +1,5 @@
-"""The HTTP face: POST /v1/chat/completions, /v1/messages and /v1/responses for agents, what their SDKs ask beside turns
-(models, counts of tokens), and /sessions for whoever runs them.
+"""The HTTP server: POST /v1/chat/completions, /v1/messages and /v1/responses for agents, what their SDKs ask in addition to turns
+(models, counts of tokens), and /sessions for those who run them.
 
 Made for one machine: it listens on loopback, and refuses requests that name another host (a web page that had its own name
 point here). On any other address sessions are made and ended with an operator's key alone.

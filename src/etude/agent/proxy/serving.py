@@ -21,7 +21,7 @@ class Exposed(ValueError):
 
 
 class _Quiet(uvicorn.Server):
-    """Leaves signals to whoever runs the process."""
+    """Leaves signals to the caller that runs the process."""
 
     @contextlib.contextmanager
     def capture_signals(self):
@@ -53,5 +53,5 @@ async def serving(book: Book, *, host: str = "127.0.0.1", port: int = 0, operato
     finally:
         await book.close()
         server.should_exit = True
-        await asyncio.wait((task,))  # told to stop, the process cancels it together with us
+        await asyncio.wait((task,))  # on a stop, the process cancels it together with us
         listening.close()

@@ -71,7 +71,7 @@ class CaptureSession:
         return self._settings.sessions / f"{self.id}.jsonl"
 
     async def answer(self, ask: Ask, source: dict[str, str], telling: Telling | None = None) -> Completion:
-        """The policy's turn, recorded; told in pieces too, if somebody wants them. Raises Refused, PolicyError."""
+        """The policy's turn, recorded; streamed in pieces too, if a client wants them. Raises Refused, PolicyError."""
         if not ask.messages or ask.messages[-1].role == "assistant":
             raise Refused(
                 "the conversation must end with a message for the model; it can't go on with a turn begun for it"

@@ -1,4 +1,4 @@
-"""What of a turn was told so far: the pieces of one sampling, for all clients that wait for it."""
+"""The part of a turn that was sent so far: the pieces of one sampling, for all clients that wait for it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from etude.core.trace.message import Message
 
 
 class Telling:
-    """Filled by the policy, on the event loop. Pieces of calls are left out: calls are told when all of them are read."""
+    """Filled by the policy, on the event loop. Pieces of calls are left out: calls are sent when all of them are read."""
 
     def __init__(self) -> None:
         self.pieces: list[tuple[Said, str]] = []
-        self.attempt = 0  # a policy that begins a turn anew voids the pieces before it
+        self.attempt = 0  # a policy that starts a turn again voids the pieces before it
         self.news = asyncio.Event()  # set, and another one made, when there is more
 
     def add(self, part: Literal["text", "thinking", "call"], piece: str) -> None:
@@ -30,7 +30,7 @@ class Telling:
         self.news = asyncio.Event()
 
     def heard(self, message: Message) -> Message:
-        """The turn as a client has it who was told these pieces and then the rest."""
+        """The turn as a client has it that was sent these pieces and then the rest."""
         heard = Heard()
         for part, piece in self.pieces:
             heard.add(part, piece)

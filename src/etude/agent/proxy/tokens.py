@@ -17,7 +17,7 @@ from typing import Any
 from etude.agent.chat.renderer import Renderer, RenderError
 from etude.core.trace.message import Message
 
-# Tokenizers encode some megabytes a second and release the interpreter: longer texts (5 ms) are encoded beside the event loop.
+# Tokenizers encode some megabytes a second and release the interpreter: longer texts (5 ms) are encoded outside the event loop.
 INLINE_CHARS = 16_000
 
 

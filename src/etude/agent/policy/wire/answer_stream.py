@@ -1,8 +1,8 @@
-"""One answer as a stream, in whatever format: pieces as they come, then what of the answer was not told, then its end.
+"""One answer as a stream, in whatever format: pieces as they come, then the rest of the answer, then its end.
 
-Pieces are told before anyone knows what the whole turn says: where a turn turns out malformed, its text may be another one
-than that told. A client then has heard what it has heard (`Heard.message`), and its history will say so.
-Calls are told at the end: a turn with one broken call has none, so none may be told before all of them are read.
+Pieces are sent before the whole turn is known: where a turn turns out malformed, its text may be another one
+than the one sent. A client then has read what it has read (`Heard.message`), and its history will say so.
+Calls are sent at the end: a turn with one broken call has none, so none may be sent before all of them are read.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ class WireStream(Protocol):
     """The events of one format, for one answer, in their order."""
 
     def opening(self, usage: Usage) -> Iterator[dict[str, Any]]:
-        """Once, first. `usage` is what is known of it."""
+        """Once, first. `usage` is the usage known so far."""
         ...
 
     def piece(self, part: Said, text: str) -> Iterator[dict[str, Any]]: ...
 
     def closing(self, answer: Completion) -> Iterator[dict[str, Any]]:
-        """Once, last: the calls, and why and at what cost it ended. The answer's message says what was told."""
+        """Once, last: the calls, and why and at what cost it ended. The answer's message is the one that was sent."""
         ...
 
 
 @dataclass
 class Heard:
-    """What a client was told of a turn."""
+    """The part of a turn that a client was sent."""
 
     text: str = ""
     thinking: str = ""
@@ -43,7 +43,7 @@ class Heard:
         setattr(self, part, getattr(self, part) + piece)
 
     def rest(self, part: Said, message: Message) -> str:
-        """What of this part is still to be told: nothing where what was told is not how it begins. Pieces may have left out
+        """The rest of this part: nothing where the part does not begin with what was sent. Pieces may have left out
         the blanks in front."""
         told, whole = getattr(self, part), getattr(message, part)
         for text in (whole, whole.lstrip()):
@@ -76,7 +76,7 @@ class AnswerStream:
         message = answer.message
         assert message is not None
         yield from self._opening(answer.usage)
-        # A text that was begun is not parted by thinking that was not told: readers join what follows each other.
+        # A text that was begun is not split by thinking that was not sent: readers join what follows each other.
         for part in reversed(_PARTS) if self._heard.text else _PARTS:
             if rest := self._heard.rest(part, message):
                 yield from self._stream.piece(part, rest)

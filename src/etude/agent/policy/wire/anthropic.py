@@ -42,7 +42,7 @@ def request_messages(request: MessagesRequest) -> list[Message]:
     return messages
 
 
-# Run by the maker's server, and offered beside the client's own: a model that isn't told of one can't call it.
+# Run by the maker's server, and offered in addition to the client's own: a model that doesn't see one can't call it.
 HOSTED = ("web_search_", "web_fetch_", "code_execution_")
 
 

@@ -71,7 +71,7 @@ _UNSIGNED = {"type": "thinking", "thinking": "", "signature": ""}
 
 @dataclass
 class MessagesAssembly:
-    """Reads a stream. Pieces of the text and the thinking are given back for the eye; `body` is what `from_wire` reads."""
+    """Reads a stream. Pieces of the text and the thinking are given back for the eye; `body` is the input of `from_wire`."""
 
     _message: dict[str, Any] = field(default_factory=dict)
     _blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class MessagesAssembly:
 
     def add(self, event: dict[str, Any]) -> tuple[str, str]:
         """One event's (text, thinking); events of unknown types are skipped, as the format demands. Raises WireError for an
-        error told within the stream, and for a piece of a block that did not begin."""
+        error reported within the stream, and for a piece of a block that did not begin."""
         kind = event.get("type")
         if kind == "error":
             raise WireError(f"the stream ended in an error: {masked(str(event.get('error')))[:300]}")

@@ -92,7 +92,7 @@ def request_messages(request: ChatRequest) -> list[Message]:
 
 
 def chat_completion(answer: Completion, *, id: str, model: str, created: int) -> ChatCompletion:
-    """The body that answers a client. `created` is in Unix seconds. A malformed turn is told as the text it was."""
+    """The body that answers a client. `created` is in Unix seconds. A malformed turn is sent as its text."""
     message = _message(answer)
     said = ChatMessage(
         role="assistant",

@@ -49,7 +49,7 @@ class ChatMessage(_Wire):
 
 
 class ChatStreamOptions(_Wire):
-    """What a stream says beside the answer."""
+    """What a stream carries in addition to the answer."""
 
     include_usage: bool = False
 

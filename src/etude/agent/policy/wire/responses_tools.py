@@ -1,6 +1,6 @@
 """The tools of OpenAI responses as plain functions, and calls of them in the form the client declared.
 
-Beside functions the format knows tools in a namespace, and custom tools, whose input is text (Codex' apply_patch) and not JSON.
+In addition to functions the format knows tools in a namespace, and custom tools, whose input is text (Codex' apply_patch) and not JSON.
 A model of ours sees functions alone: `NAMESPACE__NAME`, and a function of one text `input`.
 """
 
@@ -17,7 +17,7 @@ from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.plain_json import parse
 from etude.core.trace.unicode import whole
 
-# Run by the maker's server, and offered beside the client's own: a model that isn't told of one can't call it.
+# Run by the maker's server, and offered in addition to the client's own: a model that doesn't see one can't call it.
 HOSTED = ("web_search", "file_search", "code_interpreter", "image_generation")
 
 

@@ -1,7 +1,7 @@
 """Which fields of a request are honoured, which change nothing, and which are refused.
 
 A field that would change what is sampled, and that no policy here can honour, is refused by name: an agent that silently got
-something else would be recorded as if it had not. A field that nobody here knows is refused as well; an operator who knows
+something else would be recorded as if it had not. An unknown field is refused as well; an operator who knows
 better lets it through by name.
 """
 
@@ -85,8 +85,8 @@ def one_call_of(parallel: Any, name: str) -> bool:
 
 
 def declares(choice: Any, tools: Collection[Any], name: str) -> bool:
-    """Whether the model is told of the tools: with a choice of "none" it is not, and so can't call one. Raises Refused for a
-    choice that forces a call, which nobody can promise of a model."""
+    """Whether the model is offered the tools: with a choice of "none" it is not, and so can't call one. Raises Refused for a
+    choice that forces a call, which can't be promised of a model."""
     kind = choice.get("type") if isinstance(choice, dict) else choice
     if not tools or kind in (None, "auto"):
         return True
