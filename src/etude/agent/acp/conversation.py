@@ -104,7 +104,7 @@ class Conversation:
         return self._answer is not None and not self._answer.done()
 
     async def prompt(self, text: str) -> StopReason:
-        """Until the agent has answered, and the editor was told all of it. Raises RequestError where the agent can't go on."""
+        """Until the agent has answered, and the editor was sent all of it. Raises RequestError where the agent can't go on."""
         if not self._introduced:
             self._introduced = True
             known = [AvailableCommand(name=name, description=words) for name, words in COMMANDS.items()]
@@ -213,10 +213,10 @@ class Conversation:
             update = await self._outgoing.get()
             try:
                 await self._client.session_update(session_id=self.id, update=update)
-            except Exception as error:  # noqa: BLE001 - a prompt must not wait for ever for what can't be told
+            except Exception as error:  # noqa: BLE001 - a prompt must not wait for ever for what can't be sent
                 logging.warning("an update of %s could not be told: %s", self.id, error)
                 if isinstance(error, ConnectionError):
-                    self.cancel()  # nobody is there to see it
+                    self.cancel()  # no editor is there to see it
             finally:
                 self._outgoing.task_done()
 

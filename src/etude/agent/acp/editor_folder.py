@@ -68,7 +68,7 @@ class EditorFolder:
         return disk if _plain(held) == _plain(text) else held.encode()[:max_bytes]
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """The disk holds the bytes in any case; the editor is told first, so that it does not take them for another's change."""
+        """The disk holds the bytes in any case; the editor is informed first, so that it does not take them for another's change."""
         text = _text(data)
         place = self._shared(path) if self._offered.write_text_file and text is not None else None
         if place is not None:

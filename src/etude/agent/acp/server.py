@@ -112,7 +112,7 @@ class AcpServer:
         additional_directories: list[str] | None = None,
         **_: Any,
     ) -> LoadSessionResponse:
-        """Everything that happened is told again before the answer."""
+        """Sends everything that happened again before the answer."""
         file = next((file for file in session_files(sessions_home()) if file.stem == session_id), None)
         if file is None:
             raise RequestError.resource_not_found(session_id)
@@ -212,7 +212,7 @@ class AcpServer:
 
 
 class NoEditor(UsageError):
-    """Nobody can speak the protocol over what stdin and stdout are."""
+    """The protocol can't be spoken over this stdin and stdout."""
 
 
 async def serve(setup: Setup) -> None:

@@ -41,7 +41,7 @@ class Updates:
         self._preset = preset
         self._folder = folder
         self._streamed: dict[Part, str] = defaultdict(str)  # of the turn that is being sampled
-        self._files: dict[str, tuple[str | None, str]] = {}  # path -> text before and after, not told yet
+        self._files: dict[str, tuple[str | None, str]] = {}  # path -> text before and after, not sent yet
         self._diffs: dict[str, list[FileEditToolCallContent]] = defaultdict(list)  # call -> what it edited
 
     def delta(self, part: Part, piece: str) -> list[Any]:
@@ -52,7 +52,7 @@ class Updates:
         return [_said(part, piece)] if piece else []
 
     def changed(self, path: str, before: bytes | None, after: bytes | None) -> None:
-        """A tool changed a file; told with the `edit` entry that follows. Binary files have no diff."""
+        """A tool changed a file; sent with the `edit` entry that follows. Binary files have no diff."""
         try:
             old, new = (None if data is None else data.decode() for data in (before, after))
         except UnicodeDecodeError:
@@ -61,7 +61,7 @@ class Updates:
         self._files[path] = (first, new or "")
 
     def entry(self, entry: Entry, *, replayed: bool = False) -> list[Any]:
-        """An entry of the session. `replayed`: the editor has not seen it, so the person's words are told as well."""
+        """An entry of the session. `replayed`: the editor has not seen it, so the person's words are sent as well."""
         if entry.type == "completion":
             return self._completion(entry.data["message"])
         if entry.type == "tool_result" and entry.data.get("call_id"):
@@ -73,7 +73,7 @@ class Updates:
         return []
 
     def call(self, call: ToolCall) -> dict[str, Any]:
-        """What is told of a call before it runs, by the names of the SDK's helpers."""
+        """The update about a call before it runs, by the names of the SDK's helpers."""
         path = self._argument(call, "path")
         places = [ToolCallLocation(path=str(self._folder / path))] if path else None
         return {
@@ -84,7 +84,7 @@ class Updates:
         }
 
     def _completion(self, message: dict[str, Any]) -> list[Any]:
-        """What of a turn was not told in pieces, and its calls."""
+        """The part of a turn that was not sent in pieces, and its calls."""
         parts: tuple[tuple[Part, str], ...] = (("thinking", message.get("thinking", "")), ("text", message["text"]))
         updates = [_said(part, rest) for part, whole in parts if (rest := _rest(whole, self._streamed[part]))]
         self._streamed.clear()
@@ -142,7 +142,7 @@ def _said(part: Part, text: str) -> Any:
 
 
 def _rest(whole: str, streamed: str) -> str:
-    """What is left to tell: all of it after pieces of a turn that was tried anew. Pieces may leave out the blanks in front."""
+    """The text left to send: all of it after pieces of a turn that was retried. Pieces may leave out the blanks in front."""
     told = next((text for text in (whole, whole.lstrip()) if text.startswith(streamed)), None)
     return whole if told is None else told.removeprefix(streamed)
 

@@ -27,7 +27,7 @@ class UndoError(UsageError):
 
 @dataclass(frozen=True)
 class UndoResult:
-    """`data` is what the session's `undo` entry holds."""
+    """`data` is the content of the session's `undo` entry."""
 
     paths: list[str]
     edits: list[int]

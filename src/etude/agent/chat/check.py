@@ -303,7 +303,7 @@ def said(message: Message) -> tuple[Any, ...]:
 def grown(
     renderer: Renderer, answers: Sequence[Message], tools: Sequence[dict[str, Any]], markers: Sequence[str]
 ) -> list[tuple[list[int], list[int], list[int]]]:
-    """Grow a session turn by turn: (appended prompt, the whole rendered anew, what the last bridge appended) of every step.
+    """Grow a session turn by turn: (appended prompt, the whole rendered from scratch, what the last bridge appended) of every step.
     Raises Failed where a bridge within a tool cycle can't be proven."""
     called = [answer for answer in answers if answer.calls]
     first, *results = trajectories.trajectory(called, markers)

@@ -1,4 +1,4 @@
-"""Our messages as the `renderers` package takes them: OpenAI chat messages with thinking beside the text.
+"""Our messages as the `renderers` package takes them: OpenAI chat messages with thinking in a field next to the text.
 
 Ids of calls: Kimi writes them into the tokens as functions.NAME:NUMBER and repeats them over each result. Ours must be unique
 in a session, but a model may count anew after a self-summary; so the number we count by stands behind a `#` where it differs
@@ -53,7 +53,7 @@ def package_messages(
 
 
 def one_system(rows: Sequence[dict[str, Any]], *, first: bool) -> list[dict[str, Any]]:
-    """For a format in which a system message stands first or nowhere: those at the beginning are one, later ones are said by
+    """For a format that allows a system message at the beginning only: those at the beginning are one, later ones are said by
     the user, as agents that know such a format do. `first`: the rows begin the conversation."""
     leading = next((i for i, row in enumerate(rows) if row["role"] != "system"), len(rows)) if first else 0
     head = [{**rows[0], "content": "\n\n".join(row["content"] for row in rows[:leading])}] if leading else []

@@ -1,4 +1,4 @@
-"""DeepSeek V3.1, which the `renderers` package lacks, and how the V3 line is told of tools.
+"""DeepSeek V3.1, which the `renderers` package lacks, and how the V3 line is given its tools.
 
 V3.1 shares V3's markers and writes them in another way (its model card and template): a turn opens with the end of a thinking
 that did not happen, a call is NAME and raw JSON, a result stands alone, and nothing stands between results and the answer.

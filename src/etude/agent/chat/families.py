@@ -33,7 +33,7 @@ class Family:
     hides: tuple[str, ...] = ()  # what its template does not contain
     package: str = ""  # the name of its renderer in the `renderers` package, if it is another
     thinks: bool = True  # whether turns have a place for thinking
-    keeps: bool = False  # whether its own template, told nothing, still shows thinking after a further request
+    keeps: bool = False  # whether its own template, by default, still shows thinking after a further request
     keep: tuple[str, bool] | None = None  # the field that tells its template to, and the value that does
     declares: str = (
         ""  # how a call is written, for the families whose template leaves it to the caller to describe tools
@@ -41,7 +41,7 @@ class Family:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the package's renderer
     effort: tuple[str, Mapping[Effort, str]] | None = None  # the field that says how hard to think, and its words
     call_ids: bool = False  # the format writes ids of calls: functions.NAME:NUMBER
-    first_system: bool = False  # a system message stands first or nowhere
+    first_system: bool = False  # a system message is allowed at the beginning only
     named: bool = False  # the format writes the tool's name in front of a result
     opener: str = ""  # the marker in front of the first call
     think_end: str = "</think>"

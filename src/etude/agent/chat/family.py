@@ -100,7 +100,7 @@ class FamilyRenderer:
         try:
             joined = package.bridge_to_next_turn(self._generation, list(sampled), rows, tools=self._tools(tools))
         except _REFUSED:
-            return None  # whether the turn or the messages are to blame, the whole rendered anew will tell
+            return None  # rendering the whole from scratch shows whether the turn or the messages are to blame
         if joined is None or joined.token_ids[: len(held)] != held:
             return None
         return Bridge(joined.token_ids[len(held) :], joined.tokens_per_message())

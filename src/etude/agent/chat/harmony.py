@@ -23,7 +23,7 @@ START_DATE = "2025-08-05"
 
 
 class HarmonyText:
-    """Stands where the package expects an encoder: the same words, encoded by the given tokenizer."""
+    """Replaces the encoder that the package expects: the same words, encoded by the given tokenizer."""
 
     def __init__(self, tokenizer: HubTokenizer) -> None:
         self._tokenizer = tokenizer

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from etude.agent.chat import tiktoken_model
 from etude.agent.chat.tokenizer_file import read_tokenizer
 
-# Stands around the number of a guarded word. The last private-use character; where content holds it, it is guarded as well.
+# Encloses the number of a guarded word. The last private-use character; where content holds it, it is guarded as well.
 MARK = "\U0010fffd"
 _GUARDED = re.compile(f"{MARK}(\\d+){MARK}")
 

@@ -1,4 +1,4 @@
-"""A turn as it is sampled: which piece of it is text, which is thinking and which belongs to a call, told from token ids.
+"""A turn as it is sampled: which piece of it is text, which is thinking and which belongs to a call, recognised by token ids.
 
 For the eye, and for clients that read a stream. What a turn says is decided by `Renderer.parse` when it is whole: the pieces of
 a well-formed turn make its text and its thinking, but for the blanks at their ends; those of a malformed one may not.
@@ -13,7 +13,7 @@ from typing import Literal
 # "call" is a call as the model writes it, in its format's own spelling.
 Part = Literal["text", "thinking", "call"]
 Piece = tuple[Part, str]
-# A character has at most four bytes, hence four tokens. More that make no text are broken bytes, told as what they decode to.
+# A character has at most four bytes, hence four tokens. More that make no text are broken bytes, shown as they decode.
 UNFINISHED = 16
 
 
@@ -114,7 +114,7 @@ class LiveTurn:
 
 
 class HarmonyTurn(LiveTurn):
-    """gpt-oss names each message's channel and recipient in a header: what stands in it decides what the body is."""
+    """gpt-oss names each message's channel and recipient in a header, which decides what the body is."""
 
     def __init__(
         self, decode: Callable[[Sequence[int]], str], *, opens: frozenset[int], body: int, ends: frozenset[int]

@@ -1,4 +1,4 @@
-"""The tokens by which a real family's turn is told apart while it is sampled (`live.py`)."""
+"""The tokens that separate the parts of a real family's turn while it is sampled (`live.py`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _THINK = "<think>"
 def live_turns(
     family: Family, tokenizer: HubTokenizer, generation: Sequence[int], stop_ids: Sequence[int]
 ) -> Callable[[], LiveTurn]:
-    """Makes the readers of a family's turns. `generation` stands in front of each: it may have opened the thinking."""
+    """Makes the readers of a family's turns. `generation` precedes each turn: it may have opened the thinking."""
 
     def id_of(word: str) -> int:
         return tokenizer.convert_tokens_to_ids(word)

@@ -79,7 +79,7 @@ def _conversations(answers: Sequence[Message], family: Family) -> list[tuple[lis
 
 
 def _steps(answers: Sequence[Message]) -> list[list[Message]]:
-    """Request, then each answer with its results; ids of calls are told apart over the whole session."""
+    """Request, then each answer with its results; ids of calls are unique over the whole session."""
     first, *results = trajectories.trajectory(answers, ())
     steps, made = [first], 0
     for answer, came in zip(answers, results, strict=True):

@@ -118,6 +118,6 @@ def _name_in(raw: str) -> str:
 
 
 def _after_thinking(text: str, family: Family) -> str:
-    """A turn's text for human eyes, without the thinking that is kept beside it."""
+    """A turn's text for human eyes, without the thinking, which is kept separately."""
     before, end, after = text.partition(family.think_end)
     return (after if end else before).strip()

@@ -33,7 +33,7 @@ class TokenKinds:
 
 @dataclass(frozen=True)
 class Bridge:
-    """What stands between a sampled turn and the next one: its end if it was cut off, the new messages, the generation
+    """The tokens between a sampled turn and the next one: its end if it was cut off, the new messages, the generation
     prompt. `taken[i]` of the tokens belong to the i-th new message; the rest are the format's own."""
 
     ids: list[int]
@@ -52,7 +52,7 @@ class Pieces(Protocol):
         ...
 
     def generation_prompt(self) -> list[int]:
-        """What stands in front of a sampled turn."""
+        """The tokens in front of a sampled turn."""
         ...
 
     def close_turn(self, ids: Sequence[int]) -> list[int]:
@@ -83,7 +83,7 @@ class Renderer(Protocol):
     def render(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], *, generation: bool = True
     ) -> list[int]:
-        """A whole conversation, with the generation prompt unless told otherwise. Costs in proportion to its length: for
+        """A whole conversation, by default with the generation prompt. Costs in proportion to its length: for
         the start of a segment and for forks. Raises RenderError."""
         ...
 
@@ -100,7 +100,7 @@ class Renderer(Protocol):
         ...
 
     def parse(self, ids: Sequence[int], *, tools: Sequence[dict[str, Any]] = (), first_call: int = 0) -> Message:
-        """Read a sampled turn. Never raises: what is wrong stands in `problem` (see `problem.py`). `tools` give the types of
+        """Read a sampled turn. Never raises: `problem` says what is wrong (see `problem.py`). `tools` give the types of
         untyped arguments. `first_call` calls were made before: ids stay unique in a session."""
         ...
 

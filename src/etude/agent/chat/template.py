@@ -32,7 +32,7 @@ class TemplateError(ValueError):
 
 
 class ChatTemplate:
-    """Text of a conversation by the checkpoint's template. `date` is what it takes today for."""
+    """Text of a conversation by the checkpoint's template. `date` is the date that it takes for today."""
 
     def __init__(self, source: str, names: dict[str, str], date: str, *, limit_s: float = RENDER_S) -> None:
         self._names = names

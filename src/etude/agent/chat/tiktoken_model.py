@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from etude.agent.chat.files import read_json
 
 FILE = "tiktoken.model"
-# Kimi reserves so many ids behind the ranks; those without a name are <|reserved_token_ID|>.
+# Kimi reserves this many ids behind the ranks; those without a name are <|reserved_token_ID|>.
 RESERVED = 256
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
@@ -86,7 +86,7 @@ def _special(folder: Path, first: int) -> list[AddedToken]:
 
 
 def _letters() -> list[str]:
-    """The letter that stands for each byte in byte-level vocabularies (GPT-2): itself if it can be seen, else one from 256 on."""
+    """The letter that represents each byte in byte-level vocabularies (GPT-2): itself if it can be seen, else one from 256 on."""
     seen = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = iter(range(256, 512))
     return [chr(byte) if byte in seen else chr(next(hidden)) for byte in range(256)]

@@ -54,7 +54,7 @@ def forget(file: Path, home: Path) -> Forgotten:
 
 
 def side_files(file: Path) -> list[Path]:
-    """What lies beside a session under its name (`X.tokens`, `X.agent-trace.jsonl`, a folder `X`), its own file left aside.
+    """The files next to a session under its name (`X.tokens`, `X.agent-trace.jsonl`, a folder `X`), its own file left aside.
     Of two sessions `X` and `X.Y` a file `X.Y.tokens` is the longer name's."""
     names = [other.stem for other in file.parent.glob("*.jsonl") if is_session(other)]
     beside = (path for path in sorted(file.parent.iterdir()) if path != file)

@@ -1,4 +1,4 @@
-"""Ties commits to the sessions whose edits they hold: a git note, an Agent Trace record beside the session, a `link` entry.
+"""Ties commits to the sessions whose edits they hold: a git note, an Agent Trace record next to the session, a `link` entry.
 
 `link_commit` finds the lines by their hashes, so that it works after the fact and for commits that a person made; `linked`
 finds them again after an amend or a rebase, and says which are lost.
@@ -125,7 +125,7 @@ def in_repository(repository: Path, header: Header, entries: Sequence[Entry]) ->
 
 
 def _beside(file: Path, record: Record, session_id: str) -> None:
-    """Keep the session's own part of the record beside it, once a revision: what is forgotten with it names nobody else."""
+    """Keep the session's own part of the record next to it, once a revision: the part forgotten with it names no other session."""
     own = only_session(record, session_id)
     assert own is not None, "only sessions that the record names are told"
     path = file.with_suffix(SUFFIX)

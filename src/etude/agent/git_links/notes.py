@@ -30,7 +30,7 @@ def read_note(repository: Path, commit: str) -> list[Record]:
 
 
 def write_note(repository: Path, commit: str, record: Record) -> None:
-    """Put a record on a commit: in place of one for the same revision, beside others (of commits that were squashed)."""
+    """Put a record on a commit: in place of one for the same revision, in addition to others (of commits that were squashed)."""
     revision = record["vcs"]["revision"]
     others = [found for found in read_note(repository, commit) if found.get("vcs", {}).get("revision") != revision]
     _put(repository, commit, [*others, record])
@@ -57,7 +57,7 @@ def noted_commits(repository: Path) -> list[str]:
 def forget_session(repository: Path, session_id: str) -> int:
     """Take a session out of every note, and out of the notes' history; how many notes named it.
 
-    The ref begins anew without a parent, its reflog goes, and the loose objects that held the old notes are removed. An
+    The ref starts again without a parent, its reflog goes, and the loose objects that held the old notes are removed. An
     old note inside a pack stays until git repacks without it (`git gc --prune=now`); `still_there` tells.
     """
     named = [c for c in noted_commits(repository) if any(_names(r, session_id) for r in read_note(repository, c))]

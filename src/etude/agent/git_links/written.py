@@ -68,7 +68,7 @@ def _after(owned: list[tuple[int, str]], hunks: list[Hunk]) -> list[tuple[int, s
 def attribute(change: Change, sessions: Sequence[Written]) -> list[Span]:
     """Which of the lines that a commit added each session wrote. Later sessions come first where several wrote the same.
 
-    Short lines (`}`, `else:`, blank ones) are everybody's: they count only beside a line of the same session.
+    Short lines (`}`, `else:`, blank ones) belong to every author: they count only next to a line of the same session.
     """
     texts = split(change.after)
     owners: dict[int, str] = {}

@@ -1,1 +1,1 @@
-"""Hygiene counters: how cleanly an agent worked, in numbers; a pure function of its session, whoever recorded it (`docs/counters.md`)."""
+"""Hygiene counters: how cleanly an agent worked, in numbers; a pure function of its session, independent of its recorder (`docs/counters.md`)."""

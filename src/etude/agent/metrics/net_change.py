@@ -58,7 +58,7 @@ class _File:
 
     @property
     def spans(self) -> list[tuple[int, int, int, int]]:
-        # A line that was taken away once is known by its hash in both states, wherever it stands again.
+        # A line that was taken away once is known by its hash in both states, wherever it occurs again.
         now = [self.first[line] if isinstance(line, int) else line for line in self.now]
         return changed_spans(self.first, now)
 

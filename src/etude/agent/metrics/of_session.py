@@ -104,7 +104,7 @@ def _turn(
         answer = _answer(results, call)
         if call.name == "done" and (answer is None or not answer.data["failed"]):
             counters.call(call, failed=False, facts={})
-            return  # what stands behind it was never looked at
+            return  # what follows it was never looked at
         if answer is not None:
             failed, reads = answer.data["failed"], answer.data.get("reads", ())
             told = answer.data.get("facts")

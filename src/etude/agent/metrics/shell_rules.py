@@ -29,7 +29,7 @@ def tool_instead(line: str) -> str:
     if _INTO_FILE.search(bare):
         return "write"
     if re.search(r"&&|;|\|\||\n|`|\$\(", bare):
-        return ""  # a job of several steps is what a shell is for
+        return ""  # a job of several steps is a shell's purpose
     words = [part.split(None, 1)[0] for part in bare.split("|") if part.strip()]
     if not words or any(word not in _FILTERS for word in words[1:]):
         return ""
@@ -44,6 +44,6 @@ def runs_tests(line: str) -> bool:
 
 
 def hides_status(line: str) -> bool:
-    """Whether something stands behind the last test command that gives the line another status (`&&` keeps a red one)."""
+    """Whether something follows the last test command that gives the line another status (`&&` keeps a red one)."""
     last = max((match.end() for match in _TESTS.finditer(line)), default=0)
     return re.search(r"[|;\n]|(?<!&)&(?![&>0-9])", line[last:].strip().replace(">&", "")) is not None

@@ -1,4 +1,4 @@
-"""How many tokens a text has where nobody counted them: the same rule for a session in use and for one that is read later."""
+"""How many tokens a text has where none were counted: the same rule for a session in use and for one that is read later."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _listed(glob: str) -> list[str]:
 
 
 def _expanded(glob: str, within: int = 0) -> list[str]:
-    """Plain globs without their anchor: the product of what each piece may be. `within`: so many braces."""
+    """Plain globs without their anchor: the product of what each piece may be. `within`: the depth of braces."""
     if within > MAX_BRACES:
         raise TooManyAlternatives(f"holds more than {MAX_BRACES} braces within braces")
     pieces: list[list[str]] = []

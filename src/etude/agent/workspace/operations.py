@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from etude.sandbox.errors import UserError
 
-# What a session keeps beside the files: whole outputs of commands. Agents and shells both name it $OUTPUTS. The folder exists on
+# What a session keeps in addition to the files: whole outputs of commands. Agents and shells both name it $OUTPUTS. The folder exists on
 # every machine, wherever it really lies.
 OUTPUTS = "$OUTPUTS"
 OUTPUTS_FOLDER = "/tmp/etude-outputs"

@@ -33,7 +33,7 @@ _INLINE_BYTES = 1 << 20
 MAX_TREE_BYTES = 1 << 20
 # Linux takes no longer word of a command line (MAX_ARG_STRLEN is 128 KiB); some room is left.
 LONGEST_ARGUMENT_BYTES = 120_000
-# More than this no listing can show; a larger tree is told to be one.
+# More than this no listing can show; a larger tree is reported as one.
 MAX_ENTRIES = 10_000
 
 
@@ -44,7 +44,7 @@ class TooLarge(WorkspaceError):
 # What was removed. A link and a large file can't be restored: the journal does not hold them.
 Removed = Literal["file", "link", "large file"]
 
-# Told of every file that a tool changes: (path, bytes before, bytes after), None where there was or is no file. What a shell
+# Called with every file that a tool changes: (path, bytes before, bytes after), None where there was or is no file. What a shell
 # command changes is not seen.
 Journal = Callable[[str, bytes | None, bytes | None], None]
 
@@ -249,7 +249,7 @@ class Workspace:
             return b""
 
     async def keep_output(self, name: str, data: bytes) -> str:
-        """Store a whole output beside the files; the name under which tools and shell know it, or "" on a full disk."""
+        """Store a whole output in addition to the files; the name under which tools and shell know it, or "" on a full disk."""
         try:
             await self._operations.write(f"{OUTPUTS_FOLDER}/{name}", data)
         except (UserError, OSError):
