@@ -2,7 +2,7 @@
 
 Promise: an event is on disk whole or not at all for the reader. Each is one `write` of one line to a file opened with
 O_APPEND, so several processes share the file without a lock, and a kill can tear at most the last line, which readers
-skip. A log travels by pickle to other processes, where it opens the file anew.
+skip. A log travels by pickle to other processes, where it opens the file again.
 
     {"time": 1760000000.1, "kind": "metric", "stage": "rl", "step": 3, "values": {"reward": 0.4}}
     {"time": ..., "kind": "progress", "stage": "sft", "done": 10, "total": 300, "info": {"loss": 1.2}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-METRICS_SHOWN = 6  # more do not fit beside the bar on an 80-column terminal
+METRICS_SHOWN = 6  # more do not fit next to the bar on an 80-column terminal
 
 
 @dataclass

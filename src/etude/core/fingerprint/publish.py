@@ -1,4 +1,4 @@
-"""The file in which a suite publishes what its texts are known by, so that nobody learns from documents that hold them.
+"""The file in which a suite publishes the fingerprints of its texts, so that no training uses documents that hold them.
 
 The maker of tasks writes it, the corpus reads it (`learn/corpus/fingerprints.py`); neither imports the other:
 
@@ -10,7 +10,7 @@ The maker of tasks writes it, the corpus reads it (`learn/corpus/fingerprints.py
 13 tokens are the usual n-gram of contamination checks (GPT-3's); tokens are those of `core/fingerprint/shingles.py` (names kept, spaces and line ends
 not), after comments went. The textbook refuses at one shared n-gram, or at a share of the document; one 13-gram of code is an import block, and
 in a file of 1,000 lines a gold patch of five is half a per cent. So the share is of the suite's own text: each is cut into pieces, and a
-document goes that holds half of any one. A statement, a test or a patch is one `text` of the suite; a text under 16 tokens can't be told
+document goes that holds half of any one. A statement, a test or a patch is one `text` of the suite; a text under 16 tokens can't be separated
 from chance and is only counted (`too_short`): deny its project by name.
 
 Texts are matched as they are written here and there; redaction of the document in between costs the grams across a placeholder.

@@ -1,4 +1,4 @@
-"""A text as hashes of its tokens, and of its n-grams of tokens: what near duplicates and contamination are told by.
+"""A text as hashes of its tokens, and of its n-grams of tokens: what near duplicates and contamination are recognised by.
 
 A token is a run of word bytes (letters, digits, `_`, and everything beyond ASCII) or one other visible byte; spaces and line ends
 only separate, so that a reformatted text has the same tokens. There is no loop over tokens, as a textbook's `re.findall` would need:

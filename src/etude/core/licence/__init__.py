@@ -1,4 +1,4 @@
-"""Under which licence a file stands and how that is known: its own head, debian/copyright, the package's metadata, a licence text beside it."""
+"""The licence of a file and its evidence: the file's own head, debian/copyright, the package's metadata, a licence text next to it."""
 
 from etude.core.licence.book import Conflict, LicenceBook
 from etude.core.licence.expression import family

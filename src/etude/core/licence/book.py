@@ -30,7 +30,7 @@ TEXT_FOLDERS = ("LICENSES", "licenses", "LICENSE", "license")
 
 @dataclass(frozen=True)
 class Conflict:
-    """Metadata that a licence text contradicts; `text` is what held ("" where its terms have no identifier)."""
+    """Metadata that a licence text contradicts; `text` is the licence that counts ("" where its terms have no identifier)."""
 
     metadata: str
     text: str
@@ -38,7 +38,7 @@ class Conflict:
 
 @dataclass
 class LicenceBook:
-    """`project` is what files without evidence of their own have; `folders` the licence texts below the root."""
+    """`project` is the licence of files without evidence of their own; `folders` the licence texts below the root."""
 
     project: Verdict
     dep5: Dep5 | None = None

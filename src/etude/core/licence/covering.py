@@ -6,7 +6,7 @@ import re
 
 from etude.core.licence.expression import PUBLIC_DOMAIN, SOME_BSD
 
-# What a name in metadata is used for beside its own licence.
+# What a name in metadata is used for in addition to its own licence.
 ALSO_MEANT: dict[str, frozenset[str]] = {
     "MIT": frozenset(("X11", "MIT-0", "MIT-CMU")),
     "PSF-2.0": frozenset(("Python-2.0", "0BSD")),

@@ -115,7 +115,7 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 
 def _licence(name: str, body: str, texts: dict[str, str]) -> str:
-    """The expression of a `License:` field. "and" binds closer than "or", unless a comma stands before it."""
+    """The expression of a `License:` field. "and" binds closer than "or", unless a comma precedes it."""
     name = name.strip()
     if body.strip() and not JOINING.search(name):
         return _single(name, body)

@@ -55,7 +55,7 @@ def _categories() -> dict[str, Family]:
 
 @lru_cache(maxsize=4096)
 def spdx(text: str) -> str:
-    """The expression in SPDX's spelling (GPL-2.0+ becomes GPL-2.0-or-later); "" if it isn't one or names an identifier that nobody knows
+    """The expression in SPDX's spelling (GPL-2.0+ becomes GPL-2.0-or-later); "" if it isn't one or names an unknown identifier
     (a LicenseRef is known to its project)."""
     text = text.strip()
     if not text or len(text) > 1_000:
@@ -98,7 +98,7 @@ def _rank(node: object) -> int:
 
 
 def _rank_with(licence: str, exception: str) -> int:
-    """An exception only ever allows more; one that nobody knows changes nothing."""
+    """An exception only ever allows more; an unknown one changes nothing."""
     rank = FAMILIES.index(_categories().get(licence.lower(), "unknown"))
     known = _categories().get(exception.lower()) in ("permissive", "weak copyleft")
     if FAMILIES[rank] == "strong copyleft" and known and not _STAYS_STRONG.search(exception):

@@ -11,7 +11,7 @@ from etude.core.licence.words import words
 
 # The longest head with a licence in it (Apache after a list of authors, BSD after a docstring) ends before this.
 HEAD_CHARS = 6_000
-# A tag stands behind comment marks alone; in the middle of a line somebody writes about tags.
+# A tag follows comment marks only; in the middle of a line the text is about tags.
 TAG = re.compile(
     r"^[^\w\n\"']{0,12}(?:[Rr][Ee][Mm][ \t]+|dnl[ \t]+)?SPDX-License-Identifier:[ \t]*([^\n]+)$", re.MULTILINE
 )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from etude.core.licence.templates import Pair, Template, templates
 from etude.core.licence.words import dice, pairs, words
 
-# A BSD text whose organisation stands at four places keeps 0.93; a licence rewritten by its user falls below 0.85.
+# A BSD text whose organisation occurs at four places keeps 0.93; a licence rewritten by its user falls below 0.85.
 LEAST_DICE = 0.87
 # Words that no template adds by itself in an edit: one of them added inside a licence makes it another licence.
 RESTRICTING = frozenset((

@@ -24,7 +24,7 @@ MOST_BYTES = 2_000_000
 
 @dataclass(frozen=True)
 class Said:
-    """`exact` is false where the name leaves a version or variant open, which a licence text beside it may tell."""
+    """`exact` is false where the name leaves a version or variant open, which a licence text next to it may show."""
 
     expression: str = ""
     exact: bool = True

@@ -1,7 +1,7 @@
 """Licences that a text grants by reference: "either version 2 of the License, or (at your option) any later version", "dual licensed under MIT and
 Apache 2.0". Read on normalised words (words.py), so that line breaks, comment marks and quotation marks do not matter.
 
-A GNU licence counts where a version stands beside it, in the sentence that grants; the two sentences that follow in every GNU notice ("see the GNU
+A GNU licence counts where a version is next to it, in the sentence that grants; the two sentences that follow in every GNU notice ("see the GNU
 General Public License for more details", "you should have received a copy") have none."""
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _gnu(text: str, *, bare: bool) -> list[str]:
             continue
         licence = f"{kind}-{version}-{'or-later' if later else 'only'}"
         found[f"{licence} WITH {exception}" if exception else licence] = None
-    for licence in list(found):  # "section 7 of GPL version 3" beside the grant of "version 3 or later"
+    for licence in list(found):  # "section 7 of GPL version 3" next to the grant of "version 3 or later"
         if licence.replace("-only", "-or-later") != licence and licence.replace("-only", "-or-later") in found:
             del found[licence]
     if not found and bare and (named := re.search(_GRANT + _GNU.pattern, text)):

@@ -1,4 +1,4 @@
-"""The texts of the common licences as bags of neighbouring words: those of the `identify` package and `templates.toml` beside this file."""
+"""The texts of the common licences as bags of neighbouring words: those of the `identify` package and `templates.toml` in this folder."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ PLURAL = re.compile(r"licen[cs]es\b", re.IGNORECASE)
 OF_OTHERS = re.compile(
     r"third|3rd|bundl|vendor|depend|external|other|notice|header|template|icons?|fonts?|docs?\b|logo", re.IGNORECASE
 )
-# LICENSE-MIT beside LICENSE-APACHE: Rust's custom, which means a choice. Other names beside each other mean nothing.
+# LICENSE-MIT next to LICENSE-APACHE: Rust's custom, which means a choice. Other pairs of names mean nothing.
 NAMED = re.compile(r"^licen[cs]e[-_.](mit|apache)", re.IGNORECASE)
 CUSTOM = {"mit", "apache"}
 NO_CONDITIONS = frozenset(("CC0-1.0", "Unlicense"))
 MOST_BYTES = 400_000
-# Where a licence file speaks for itself, before the first text and after it: beyond stands what it says about others' works.
+# Where a licence file speaks for itself, before the first text and after it: the rest is about others' works.
 SPEAKS_WORDS = 160
 # A choice is offered at the very beginning, or after the text.
 OFFERS_WORDS = 60
@@ -61,7 +61,7 @@ def licence_files(root: Path) -> dict[str, list[str]]:
                 and not os.path.islink(os.path.join(folder, name))
             ):
                 found.setdefault("" if inside == "." else inside, []).append(name)
-    for folder, names in found.items():  # "LICENSES" beside "LICENSE" lists those of others
+    for folder, names in found.items():  # "LICENSES" next to "LICENSE" lists those of others
         single = [name for name in names if not PLURAL.match(name)]
         found[folder] = single or names
     return found
@@ -110,7 +110,7 @@ def _of_text(text: str, expected: frozenset[str]) -> _Reading:
 
 
 def _without_companions(found: list[str]) -> list[str]:
-    """LGPL 3 is written on top of GPL 3, whose text lies beside it; "or later" says more than the text's own number; a family more than one of it."""
+    """LGPL 3 is written on top of GPL 3, whose text is next to it; "or later" says more than the text's own number; a family more than one of it."""
     names = frozenset().union(*map(symbols, found)) if found else frozenset()
     kept = [
         licence

@@ -49,7 +49,7 @@ ADDRESS_BEFORE = re.compile(
     r"(?:ip|host|addr|address|server|dns|peer|gateway|route|ping|ssh|bind|listen|client|node|cidr)[A-Za-z]*[\s\"'=:(\[>]*$|://$|@$",
     re.IGNORECASE,
 )
-# Public resolvers: the whole world's, nobody's own.
+# Public resolvers, which belong to no person.
 RESOLVERS = frozenset(("8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9", "208.67.222.222", "208.67.220.220"))
 LEAST_DIGITS = (
     8  # of 12: with fewer and no word for an address before it, four numbers are more often a version or an object id

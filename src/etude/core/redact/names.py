@@ -1,6 +1,6 @@
 """Names of people where code puts them: copyright lines, author fields, the name before an e-mail address, home folders.
 
-No model of names, so a name in running text stays; what goes is told by its place. In a copyright line the holder goes whatever it is (a
+No model of names, so a name in running text stays; what goes is recognised by its place. In a copyright line the holder goes whatever it is (a
 company as well as a person), in the other places only what has the shape of a name: two to five words with capitals.
 """
 

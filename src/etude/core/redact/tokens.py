@@ -81,7 +81,7 @@ BY_CAPITAL = (
     ),
 )
 URL_PASSWORD = re.compile(r"://(?P<user>[^\s/:@\"'<>\[\]{}]*):(?P<value>[^\s/:@\"'<>{}\\`]{3,200})@(?P<host>[\w.-]*)")
-# What stands for a password in an address: the defaults of databases and the words of manuals.
+# Placeholders for a password in an address: the defaults of databases and the words of manuals.
 URL_STAND_IN = re.compile(
     r"(?:user|name|my|your|the|db|some|new|old)?[_-]?(?:pass(?:w(?:or)?d|wd)?|pw[d]?|secret|token|key|login)s?[0-9]?|"
     r"postgres|mysql|root|admin|guest|test(?:ing|er)?[0-9]*|x+|\*+|\.+|[$%].*|foo|ba[rz]|changeme|example|port|(?:0|1234?5?6?)",

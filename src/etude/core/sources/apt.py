@@ -26,7 +26,7 @@ class Suite:
 
 
 def suites(apt: Path = APT) -> list[Suite]:
-    """All suites reached over http, in apt's order; lines for binaries count too, for a mirror has the sources beside them."""
+    """All suites reached over http, in apt's order; lines for binaries count too, for a mirror has the sources as well."""
     folder = apt / "sources.list.d"
     parts = sorted(folder.iterdir()) if folder.is_dir() else []
     found: list[Suite] = []

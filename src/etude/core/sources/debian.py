@@ -28,7 +28,7 @@ from etude.core.sources.signature import signed_text, trusted_keys
 from etude.core.sources.unpack import Limits, work_folder
 
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}  # in the order they are preferred: xz is two thirds of gz
-# Of debian/changelog: the first entry's last line is within it, but for entries that nobody wrote by hand.
+# Of debian/changelog: the first entry's last line is within it, but for generated entries.
 CHANGELOG_CHARS = 64 * 1024
 
 

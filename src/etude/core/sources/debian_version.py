@@ -19,9 +19,9 @@ def key(version: str) -> Key:
 
 
 def _parts(text: str) -> list[tuple[list[int], int]]:
-    """Text and number in turn. Each text ends in a 0, which stands between "~" and the letters."""
+    """Text and number in turn. Each text ends in a 0, which sorts between "~" and the letters."""
     pairs = [(letters, digits) for letters, digits in PART.findall(text) if letters or digits]
-    # Behind the last part stands the end: an empty text and a 0, above "~" and below all else.
+    # The end follows the last part: an empty text and a 0, above "~" and below all else.
     return [([*map(_order, letters), 0], int(digits or 0)) for letters, digits in pairs] + [([0], 0)]
 
 

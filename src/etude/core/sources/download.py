@@ -1,6 +1,6 @@
 """One address into one file, over a network that fails: attempts, waits, and going on where a broken download ended.
 
-Faults are told apart by whose they are: nobody reachable, or an answer that shuts everyone out, is SourceOffline; a thing that isn't
+Faults are separated by their cause: no server reachable, or an answer that shuts everyone out, is SourceOffline; a thing that isn't
 there is Missing; one that is larger than allowed is ProjectRefused.
 """
 
@@ -24,7 +24,7 @@ MAX_WAIT_S = 30.0  # no registry is waited for longer, whatever it asks for
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)  # of one read: an archive may take hours as long as bytes come
 # Somebody's passing trouble (RFC 9110; 429 from RFC 6585).
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
-# Whoever answers this lets nobody in from here: a proxy, or a registry that wants credentials.
+# A server that answers this admits no client from here: a proxy, or a registry that wants credentials.
 CLOSED = frozenset({401, 403, 407, 451})
 RESUMED, COMPLETE_ALREADY = 206, 416
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from etude.core.sources.project import Project, ProjectRefused, Ref
 
-# Folders of tools, made anew whenever they are missing; hidden ones (.git, .tox, .venv, .mypy_cache …) are left out by their dot.
+# Folders of tools, made again whenever they are missing; hidden ones (.git, .tox, .venv, .mypy_cache …) are left out by their dot.
 CACHES = frozenset({"__pycache__", "__pypackages__", "node_modules", "bower_components", "jspm_packages"})
 # A file that says the same of the folder it is in: the Cache Directory Tagging Specification, and PEP 405 for environments.
 CACHE_MARKS = frozenset({"CACHEDIR.TAG", "pyvenv.cfg"})

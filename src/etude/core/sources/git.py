@@ -1,6 +1,6 @@
 """Local git repositories: a commit is a project, exported without running anything that the repository says.
 
-The objects are read through an empty repository beside the user's (git's alternates), so the configuration of neither the
+The objects are read through an empty repository next to the user's (git's alternates), so the configuration of neither the
 repository nor the user counts: no filters, hooks, signature programs or lazy fetches. In it, attributes that change or leave out
 files (export-ignore hides tests) are switched off, so a file is the blob. Submodules are empty folders.
 """
@@ -22,7 +22,7 @@ from etude.core.sources.unpack import Limits, Unpacked, unpack, work_folder
 
 # A listing answers in milliseconds; only a disk that hangs takes this long.
 LIST_S = 120
-# Highest precedence of all attributes (gitattributes(5), $GIT_DIR/info/attributes): what is archived is what was committed.
+# Highest precedence of all attributes (gitattributes(5), $GIT_DIR/info/attributes): the archive holds exactly what was committed.
 ATTRIBUTES = "* -export-ignore -export-subst -filter -ident -text -eol -working-tree-encoding\n"
 ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": os.devnull,

@@ -1,7 +1,7 @@
 """How each file of a git repository came to be: its versions along the first parents of HEAD, oldest first.
 
 Read as `git.py` reads (an empty repository that borrows the objects), so nothing that the repository says is run. A file that
-was deleted and made anew begins anew; a rename begins a new file.
+was deleted and created again starts again; a rename begins a new file.
 """
 
 from __future__ import annotations

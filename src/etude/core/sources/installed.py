@@ -1,4 +1,4 @@
-"""The distributions installed beside this interpreter: real projects with their licences, on every machine, without a network."""
+"""The distributions installed with this interpreter: real projects with their licences, on every machine, without a network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LICENCE_FILE = re.compile(r"(?:AUTHORS|COPYING|LICEN[CS]E|NOTICE)", re.IGNORECAS
 class InstalledSource:
     """Each distribution is one project: the files its RECORD lists, linked into a folder of their own while it is read.
 
-    Laid out as its source distribution would be: the metadata is PKG-INFO, the licence texts lie beside it, the installer's own notes are
+    Laid out as its source distribution would be: the metadata is PKG-INFO, the licence texts are next to it, the installer's own notes are
     left out, and so is what lies outside site-packages (scripts, data files of the prefix). `packages` restricts it to these names.
     """
 

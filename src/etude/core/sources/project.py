@@ -27,7 +27,7 @@ class Ref:
     kind: str  # "folder", "git", "stdlib", "installed", "sdist", "npm" or "debian"
     name: str  # as the source spells it
     version: str  # release, commit or "" for a live folder
-    released: str = ""  # ISO date of the release, "" where nobody says
+    released: str = ""  # ISO date of the release, "" where it is unknown
     location: str = ""  # what `open` needs: a path or an address
 
     @property

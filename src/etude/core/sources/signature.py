@@ -60,7 +60,7 @@ def _binary(key: Path) -> bytes:
     lines = data.partition(BEGIN)[2].partition(b"-----END")[0].splitlines()
     body = lines[lines.index(b"") + 1 :] if b"" in lines[1:] else lines
     try:
-        # The last line, "=" and four characters, is a checksum that nobody needs.
+        # The last line, "=" and four characters, is a checksum that is not needed.
         return base64.b64decode(b"".join(line for line in body if not line.startswith(b"=")))
     except binascii.Error:
         raise SourceOffline(f"{key} is not a key file; correct apt's sources") from None

@@ -1,7 +1,7 @@
-"""The standard library beside this interpreter: each of its top-level modules and packages is a project, so that whole ones are held out.
+"""The standard library of this interpreter: each of its top-level modules and packages is a project, so that whole ones are held out.
 
 What is no code to learn from is refused with the reason. The library has one licence and no metadata: PSF-2.0 is read out of the
-LICENSE that stands beside the modules; installations without it (some distributions move it) are CPython all the same, whose
+LICENSE that is next to the modules; installations without it (some distributions move it) are CPython all the same, whose
 licence has been this one since 2.1.
 """
 
@@ -84,7 +84,7 @@ class StdlibSource:
 
 
 def _module(path: Path) -> bool:
-    """Whether this entry of the folder is a module, or one of the things that are told apart by name."""
+    """Whether this entry of the folder is a module, or one of the things that are recognised by name."""
     name = path.stem if path.suffix == ".py" else path.name
     return name in LEFT_OUT or name in sys.stdlib_module_names and (path.is_dir() or path.suffix == ".py")
 

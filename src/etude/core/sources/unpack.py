@@ -27,7 +27,7 @@ UNPACKER = Path(__file__).parent / "unpacker"
 KEPT_VARIABLES = ("LD_LIBRARY_PATH",)
 # Of the child's messages; longer ones would be a child gone wrong.
 ANSWER_BYTES = 64 * 1024
-# What is unpacked lies in folders `open-<host>-<pid>-…`, so that those of a dead process can be told, also on a shared disk.
+# What is unpacked lies in folders `open-<host>-<pid>-…`, so that those of a dead process can be recognised, also on a shared disk.
 PREFIX = f"open-{os.uname().nodename}-"
 
 
@@ -87,7 +87,7 @@ def unpack(archive: Path | IO[bytes], into: Path, limits: Limits = Limits(), *, 
 
 @contextmanager
 def work_folder(scratch: Path) -> Iterator[Path]:
-    """A new folder below `scratch` that is gone after the context. Whoever died in such a context left one: it is removed too."""
+    """A new folder below `scratch` that is gone after the context. A process that died in such a context left one: it is removed too."""
     scratch.mkdir(parents=True, exist_ok=True)
     for old in scratch.glob(f"{PREFIX}*"):
         pid = old.name.removeprefix(PREFIX).partition("-")[0]

@@ -77,7 +77,7 @@ def _ranking(policies: Mapping[str, Tables], weights: Mapping[str, float] | None
 
 
 def _items(policies: Mapping[str, Tables], ids: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Discrimination from the least on: what stands first is to be read first."""
+    """Discrimination from the least on: the first is to be read first."""
     names = [task_id for level in ids.values() for task_id in level]
     tables = {name: np.concatenate([own[level] for level in ids]) for name, own in policies.items()}
     extremes, told = saturated(tables), discrimination(tables)

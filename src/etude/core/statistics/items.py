@@ -1,4 +1,4 @@
-"""What single tasks tell: those that order policies as the rest does, those that everybody solves, those that nobody does."""
+"""What single tasks tell: those that order policies as the rest does, those that all solve, those that none solves."""
 
 from __future__ import annotations
 

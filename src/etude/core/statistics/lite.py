@@ -57,7 +57,7 @@ def choose_lite(
     rounds: int = ROUNDS,
     weights: np.ndarray | None = None,
 ) -> Lite:
-    """`tables[policy]` is (N, K), tasks in one order; `costs` (N,) is what a pass at each task costs, in any unit.
+    """`tables[policy]` is (N, K), tasks in one order; `costs` (N,) is the cost of a pass at each task, in any unit.
 
     The order to keep is that of the whole suite's average, tasks weighed by `weights` (N,) as there; without, and in the lite suite
     itself, every task counts once. Raises NoLite if less than `least` is reached within `share` of the cost, or if it can't be judged:

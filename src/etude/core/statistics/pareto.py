@@ -1,4 +1,4 @@
-"""Which policies nobody beats at their price: the Pareto front of score (up) against cost (down), and how sure that is.
+"""Which policies no other beats at their price: the Pareto front of score (up) against cost (down), and how sure that is.
 
 Scores and costs come from the same attempts at the same tasks, so a resample draws tasks once for all policies and both axes: what is
 hard is hard, and dear, for all of them.
@@ -39,7 +39,7 @@ class FrontPoint:
 def front(
     points: Mapping[str, Measured], weights: Mapping[str, float] | None = None, *, resamples: int, seed: int
 ) -> dict[str, FrontPoint]:
-    """All points with both 95% intervals, the same that stand beside the averages, and the share of resamples in which each is on the front.
+    """All points with both 95% intervals, the same as those of the averages, and the share of resamples in which each is on the front.
 
     Resamples are Rao and Wu's, as in `stratified`: of a level's N tasks N - 1, with replacement. Raises ValueError if the points
     don't have the same number of tasks of each level on both axes.

@@ -1,6 +1,6 @@
 """What a suite can see: the smallest true difference that a paired comparison would find, and what it would take to see less.
 
-The spread is that of the paired differences seen, so it holds for two policies about as far apart as these. Student's t-test stands in
+The spread is that of the paired differences seen, so it holds for two policies about as far apart as these. Student's t-test substitutes
 for the sign-flip test, whose power it shares beyond about ten tasks that differ.
 """
 

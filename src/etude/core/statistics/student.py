@@ -28,7 +28,7 @@ def student_cdf(t: float, freedom: int, shift: float = 0.0) -> float:
 
 @cache
 def student_quantile(freedom: int, confidence: float = 0.95) -> float:
-    """t such that a Student variable of so many degrees lies within [-t, t] with this probability."""
+    """t such that a Student variable with this many degrees of freedom lies within [-t, t] with this probability."""
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence lies between 0 and 1, not at {confidence}")
     target = (1 + confidence) / 2

@@ -46,7 +46,7 @@ def limit_self(limits: dict[str, int]) -> None:
 
 
 def decompressed(stream: BufferedReader) -> Readable:
-    """The stream inside, told by its first bytes: names lie."""
+    """The stream inside, recognised by its first bytes: names lie."""
     start = stream.peek(TAR_MAGIC_AT + len(TAR_MAGIC))
     if start.startswith(GZIP):
         return gzip.GzipFile(fileobj=stream, mode="rb")
