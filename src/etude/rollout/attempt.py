@@ -78,7 +78,7 @@ class Setup:
 
     @asynccontextmanager
     async def services(self, task: Task, sandbox: Disposable) -> AsyncIterator[AgentServices]:
-        """What one try may use beside its sandbox."""
+        """What one try may use in addition to its sandbox."""
         if self.search is None:
             yield AgentServices()
             return
@@ -103,7 +103,7 @@ class Attempt:
 
 
 At = Literal["sandbox", "agent", "grading"]
-Told = Callable[[At, str], None]  # what a try is at now, and the host of its sandbox where a fleet names one
+Told = Callable[[At, str], None]  # the current step of a try, and the host of its sandbox where a fleet names one
 
 
 def _untold(at: At, where: str) -> None:
@@ -197,7 +197,7 @@ async def _try(task: Task, setup: Setup, policy: Policy, name: str, seed: int | 
 
 
 async def _graded(ended: Ended, task: Task, setup: Setup, group: int) -> Attempt:
-    """What the agent left, judged; the seconds of all phases are those that it took, whoever waited for them."""
+    """What the agent left, judged; the seconds of all phases are those that it took, also where another attempt waited for them."""
     start, outcome = time.perf_counter(), ended.outcome
     if ended.objection:
         verdict, shared = Verdict(0.0, reason=ended.objection), False
@@ -248,7 +248,7 @@ async def _run_agent(
 
 
 def _approver(setup: Setup, name: str) -> Approver | None:
-    """Nobody asks in a rollout; where latencies are replayed, calls wait for theirs."""
+    """No approval is needed in a rollout; where latencies are replayed, calls wait for theirs."""
     if setup.settings.tool_latencies is None:
         return None
     latencies = read_latencies(setup.settings.tool_latencies)
@@ -265,7 +265,7 @@ async def _export(sandbox: Disposable, task: Task, settings: AttemptSettings) ->
 
 
 def task_facts(task: Task) -> TaskFacts:
-    """What the agent is told: the request, its repository's AGENTS.md, and what the task says of the surroundings."""
+    """The facts that the agent gets: the request, its repository's AGENTS.md, and what the task says of the surroundings."""
     instructions = rendered(fit([InstructionFile(NAME, task.files[NAME])]).files) if NAME in task.files else ""
     surroundings = str(task.metadata.get("surroundings", ""))
     return TaskFacts(task.id, task.instruction, task.test_command, instructions, surroundings)

@@ -27,8 +27,8 @@ class Ended:
     seconds: dict[str, float]
 
 
-Keep = Callable[[Ended], None]  # is told before the grading begins
+Keep = Callable[[Ended], None]  # called before the grading begins
 
 
 def unkept(ended: Ended) -> None:
-    """Nobody goes on with it after a kill."""
+    """After a kill it is not continued."""

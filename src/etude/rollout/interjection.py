@@ -3,7 +3,7 @@ an attempt replays.
 
 `metadata["interjections"]`: a list of {after: "turns" | "edits" | "idle", count, manner, text}. `turns` counts the agent's turns, `edits`
 what its tools report as edits, `idle` its answers. Words whose moment comes while the agent works are heard before its next turn; those
-that it ended too early for are its next request. A moment that never comes is passed over, and nobody speaks after the last.
+that it ended too early for are its next request. A moment that never comes is passed over, and the user says nothing after the last.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def read_latencies(path: Path) -> Latencies:
 
 
 class SlowCalls(Approver):
-    """Asks nobody: a call may run once its latency is over. One session's."""
+    """Approves every call once its latency is over. Belongs to one session."""
 
     def __init__(self, latencies: Latencies, rollout: str) -> None:
         super().__init__()

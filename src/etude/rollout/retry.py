@@ -13,7 +13,7 @@ class InfraFault(Exception):
 
 
 def delay_s(failed: int, settings: AttemptSettings, hint_s: float = 0.0) -> float | None:
-    """Seconds to wait after `failed` tries (>= 1) failed, or None: give up. `hint_s` is what the failing side asked for."""
+    """Seconds to wait after `failed` tries (>= 1) failed, or None: give up. `hint_s` is the wait that the failing side asked for."""
     if failed >= settings.attempts:
         return None
     return min(settings.max_delay_s, max(hint_s, settings.first_delay_s * FACTOR ** (failed - 1)))

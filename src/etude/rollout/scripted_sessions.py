@@ -1,6 +1,6 @@
 """Collects the scripted expert's sessions: real sandboxes, the real harness, one session file each (promise 1).
 
-Resumable: a session file that ended is never made again, a torn one is removed and made anew. Session number i is a pure
+Resumable: a session file that ended is never made again, a torn one is removed and made again. Session number i is a pure
 function of (settings, i): task, seed, judgement. Tasks are taken from the end of the training ids, from the back half
 only, so that RL, which draws from the front half, meets none of them.
 """

@@ -29,7 +29,7 @@ class Verdicts:
     async def of(
         self, task_id: str, files: Mapping[str, bytes], grade: Callable[[], Awaitable[Verdict]]
     ) -> tuple[Verdict, bool]:
-        """The verdict, and whether it is an earlier one's. Whoever comes first calls `grade`, others wait for it."""
+        """The verdict, and whether it is an earlier one's. The first caller calls `grade`, others wait for it."""
         key = key_of(task_id, files)
         while (known := self._known.get(key)) is not None:
             verdict = await asyncio.shield(known)

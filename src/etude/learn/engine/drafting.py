@@ -30,7 +30,7 @@ WORTHWHILE = 0.5
 
 
 class Drafter(Protocol):
-    """Whoever guesses. A wrong guess costs time, never correctness."""
+    """A drafter of tokens. A wrong guess costs time, never correctness."""
 
     def propose(self, batch: StepBatch, count: int) -> Tensor:
         """Guesses (B, k) of the tokens at `batch.places` and after, with k from 1 to `count`. May write to the rows' ids there."""

@@ -29,7 +29,7 @@ class Mailbox:
             self._news.notify_all()
 
     def wake(self) -> None:
-        """Whoever collects looks again whether it is over."""
+        """The collector checks again whether it is over."""
         with self._news:
             self._news.notify_all()
 

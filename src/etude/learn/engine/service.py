@@ -62,7 +62,7 @@ class EngineService:
 
 
 class WeightFollower:
-    """The receiving end of the weight sync for one engine; `version` is what the engine was built with."""
+    """The receiving end of the weight sync for one engine; `version` is the one that the engine was built with."""
 
     def __init__(self, store: WeightStore, thread: EngineThread, version: int) -> None:
         self._receiver = Receiver(store)

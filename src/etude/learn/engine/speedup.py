@@ -119,7 +119,7 @@ def _compared(batch: int, draft_tokens: int, plain: list[list[_Pass]], drafted: 
 
 
 def _parts(requests: Sequence[Request], sessions: int) -> list[list[Request]]:
-    """The requests of so many sessions at a time, in their order."""
+    """The requests of a number of sessions at a time, in their order."""
     by_session: dict[str, list[Request]] = {}
     for request in requests:
         by_session.setdefault(request.session_id, []).append(request)

@@ -9,7 +9,7 @@ Conversion of a block with the largest magnitude `amax`, as Composer's kernels d
     q = x / 2^e, to the nearest E4M3, ties to the even one, never beyond +-448
 
 The specification's own suggestion (section 6.3, rule "floor") is e = floor(log2(amax)) - 8: of a block whose amax is in 448..512 times 2^e the
-largest are cut to 448 * 2^e, which is what the recipe's rule is there to avoid.
+largest are cut to 448 * 2^e, which the recipe's rule is there to avoid.
 
 What is not finite: a block with a NaN is NaN altogether (its scale is). Infinities take the largest scale and saturate, and 448 * 2^127 is
 infinite in fp32 again, as is what lies so near fp32's end that it is rounded up beyond it; next to an infinity, numbers below 2^117 are lost.

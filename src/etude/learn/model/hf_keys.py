@@ -182,7 +182,7 @@ def layer_of(key: str) -> int | None:
 
 
 def ignorable(key: str, layers: int, draft_layers: int = 0) -> bool:
-    """Tensors of a checkpoint that a model of so many layers has no use for: rope tables, layers past its last one, and copies
+    """Tensors of a checkpoint that a model of this many layers has no use for: rope tables, layers past its last one, and copies
     of embedding and head in its draft layers.
     """
     layer = layer_of(key)

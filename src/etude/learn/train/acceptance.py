@@ -60,7 +60,7 @@ class Acceptance:
         }
 
     def ci95(self, seed: int = 0) -> dict[str, tuple[float, float]]:
-        """95% interval of each rate, texts drawn anew."""
+        """95% interval of each rate, by a bootstrap over texts."""
         sums, counts = self.sums.sum(2), self.counts.sum(1)  # (S, R), (S,)
         drawn = np.random.default_rng(seed).integers(0, len(counts), (RESAMPLES, len(counts)))
         rates = sums[drawn].sum(1) / counts[drawn].sum(1)[:, None]  # (RESAMPLES, R)

@@ -1,4 +1,4 @@
-"""Loss by position: how well a token is predicted, by how much of its document stands before it.
+"""Loss by position: how well a token is predicted, by how much of its document precedes it.
 
 Where context helps, the loss falls towards the end of the window; where positions are beyond what a model has learnt, it rises.
 """
@@ -31,7 +31,7 @@ class LossByPosition:
     counts: np.ndarray
 
     def rows(self) -> list[dict[str, float | int | list[float]]]:
-        """The mean loss of a bucket in nats a token, with its 95% interval, documents drawn anew."""
+        """The mean loss of a bucket in nats a token, with its 95% interval, by a bootstrap over documents."""
         drawn = np.random.default_rng(0).integers(0, len(self.nats), (RESAMPLES, len(self.nats)))
         out: list[dict[str, float | int | list[float]]] = []
         for bucket, (start, stop) in enumerate(zip(self.edges, self.edges[1:], strict=False)):

@@ -1,6 +1,6 @@
 """Training state on disk: whole or not at all (promise 6: exact resume).
 
-A state is written beside its final name, flushed to the disk, then renamed: a kill or a full disk at any moment leaves the
+A state is written next to its final name, flushed to the disk, then renamed: a kill or a full disk at any moment leaves the
 previous state as it was. It holds tensors and plain values only, and is read without running code from the file.
 """
 

@@ -6,7 +6,7 @@ gradient) and without it (student). Over the turn's T positions, and no others,
     L = weight / rollouts * sum over flagged turns of 1/T sum_t D_t      D_t = KL(p(.|c, y<t) || stopgrad p(.|c, hint, y<t))
 
 which is the reverse KL of SDPO (arXiv 2601.20802); `forward` is that of OPSD (arXiv 2601.18734). Which of them Composer 2.5 uses is
-not disclosed. With `top_k` the k tokens that the teacher likes best are told apart and the rest counts as one: never more than the
+not disclosed. With `top_k` the k tokens that the teacher likes best are kept apart and the rest counts as one: never more than the
 whole divergence.
 
 Call it between `PolicyTrainer.score` and `update`: it adds to the same gradient, so one clip and one optimizer step serve both.

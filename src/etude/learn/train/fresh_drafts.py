@@ -43,7 +43,7 @@ class FreshDrafts:
         self._device = model.embed.weight.device
 
     def after(self, steps: int, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """The lesson that is due after so many policy steps, if one is; its figures are the same on all ranks.
+        """The lesson that is due after this many policy steps, if one is; its figures are the same on all ranks.
 
         `draft_acceptance_<depth>` is that of drafts that have not seen these tokens yet, under the trunk's new weights;
         `_taught` behind it, that after the lesson.

@@ -21,12 +21,12 @@ from etude.learn.train.ranks import RankLost
 
 DIST: Any = torch.distributed  # its stubs lack most of what is used here
 GLOO = DIST.ProcessGroupGloo
-# Elements summed at a time: 64 MiB of fp32, as much again for what comes in, beside the gradients themselves.
+# Elements summed at a time: 64 MiB of fp32, as much again for what comes in, in addition to the gradients.
 BUCKET_ELEMENTS = 1 << 24
 
 
 class Meeting:
-    """Where the ranks of one incarnation find each other; whoever starts them holds it for as long as they live."""
+    """Where the ranks of one incarnation find each other; the process that starts them holds it for as long as they live."""
 
     def __init__(self, host: str) -> None:
         listener = socket.create_server((host, 0))

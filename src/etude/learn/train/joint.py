@@ -1,4 +1,4 @@
-"""Draft layers beside next-token prediction, in the stages after their own: one forward of the trunk serves both."""
+"""Draft layers trained together with next-token prediction, in the stages after their own: one forward of the trunk serves both."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class JointLearner(NextToken):
 
 
 def learner_of(model: CausalLM, router_bias_rate: float, draft_every: int) -> NextToken:
-    """Who teaches `model` in a stage of next-token prediction: with draft layers they learn beside it."""
+    """The objective for `model` in a stage of next-token prediction: with draft layers they are trained at the same time."""
     if model.config.mtp_layers:
         return JointLearner(model, router_bias_rate, draft_every)
     return NextToken(model, router_bias_rate)

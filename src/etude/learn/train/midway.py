@@ -1,4 +1,4 @@
-"""A checkpoint from the middle of a stage, for whoever starts from a model that is still learning (the draft layers)."""
+"""A checkpoint from the middle of a stage, for stages that start from a model that is still learning (the draft layers)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ log-likelihood summed over a rolling window. Lower is better; bits a byte compar
 
 A window of W tokens moves by S: of each but the first only the last S tokens count, so every token of the stream but the first is predicted
 once, with at least W - S tokens before it (fewer at the very beginning). Files follow each other without a mark, as in the
-report; a window reads over their ends, since what stands in one file helps with the next.
+report; a window reads over their ends, since the content of one file helps with the next.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CodebasePerplexity:
         return math.exp(self.total_nats / self.tokens)
 
     def ci95(self, seed: int = 0) -> tuple[float, float]:
-        """95% interval of the bits a byte, files drawn anew."""
+        """95% interval of the bits a byte, by a bootstrap over files."""
         rng = np.random.default_rng(seed)
         drawn = rng.integers(0, len(self.nats), (RESAMPLES, len(self.nats)))
         bits = self.nats[drawn].sum(1) / math.log(2) / self.byte_counts[drawn].sum(1)
@@ -58,7 +58,7 @@ class CodebasePerplexity:
 
 @dataclass(frozen=True)
 class PerplexityDifference:
-    """Of two checkpoints on the same files: bits a byte of the second minus those of the first, with its 95% interval, files drawn anew."""
+    """Of two checkpoints on the same files: bits a byte of the second minus those of the first, with its 95% interval, by a bootstrap over files."""
 
     bits_per_byte: float
     ci95: tuple[float, float]

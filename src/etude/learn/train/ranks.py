@@ -1,6 +1,6 @@
 """Trainer ranks as learning code sees them: sums of gradients and small exchanges, every rank in the same order of calls.
 
-A sum adds rank 0's part, then rank 1's, and so on, whatever the network does; so a batch comes to the same bits whenever as many ranks
+A sum adds rank 0's part, then rank 1's, and so on, whatever the network does; so a batch gives the same bits whenever as many ranks
 train it, and exact resume holds (promise 6). Another number of ranks adds in another order and agrees to rounding.
 """
 

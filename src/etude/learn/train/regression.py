@@ -1,4 +1,4 @@
-"""The guard against forgetting: held-out short documents are read every so many steps; a stage that makes them worse is stopped.
+"""The guard against forgetting: held-out short documents are read at a fixed interval of steps; a stage that makes them worse is stopped.
 
 A check is worse if its bits a byte lie more than `bar` above the best so far, the one before the first step included. After
 `checks` worse ones in a row the weights go back to the newest check that was not, so what was learnt until then is kept.

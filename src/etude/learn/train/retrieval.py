@@ -79,7 +79,7 @@ def differences(before: Retrieval, after: Retrieval) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _PreparedQuestion:
-    """Token ids: what stands before, and the choices, the right one first; `compared` first tokens of each tell them apart."""
+    """Token ids: the context, and the choices, the right one first; `compared` first tokens of each tell them apart."""
 
     text: list[int]
     choices: list[list[int]]
@@ -160,7 +160,7 @@ def _groups(questions: Sequence[LookupQuestion], at: Sequence[int]) -> list[list
 
 
 def _interval(values: np.ndarray, groups: Sequence[Sequence[int]], seed: int = 0) -> tuple[float, float]:
-    """95% interval of the mean, targets drawn anew."""
+    """95% interval of the mean, by a bootstrap over targets."""
     sums = np.array([values[group].sum() for group in groups])
     counts = np.array([len(group) for group in groups])
     drawn = np.random.default_rng(seed).integers(0, len(groups), (RESAMPLES, len(groups)))

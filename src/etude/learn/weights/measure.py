@@ -2,7 +2,7 @@
 
 Rates are of one thread: its CPU time, so that other work on the machine counts as little as may be, medians over repeats
 taken in turns with a copy of the same bytes, which says how fast the memory was in that minute. Rates are bytes of the full
-state per second, for that is what has to be synced; what travels is smaller by `wire_share`.
+state per second, for that has to be synced; what travels is smaller by `wire_share`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     source (the run's)  --link-->  target (the region's)  --->  engines of the region, which see nothing else
 
 Shards are copied first, then their manifest, then the index names them: what a reader of the target is led to is whole, whenever this is
-killed, and what lies there already is not fetched again. What is copied is what leads to the newest version (`relay_plan`). Everything is
+killed, and what lies there already is not fetched again. It copies only what leads to the newest version (`relay_plan`). Everything is
 checked against its sha256 on the way; an object that is broken at the source is passed by, until a newer index heals the chain.
 A target belongs to one source, and says so in `relay.json`; a second relay overtakes the first, which stops.
 """

@@ -20,7 +20,7 @@ from etude.learn.weights.store import WeightStore
 
 
 class StoreWriter:
-    """The one writer of a store; `index` is what it last committed. `spared`: folders that are not swept though the index does not name
+    """The one writer of a store; `index` is the last committed one. `spared`: folders that are not swept though the index does not name
     them; None: none is swept."""
 
     def __init__(self, store: WeightStore, spared: Callable[[], Collection[str] | None] = lambda: ()) -> None:

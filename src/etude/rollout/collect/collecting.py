@@ -2,7 +2,7 @@
 
 A round goes over all tasks before the next begins, so a collection stopped early holds as many tasks as it can. Kept is what passed (or
 everything, where that is asked), once: two sessions of a task that left the same files teach the same, the second is dropped. Sessions are
-the harness' own files (promise 1) with the verdict as their last entry; infra faults are told and tried again by the next run (promise 8).
+the harness' own files (promise 1) with the verdict as their last entry; infra faults are reported and retried by the next run (promise 8).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SEED_STRIDE = 1_000_003  # apart from the turns of one session
 class Wanted:
     """`per_task` sessions of each task at most, in `tries` attempts at most; `max_dollars`: nothing is begun beyond that.
 
-    `dollars` says what a turn cost, None where nobody knows."""
+    `dollars` says what a turn cost, None where it is unknown."""
 
     tasks: Sequence[str]
     task: Callable[[str], Task]

@@ -48,7 +48,7 @@ TEST_FOLDERS = frozenset((
 ))  # fmt: skip
 # Formats of data: large ones are records of one shape.
 DATA_LANGUAGES = frozenset(("json", "csv", "tsv", "xml", "yaml", "json5", "jsonld", "textproto", "plist", "bib"))
-# Beside tests these are data as well.
+# Next to tests these are data as well.
 TEST_DATA_LANGUAGES = DATA_LANGUAGES | {"text", "html", "diff", "sql", "ini", "toml", "markdown", "rst"}
 
 

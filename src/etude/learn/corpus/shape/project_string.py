@@ -4,7 +4,7 @@
     dependencies   modules (dependencies first), tests, documents, history: the order to learn from
     path           as the paths sort
     random         as a seed has it
-    target         nearest files last and one file at the very end: what an agent has read when it comes to the file that it changes
+    target         nearest files last and one file at the very end: the files that an agent has read when it reaches the file that it changes
 
 Every record comes exactly once, whatever the order. A project longer than the longest bucket becomes several strings, cut between files
 (`sections.cut`); each names the smallest bucket that holds it. Other corpora join a repository's files at random (StarCoder2) or take

@@ -49,7 +49,7 @@ class StateFile:
 
 
 def write_state_file(path: Path, state: State, layers: int) -> None:
-    """`state` of a model with so many layers. Raises ValueError for a type that these files have no name for."""
+    """`state` of a model with this many layers. Raises ValueError for a type that these files have no name for."""
     header: dict[str, Any] = {}
     ours: dict[str, list[Any]] = {}
     # The widest elements first: every tensor then begins at a multiple of its own.
