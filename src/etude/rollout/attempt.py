@@ -103,7 +103,7 @@ class Attempt:
 
 
 At = Literal["sandbox", "agent", "grading"]
-Told = Callable[[At, str], None]  # the current step of a try, and the host of its sandbox where a fleet names one
+Told = Callable[[At, str], None]  # what a try is at now, and the host of its sandbox where a fleet names one
 
 
 def _untold(at: At, where: str) -> None:

@@ -2,7 +2,7 @@
 
 A process can't map a range for itself: the kernel wants somebody outside of the new user namespace who has a right to every id. For root
 that is a helper forked before root is given up, for anyone else newuidmap and newgidmap, which go by /etc/subuid and /etc/subgid.
-The zygote of ranges is mapped to all of them, by their numbers outside, and gives each sandbox its own; on the host it is the user `nobody`.
+The zygote of ranges is mapped to all of them, by their numbers outside, and gives each sandbox its own; on the host it is the overflow user.
 """
 
 from __future__ import annotations

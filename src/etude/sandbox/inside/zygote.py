@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Standard modules that small programs import. Few: every page of the zygote makes each fork slower (unittest alone: +0.4 ms).
 PRELOAD = ("bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "re", "string")
-# A uid without another user, so that a sandbox made by root is no user of the host; nobody's where this one isn't mapped.
+# A uid without another user, so that a sandbox made by root is no user of the host; the overflow uid where this one isn't mapped.
 UNPRIVILEGED_UIDS = (0x7E7D_0001, 65534)
 SPACES = (
     sys_.CLONE_NEWUSER | sys_.CLONE_NEWNS | sys_.CLONE_NEWPID | sys_.CLONE_NEWNET

@@ -61,7 +61,7 @@ class DockerRuntime:
     backend = "docker"
     isolation: Isolation = "namespace"
     end_signal: signal.Signals = signal.SIGKILL
-    drops_root = False  # only the engine's own users may ask it; what is inside runs as `nobody`
+    drops_root = False  # only the engine's own users may ask it; processes inside run as an unprivileged user
     egress = True
 
     def __init__(self, python: Interpreter, words: tuple[str, ...] = ("docker",)) -> None:
