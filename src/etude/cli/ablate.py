@@ -20,7 +20,9 @@ def ablate(
         str, typer.Argument(metavar="FILE", help="An ablation: a path, or one that comes with Etude, such as cpt.")
     ],
     overrides: Overrides = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Default: runs/ablations/<name>/.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Output folder. Default: runs/ablations/<name>/.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and what they share, run none.")] = False,
     json: Json = False,
 ) -> Answer:

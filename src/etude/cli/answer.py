@@ -81,7 +81,7 @@ def _outcome(verb: Callable[[], Any], words: Sequence[str]) -> tuple[dict[str, A
             return _error(type(error).__name__, str(error), 1)
         _forget_readers()
         return _error("BrokenPipe", "", BROKEN_PIPE)
-    except Exception as error:  # noqa: BLE001 - the outermost door: whatever it is, it is told and the status says so
+    except Exception as error:  # noqa: BLE001 - the outermost handler: every error is printed, and the exit status shows it
         # These two mark the usage errors of click.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             message = usage_message(error)

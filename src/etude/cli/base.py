@@ -27,18 +27,19 @@ _Sessions = Annotated[
 ]
 _Kept = Annotated[Path, typer.Option("--out", metavar="DIR", help="Keeps results, so that nothing is measured twice.")]
 _Measures = Annotated[
-    list[str] | None, typer.Option("--measure", help="perplexity, state, knowledge or cost; repeatable. Default: all.")
+    list[str] | None,
+    typer.Option("--measure", help="Measure to take: perplexity, state, knowledge or cost; repeatable. Default: all."),
 ]
 _Context = Annotated[
     int | None, typer.Option("--context", min=64, help="Tokens read at once. Default: what all can read, at most 2048.")
 ]
 _Bytes = Annotated[
-    int | None, typer.Option("--max-bytes", min=1, help="Read at most so much code. Default: 1,000,000.")
+    int | None, typer.Option("--max-bytes", min=1, help="Maximum bytes of code to read. Default: 1,000,000.")
 ]
-_Seed = Annotated[int, typer.Option("--seed", help="Which files and questions are drawn.")]
+_Seed = Annotated[int, typer.Option("--seed", help="Random seed for drawing files and questions.")]
 _Quick = Annotated[bool, typer.Option("--quick", help="Few files and questions: minutes, wide intervals.")]
 _Plan = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be asked and what is there already; measure nothing.")
+    bool, typer.Option("--dry-run", help="Print what would be measured and which results exist; measure nothing.")
 ]
 
 
@@ -65,7 +66,7 @@ def compare(
     dry_run: _Plan = False,
     json: Json = False,
 ) -> Answer:
-    """One table: perplexity of your code, state tracking over its history, fresh knowledge from sessions, cost of decoding."""
+    """Compare base models in one table: perplexity on code, state tracking over its history, fresh knowledge from sessions, decoding cost."""
     from dataclasses import replace
 
     from etude.evaluate.bench.bases import compare as comparison

@@ -45,31 +45,48 @@ class Upstream:
 
 
 Model = Annotated[
-    str, typer.Option("--model", metavar="URL|DIR", help="Who answers: an OpenAI-compatible endpoint, or a checkpoint.")
+    str,
+    typer.Option(
+        "--model", metavar="URL|DIR", help="Model that answers: an OpenAI-compatible endpoint or a checkpoint."
+    ),
 ]
 Name = Annotated[str, typer.Option("--name", help="The model's name at the endpoint.")]
 KeyEnv = Annotated[str, typer.Option("--key-env", metavar="VARIABLE", help="The variable with that endpoint's key.")]
 Format = Annotated[
     Path | None,
-    typer.Option("--tokens", metavar="DIR", help="With a URL: record the turns as tokens in this checkpoint's format."),
+    typer.Option(
+        "--tokens", metavar="DIR", help="Checkpoint whose format the turns are recorded in as tokens; only with a URL."
+    ),
 ]
-Sessions = Annotated[Path, typer.Option("--sessions", metavar="DIR", help="Where the sessions are written.")]
-MaxTokens = Annotated[int, typer.Option("--max-tokens", min=1, help="Of an answer, if the agent names no limit.")]
-Context = Annotated[int, typer.Option("--context", min=64, help="Of a checkpoint: prompt and answer, in tokens.")]
+Sessions = Annotated[Path, typer.Option("--sessions", metavar="DIR", help="Folder that the sessions are written to.")]
+MaxTokens = Annotated[
+    int, typer.Option("--max-tokens", min=1, help="Maximum answer tokens if the agent names no limit.")
+]
+Context = Annotated[
+    int, typer.Option("--context", min=64, help="Context window of a checkpoint in tokens, prompt and answer together.")
+]
 Allow = Annotated[
     list[str] | None, typer.Option("--allow", metavar="FIELD", help="A request field to let through without effect.")
 ]
 Omit = Annotated[
-    list[str] | None, typer.Option("--omit", metavar="FIELD", help="A field the upstream endpoint refuses; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--omit", metavar="FIELD", help="Request field that the upstream endpoint refuses; it is left out; repeatable."
+    ),
 ]
 TokenField = Annotated[
-    str, typer.Option("--max-tokens-field", metavar="NAME", help="What the upstream endpoint calls an answer's limit.")
+    str,
+    typer.Option(
+        "--max-tokens-field",
+        metavar="NAME",
+        help="Request field of the upstream endpoint for the limit of answer tokens.",
+    ),
 ]
 Task = Annotated[str, typer.Option("--task", metavar="ID", help="The task that the session is of.")]
 Host = Annotated[
     str, typer.Option("--host", help="The address to listen on; not loopback: ETUDE_CAPTURE_KEY is needed.")
 ]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
 
 
 @app.command()
@@ -123,7 +140,7 @@ def run(
     task: Task = "",
     json: Json = False,
 ) -> Answer:
-    """Run an agent as one session: its endpoint and key are in its environment. The exit status is the agent's."""
+    """Run an agent as one session, with the endpoint and key in its environment. The exit status is the agent's."""
     from etude.agent.proxy.launch import environment, launch
     from etude.agent.proxy.serving import serving
     from etude.agent.proxy.settings import CaptureSettings

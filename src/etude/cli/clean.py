@@ -22,11 +22,11 @@ def clean(
         list[Path] | None, typer.Argument(metavar="[DIR]...", help="Run directories. Default: all in runs/.")
     ] = None,
     stage: Annotated[str | None, typer.Option("--stage", help="Remove this stage's output only.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, remove nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed and remove nothing.")] = False,
     json: Json = False,
 ) -> Answer:
-    """Remove what runs made in their directories. Asks first; a run in progress is refused, and files that no run made stay."""
+    """Remove the files that runs wrote into their directories. Asks first, refuses a run in progress, and keeps files that no run wrote."""
     from etude.pipeline.run.manifest import remove
 
     targets = _targets(runs, stage)

@@ -26,7 +26,9 @@ KINDS_SHOWN = 12  # of a count: a line or two
 def build(
     recipes: Recipes = None,
     overrides: Overrides = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the library goes.")] = Path("runs/corpus"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Output folder of the library.")] = Path(
+        "runs/corpus"
+    ),
     cache: Annotated[
         Path | None, typer.Option("--cache", metavar="DIR", help="Downloads, shared by builds. Default: DIR/downloads.")
     ] = None,
@@ -64,11 +66,13 @@ def stats(folder: Folder, json: Json = False) -> Answer:
 @app.command()
 def show(
     folder: Folder,
-    number: Annotated[int | None, typer.Option("--number", min=0, help="Which text. Default: one at random.")] = None,
-    language: Annotated[str, typer.Option("--language", help="At random among texts of this language.")] = "",
+    number: Annotated[
+        int | None, typer.Option("--number", min=0, help="Number of the text. Default: a random one.")
+    ] = None,
+    language: Annotated[str, typer.Option("--language", help="Show a random text in this language.")] = "",
     json: Json = False,
 ) -> Answer:
-    """Show one text of a library with its provenance: to see with one's own eyes what a model would learn from."""
+    """Show one text of a library with its provenance, to see what a model would learn from."""
     from etude.learn.corpus.build import COPIES
     from etude.learn.corpus.choose import choose
     from etude.learn.corpus.dedup.clusters import Clusters
@@ -90,14 +94,14 @@ def show(
 def export(
     folder: Folder,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="JSON lines; compressed if it ends in .zst.")],
-    form: Annotated[str, typer.Option("--form", help="files, projects or changes.")] = "files",
-    split: Annotated[str, typer.Option("--split", help="train or heldout.")] = "train",
+    form: Annotated[str, typer.Option("--form", help="Form of the documents: files, projects or changes.")] = "files",
+    split: Annotated[str, typer.Option("--split", help="Split to export: train or heldout.")] = "train",
     fim: Annotated[float, typer.Option("--fim", min=0, max=1, help="Share of files cut for fill-in-the-middle.")] = 0.0,
     order: Annotated[
-        str, typer.Option("--order", help="Of a project's files: dependencies, path, random or target.")
+        str, typer.Option("--order", help="Order of a project's files: dependencies, path, random or target.")
     ] = "dependencies",
     edits: Annotated[
-        str, typer.Option("--edits", help="How changes are told: unified diffs, or search-and-replace blocks.")
+        str, typer.Option("--edits", help="Format of changes: unified diffs or search-and-replace blocks.")
     ] = "unified",
     seed: Annotated[int, typer.Option("--seed", help="Decides what is cut, and random orders.")] = 0,
     json: Json = False,
@@ -121,10 +125,18 @@ def export(
 
 @app.command()
 def fingerprint(
-    suite: Annotated[str, typer.Argument(metavar="NAME", help="The suite's name, told when a text is refused for it.")],
+    suite: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name of the suite, which the message shows when a text is refused for it."
+        ),
+    ],
     texts: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="What no training text may hold: patches, tests, statements."),
+        typer.Argument(
+            metavar="FILE...",
+            help="Files with texts that no training document may contain: patches, tests, statements.",
+        ),
     ],
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="The fingerprint file, for corpus.library.fingerprints.")

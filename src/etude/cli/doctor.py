@@ -35,7 +35,7 @@ class Finding:
 
 
 def doctor(json: Json = False) -> Answer:
-    """Tell for each purpose whether this machine serves it and what it lacks; exits 1 if something required is missing."""
+    """Check for each purpose whether this machine can serve it and what is missing; exit 1 if something required is missing."""
     facts, packages = machine(), versions()
     pool, around = find_pool(), find_around()
     serves = purposes(Machine(facts, packages, free_disk_bytes(Path("runs")), pool, around), MEMORY_BYTES, DISK_BYTES)
@@ -148,7 +148,7 @@ def _packages(facts: dict[str, Any]) -> list[Finding]:
 
 
 def _vllm() -> Finding:
-    """In a Python of its own, which only a recipe names: here the variable that the tests read stands for that."""
+    """Check the Python of a separate environment. Only a recipe names it, so this check reads the variable that the tests use."""
     python = os.environ.get(VARIABLE, "")
     if not python:
         return Finding(

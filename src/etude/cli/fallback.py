@@ -12,7 +12,7 @@ from etude.core.spelling import similar
 
 
 class FallbackGroup(TyperGroup):
-    """Subclasses name the verb in `fallback`. A word that is nearly a verb and names nothing of `thing` is told to be a slip."""
+    """Subclasses name the verb in `fallback`. A word that is nearly a verb and names no `thing` is reported as a misspelling."""
 
     fallback = ""
     thing = "folder"

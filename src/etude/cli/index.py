@@ -22,13 +22,13 @@ app = typer.Typer(no_args_is_help=True, help="Search code by what it does: build
 Folder = Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder. Default: this one.")]
 Root = Annotated[Path, typer.Option("--in", metavar="DIR", help="The folder. Default: this one.")]
 StoreAt = Annotated[
-    Path | None, typer.Option("--store", metavar="DIR", help="Where the index lies. Default: in the user's cache.")
+    Path | None, typer.Option("--store", metavar="DIR", help="Folder of the index. Default: in the user's cache.")
 ]
 Workers = Annotated[int, typer.Option("--workers", min=0, help="Processes that read. Default: one a core.")]
 EmbedUrl = Annotated[
     str | None,
     typer.Option(
-        "--embed-url", metavar="URL", help="Also rank by embeddings of this OpenAI-compatible endpoint (…/v1)."
+        "--embed-url", metavar="URL", help="Rank by embeddings of this OpenAI-compatible endpoint (…/v1) too."
     ),
 ]
 EmbedModel = Annotated[str | None, typer.Option("--embed-model", metavar="NAME", help="The embedder's name there.")]
@@ -46,7 +46,9 @@ def build(
     folder: Folder = Path("."),
     store: StoreAt = None,
     workers: Workers = 0,
-    skipped: Annotated[bool, typer.Option("--skipped", help="Name every file left out, and why.")] = False,
+    skipped: Annotated[
+        bool, typer.Option("--skipped", help="List every file that was left out, with the reason.")
+    ] = False,
     embed_url: EmbedUrl = None,
     embed_model: EmbedModel = None,
     json: Json = False,
@@ -56,7 +58,7 @@ def build(
     report = index.update(workers=workers, progress=_progress("indexing"))
     lines = [
         f"{index.root}: {report.files:,} files, {report.chunks:,} chunks; "
-        f"{report.indexed:,} read anew, {report.removed:,} gone, {report.seconds:.1f} s"
+        f"{report.indexed:,} read again, {report.removed:,} gone, {report.seconds:.1f} s"
     ]
     lines += [f"  left out: {_counted(report.skipped)}"] if report.skipped else []
     document: dict[str, Any] = {"root": str(index.root), **report.to_json()}
@@ -68,16 +70,16 @@ def build(
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(help="What the code does, or what it is called.")],
+    query: Annotated[str, typer.Argument(help="Description of what the code does, or its name.")],
     root: Root = Path("."),
-    limit: Annotated[int, typer.Option("--limit", help="How many places to show.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", help="Maximum number of results.")] = 10,
     under: Annotated[
         str | None, typer.Option("--under", metavar="PATH", help="Only in this folder or file of DIR.")
     ] = None,
     language: Annotated[
         str | None, typer.Option("--language", metavar="NAME", help="Only files in this language.")
     ] = None,
-    update: Annotated[bool, typer.Option("--update/--no-update", help="Bring the index up to date first.")] = True,
+    update: Annotated[bool, typer.Option("--update/--no-update", help="Update the index first.")] = True,
     store: StoreAt = None,
     embed_url: EmbedUrl = None,
     embed_model: EmbedModel = None,
@@ -96,7 +98,7 @@ def search(
 
 @app.command()
 def stats(folder: Folder = Path("."), store: StoreAt = None, json: Json = False) -> Answer:
-    """What is indexed: files by language, chunks, bytes on disk, what was left out."""
+    """Print what is indexed: files by language, chunks, bytes on disk, and what was left out."""
     found = _index(folder, store, None, None).stats()
     lines = [
         f"{found['root']}: {found['files']:,} files, {found['chunks']:,} chunks",

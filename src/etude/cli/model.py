@@ -14,7 +14,8 @@ app = typer.Typer(no_args_is_help=True, help="Prove a checkpoint directory befor
 
 _Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A Hugging Face directory with tokenizer.json.")]
 _Family = Annotated[
-    str | None, typer.Option("--family", metavar="NAME", help="The chat format, if its files don't tell: qwen3, ...")
+    str | None,
+    typer.Option("--family", metavar="NAME", help="Chat format if the checkpoint's files don't name one: qwen3, ..."),
 ]
 
 

@@ -24,6 +24,6 @@ Address = Annotated[
     typer.Option(
         "--address",
         metavar="HOST:PORT",
-        help="Run the rl stage on this Ray cluster (docs/cluster.md); short for --set cluster.address=…",
+        help="Run the rl stage on this Ray cluster (docs/cluster.md); short for --set cluster.address=ADDRESS.",
     ),
 ]

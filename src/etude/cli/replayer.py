@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from etude.pipeline.recipe.recipe import Recipe
     from etude.tasks.task import Task
 
-# Where a run's tokenizers lie. A run that starts RL from a checkpoint of its recipe has that one's beside its base's.
+# Where a run's tokenizers lie. A run that starts RL from a checkpoint of its recipe has that checkpoint's tokenizer in addition to its base's.
 _FOLDERS = ("corpus", "base", "sft/checkpoint", "rl/checkpoint")
 
 

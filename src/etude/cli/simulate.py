@@ -25,36 +25,56 @@ Regions = Annotated[
     typer.Option("--regions", min=0, help="Regions in addition to home, each with an engine behind a link of its own."),
 ]
 
+Staleness = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--max-staleness",
+        min=0,
+        help="Staleness bound in policy versions, like rl.max_staleness; repeat the option to compare bounds.",
+    ),
+]
+Orders = Annotated[
+    list[Order] | None,
+    typer.Option("--order", help="Order in which finished groups are trained; all three are simulated."),
+]
+Tail = Annotated[
+    float, typer.Option("--tail", min=0.5, help="Pareto shape of turns per rollout; smaller means a heavier tail.")
+]
+Faults = Annotated[
+    float,
+    typer.Option("--faults", min=0.0, max=0.9, help="Share of rollouts that fail through an infrastructure error."),
+]
+RegionLag = Annotated[
+    int, typer.Option("--region-lag", min=0, help="Policy versions that a region may be behind, like rl.region_lag.")
+]
+
 
 def simulate(
     rollouts: Annotated[int, typer.Option(min=2, help="Rollouts of the run.")] = 4096,
     group_size: Annotated[int, typer.Option(min=2, help="Rollouts per group.")] = 8,
     groups_per_step: Annotated[int, typer.Option(min=1, help="Groups per training step.")] = 16,
-    max_staleness: Annotated[
-        list[int] | None, typer.Option(min=0, help="As rl.max_staleness (2); give several to compare.")
-    ] = None,
-    order: Annotated[list[Order] | None, typer.Option(help="Which finished groups are trained; all three.")] = None,
+    max_staleness: Staleness = None,
+    order: Orders = None,
     slots: Annotated[int, typer.Option(min=1, help="Rollouts kept running at once.")] = 256,
     engines: Annotated[int, typer.Option(min=1, help="Replicas of the engine.")] = 2,
     engine_turns: Annotated[int, typer.Option(min=1, help="Turns that one engine runs at full speed.")] = 96,
     turn_s: Annotated[float, typer.Option(min=0.01, help="Median seconds of a turn on an idle engine.")] = 8.0,
     tool_s: Annotated[float, typer.Option(min=0.0, help="Median seconds of a tool call.")] = 3.0,
     train_s: Annotated[float, typer.Option(min=0.01, help="Median seconds of a training step.")] = 60.0,
-    tail: Annotated[
-        float, typer.Option(min=0.5, help="Of the turns of a rollout (Pareto): the smaller, the heavier.")
-    ] = 1.5,
-    faults: Annotated[
-        float, typer.Option(min=0.0, max=0.9, help="Share of rollouts that something of ours fails.")
-    ] = 0.01,
+    tail: Tail = 1.5,
+    faults: Faults = 0.01,
     deaths: Annotated[int, typer.Option(min=0, help="Deaths of engines and trainer.")] = 2,
     hosts: Annotated[int, typer.Option(min=1, help="Hosts of sandboxes.")] = 8,
     regions: Regions = 0,
-    region_lag: Annotated[int, typer.Option(min=0, help="As rl.region_lag.")] = 1,
-    outages: Annotated[int, typer.Option(min=0, help="Of links, about ten minutes each.")] = 0,
-    seed: Annotated[int, typer.Option(help="All chance comes from it.")] = 0,
+    region_lag: RegionLag = 1,
+    outages: Annotated[int, typer.Option(min=0, help="Number of link outages, about ten minutes each.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the simulation.")] = 0,
     json: Json = False,
 ) -> Answer:
-    """Run the production scheduling code in made-up time: throughput, staleness and who waits, by order and staleness bound."""
+    """Simulate an RL run with the production scheduler on a virtual clock.
+
+    Prints throughput, staleness and waiting times by order and staleness bound.
+    """
     from etude.rl.simulation.shape import Shape
     from etude.rl.simulation.simulate import simulate as run
 

@@ -17,7 +17,9 @@ On = Annotated[
     list[Path] | None, typer.Option("--on", metavar="DIR", help="A library or a folder of text; repeatable.")
 ]
 Tokenizer = Annotated[Path, typer.Argument(metavar="DIR", help="A folder with tokenizer.json; a checkpoint is one.")]
-Target = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where tokenizer.json, or the checkpoint, goes.")]
+Target = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Output folder of tokenizer.json or of the checkpoint.")
+]
 
 
 class NothingToDo(Exception):
@@ -56,13 +58,15 @@ def extend(
     folder: Tokenizer,
     out: Target,
     chat: Annotated[bool, typer.Option("--chat", help="Add the tokens of the nano chat format.")] = False,
-    fim: Annotated[bool, typer.Option("--fim", help="Add the tokens of fill-in-the-middle.")] = False,
+    fim: Annotated[bool, typer.Option("--fim", help="Add the fill-in-the-middle tokens.")] = False,
     token: Annotated[list[str] | None, typer.Option("--token", help="Add this special token; repeatable.")] = None,
-    merges: Annotated[int, typer.Option("--merges", min=0, help="Learn so many merges from the text of --on.")] = 0,
+    merges: Annotated[
+        int, typer.Option("--merges", min=0, help="Number of merges to learn from the text of --on.")
+    ] = 0,
     on: On = None,
     json: Json = False,
 ) -> Answer:
-    """Add tokens; old ids stay. If DIR is a checkpoint its embedding and head grow alike, and the whole checkpoint is written."""
+    """Add tokens to a tokenizer; old ids stay. If DIR is a checkpoint, its embedding and output head grow too and the whole checkpoint is written."""
     from etude.agent.chat.special import CHAT_TOKENS, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX
     from etude.learn.corpus.extension import compression, extended, spelled
     from etude.learn.corpus.merges import learn_merges
@@ -91,12 +95,12 @@ def extend(
 def check(
     folder: Tokenizer,
     against: Annotated[
-        Path | None, typer.Option("--against", metavar="DIR", help="The older one: its ids must not have moved.")
+        Path | None, typer.Option("--against", metavar="DIR", help="Older tokenizer, whose ids must not have changed.")
     ] = None,
     on: On = None,
     json: Json = False,
 ) -> Answer:
-    """See whether it loses text, lets text forge special tokens, belongs to the checkpoint beside it, and how well it compresses."""
+    """Check a tokenizer: lost text, special tokens that text can forge, agreement with the checkpoint in the same folder, and compression."""
     from etude.learn.corpus.extension import compression
     from etude.learn.corpus.tokenizer import load_tokenizer
     from etude.learn.corpus.tokenizer_check import check, check_belongs

@@ -53,7 +53,7 @@ def verify(store: _Store, json: Json = False) -> Answer:
 @app.command()
 def bench(
     megabytes: Annotated[int, typer.Option(min=1, help="Size of a synthetic bf16 state.")] = 256,
-    learning_rate: Annotated[float, typer.Option(min=0, help="Of the synthetic Adam step.")] = 1e-6,
+    learning_rate: Annotated[float, typer.Option(min=0, help="Learning rate of the synthetic Adam step.")] = 1e-6,
     real: Annotated[
         tuple[Path, Path] | None,
         typer.Option("--from", metavar="DIR DIR", help="A checkpoint and its successor instead."),

@@ -1,4 +1,4 @@
-"""`etude weights relay`: a region's own copy of a weight store, kept up by one process beside the region's store."""
+"""`etude weights relay`: keep a region's copy of a weight store up to date."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ def relay(
     target: Annotated[str, typer.Argument(metavar="TO", help="The region's own store, empty at first.")],
     follow: Annotated[
         bool,
-        typer.Option(
-            "--follow/--once", help="Go on with whatever is published, until Ctrl-C; or copy what is there, and end."
-        ),
+        typer.Option("--follow/--once", help="Copy new versions until Ctrl-C, or copy what is there and exit."),
     ] = False,
     poll_s: Annotated[
         float, typer.Option(min=0.01, help="Seconds between two looks at a FROM with nothing new.")
@@ -33,8 +31,8 @@ def relay(
     from etude.learn.weights.relay import WeightRelay
     from etude.learn.weights.relay_ends import source_store, target_store
 
-    say = lambda told: typer.echo(
-        jsonlib.dumps({"time": round(time.time(), 3), **told}) if json else said(told), err=True
+    say = lambda event: typer.echo(
+        jsonlib.dumps({"time": round(time.time(), 3), **event}) if json else said(event), err=True
     )
     one = WeightRelay(source_store(_place(source)), target_store(_place(target)), say)
     if follow:
@@ -46,26 +44,26 @@ def relay(
     return Answer(document, f"version {one.newest} is in {target}; {one.crossed.bytes / 1e6:.2f} MB crossed the link")
 
 
-def said(told: dict[str, Any]) -> str:
+def said(event: dict[str, Any]) -> str:
     """An event for people."""
-    match told:
+    match event:
         case {"event": "copied"}:
-            behind = f", {told['newest']} is out" if told["newest"] != told["version"] else ""
-            return f"{told['name']}: {told['bytes'] / 1e3:.1f} kB in {told['seconds']:.2f} s{behind}"
+            behind = f", {event['newest']} is out" if event["newest"] != event["version"] else ""
+            return f"{event['name']}: {event['bytes'] / 1e3:.1f} kB in {event['seconds']:.2f} s{behind}"
         case {"event": "waits"}:
-            return f"waits: {told['reason']}"
+            return f"waits: {event['reason']}"
         case {"event": "goes_on"}:
-            return f"goes on after {told['after_s']:g} s"
+            return f"goes on after {event['after_s']:g} s"
         case {"event": "passes_by"}:
-            return f"{told['name']} is left for now: version {told['newest']} is out"
+            return f"{event['name']} is left for now: version {event['newest']} is out"
         case {"event": "broken"}:
-            return f"{told['name']} can't be read and is walked around: {told['reason']}"
+            return f"{event['name']} can't be read and is walked around: {event['reason']}"
         case {"event": "wedged"}:
-            return f"no way leads to version {told['newest']}; version {told['held']} stays until the source heals by an anchor"
+            return f"no way leads to version {event['newest']}; version {event['held']} stays until the source heals by an anchor"
         case {"event": "damaged"}:
-            return f"damaged here, to be copied again: {', '.join(told['names'])}"
-    return str(told)
+            return f"damaged here, to be copied again: {', '.join(event['names'])}"
+    return str(event)
 
 
-def _place(told: str) -> str:
-    return told if "://" in told else str(Path(told).absolute())
+def _place(place: str) -> str:
+    return place if "://" in place else str(Path(place).absolute())

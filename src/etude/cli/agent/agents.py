@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id, or how it begins.")]
-Words = Annotated[str, typer.Argument(metavar="TEXT", help="What to tell it.")]
+Words = Annotated[str, typer.Argument(metavar="TEXT", help="Message to the agent.")]
 # One line of the list.
 _SHOWN_CHARS = 60
 
@@ -66,32 +66,32 @@ def attach(id: Id, json: Json = False, replay: Annotated[
 def say(
     id: Id,
     text: Words,
-    queue: Annotated[bool, typer.Option("--queue", help="As its next request.")] = False,
+    queue: Annotated[bool, typer.Option("--queue", help="Queue the text as the agent's next request.")] = False,
     json: Json = False,
 ) -> Answer:
-    """Tell a running agent something: heard before its next turn, or with --queue when it has finished."""
+    """Send a message to a running agent. It reads the message before its next turn, or with --queue when it has finished."""
     from etude.agent.app.background.control import send_message as tell
 
     own = _berth(id)
     tell(own, text, "queue" if queue else "steer")
-    return Answer({"id": own.id}, f"told {own.id}")
+    return Answer({"id": own.id}, f"sent to {own.id}")
 
 
 @app.command()
 def compact(id: Id, words: Annotated[
-    str, typer.Argument(metavar="[WORDS]", help="What the summary must keep.")] = "", json: Json = False,
+    str, typer.Argument(metavar="[WORDS]", help="Instructions on what the summary must keep.")] = "", json: Json = False,
 ) -> Answer:  # fmt: skip
     """Let a running agent sum up its conversation before its next turn, and go on from the summary."""
     from etude.agent.app.background.control import send_message as tell
 
     own = _berth(id)
     tell(own, words, "compact")
-    return Answer({"id": own.id}, f"told {own.id}")
+    return Answer({"id": own.id}, f"sent to {own.id}")
 
 
 @app.command()
 def stop(id: Id, json: Json = False) -> Answer:
-    """Break off what an agent does; its work stays."""
+    """Stop a running agent; its work stays."""
     from etude.agent.app.background.control import stop_agent as end
 
     own = _berth(id)
@@ -102,10 +102,10 @@ def stop(id: Id, json: Json = False) -> Answer:
 @app.command()
 def resume(
     id: Id,
-    prompt: Annotated[str, typer.Option("--prompt", "-p", help="What it should do now.")] = "Go on where you left off.",
+    prompt: Annotated[str, typer.Option("--prompt", "-p", help="Request for the agent.")] = "Go on where you left off.",
     json: Json = False,
 ) -> Answer:
-    """Go on with an agent that has ended, or was killed, with its whole conversation."""
+    """Resume an agent that has ended or was killed, with its whole conversation."""
     from etude.agent.app.background.control import resume_agent
 
     own = _berth(id)
@@ -122,7 +122,7 @@ def merge(
     message: Annotated[str | None, typer.Option("--message", "-m", help="The commit's message.")] = None,
     json: Json = False,
 ) -> Answer:
-    """Bring an agent's work into the branch you are on; refused, with nothing changed, where it conflicts."""
+    """Merge an agent's work into the current branch. A conflict is refused and changes nothing."""
     from etude.agent.app.background.merge import merge_agent as bring
 
     own = _berth(id)
@@ -134,7 +134,7 @@ def merge(
 @app.command()
 def rm(
     id: Id,
-    force: Annotated[bool, typer.Option("--force", help="Also work that is not merged.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove the agent's work even if it is not merged.")] = False,
     json: Json = False,
 ) -> Answer:
     """Take away an agent's worktree and branch; its session stays (`etude session forget` removes that)."""

@@ -43,7 +43,7 @@ class Making:
 
     @property
     def approval(self) -> ApprovalPolicy:
-        """Without walls commands are asked for unless told otherwise."""
+        """Without a sandbox, commands need approval by default."""
         named = self._flags.approval.value if self._flags.approval else self._config.approval
         return named or ("commands" if self.walls == "none" else "never")
 
@@ -55,7 +55,7 @@ class Making:
         return ExtensionOptions(index=index, mcp=mcp, search=config.web.search, config=own, signals=config.signals.on)
 
     def session(self, choose: Callable[[list[str]], int | None] | None) -> Path | None:
-        """The session to go on with. `choose` asks the person for one of these lines; None: nobody is there."""
+        """Return the session to resume. `choose` asks the user for one of these lines; None means that there is no terminal."""
         named = LAST if self._flags.go_on else self._flags.resume
         if named is None:
             return None
@@ -66,7 +66,7 @@ class Making:
             raise UsageError(f"no session worked in {self._folder} yet; begin one, or name one of `etude session list`")
         if choose is None:
             raise UsageError(
-                f"--resume needs an ID or `last` where nobody is there to choose; the last one here is {_first(found)}"
+                f"--resume needs an ID or `last` if there is no terminal to choose at; the last one here is {_first(found)}"
             )
         number = choose([one.line for one in found])
         if number is None:

@@ -50,7 +50,10 @@ class ApprovalName(StrEnum):
 
 
 Prompt = Annotated[
-    str | None, typer.Option("--prompt", "-p", help="Do this and end (headless). `-`: read it from stdin.")
+    str | None,
+    typer.Option(
+        "--prompt", "-p", help="Request to answer without a terminal (headless), then exit. `-` reads it from stdin."
+    ),
 ]
 Model = Annotated[
     str | None,
@@ -68,47 +71,59 @@ KeyEnv = Annotated[
     ),
 ]
 Preset = Annotated[PresetName | None, typer.Option("--preset", help="Tool names and prompts. Default: by the model.")]
-Effort = Annotated[EffortName | None, typer.Option("--effort", help="How hard to try. Default: medium.")]
+Effort = Annotated[EffortName | None, typer.Option("--effort", help="Reasoning effort. Default: medium.")]
 MaxTurns = Annotated[int | None, typer.Option("--max-turns", min=1, help="Turns of one request. Default: 100.")]
 Context = Annotated[
     int | None, typer.Option("--context", min=8192, metavar="TOKENS", help="The model's window. Default: 128k.")
 ]
 Sandbox = Annotated[
     Walls | None,
-    typer.Option("--sandbox", help="workspace: only the folder can be written. none: as you are. Default: workspace."),
+    typer.Option(
+        "--sandbox",
+        help="Isolation of commands: workspace can write only in the folder, none runs them as you. Default: workspace.",
+    ),
 ]
 Network = Annotated[bool, typer.Option("--network", help="Let sandboxed commands use the network.")]
 Approval = Annotated[
     ApprovalName | None,
-    typer.Option("--approval", help="What is asked for first. Default: never; without a sandbox: commands."),
+    typer.Option(
+        "--approval", help="Actions that need the user's approval. Default: never; without a sandbox: commands."
+    ),
 ]
-Folder = Annotated[Path | None, typer.Option("--folder", "-C", metavar="DIR", help="Where to work. Default: here.")]
+Folder = Annotated[
+    Path | None, typer.Option("--folder", "-C", metavar="DIR", help="Folder to work in. Default: the current one.")
+]
 Resume = Annotated[
     str | None,
     typer.Option(
-        "--resume", metavar="ID|last", help="Go on with this session. Without an ID: choose one of this folder."
+        "--resume", metavar="ID|last", help="Resume this session. Without an ID, choose a session of this folder."
     ),
 ]
-Continue = Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last session of this folder.")]
+Continue = Annotated[bool, typer.Option("--continue", "-c", help="Resume the last session of this folder.")]
 Undo = Annotated[
     str | None,
     typer.Option("--undo", metavar="ID|last", help="Take back the edits of a session's last request, and end."),
 ]
-All = Annotated[bool, typer.Option("--all", help="With --undo: all edits of the session.")]
-Background = Annotated[bool, typer.Option("--background", help="In a worktree of its own; see `etude agents`.")]
+All = Annotated[bool, typer.Option("--all", help="Undo all edits of the session; only with --undo.")]
+Background = Annotated[
+    bool, typer.Option("--background", help="Run in the background in a separate worktree; see `etude agents`.")
+]
 Acp = Annotated[bool, typer.Option("--acp", help="Serve an editor over stdin and stdout (Agent Client Protocol).")]
-Test = Annotated[str | None, typer.Option("--test", metavar="COMMAND", help="What the `test` tool runs (nano, full).")]
+Test = Annotated[str | None, typer.Option("--test", metavar="COMMAND", help="Command of the `test` tool (nano, full).")]
 Omit = Annotated[
-    list[str] | None, typer.Option("--omit", metavar="FIELD", help="A request field the endpoint refuses; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--omit", metavar="FIELD", help="Request field that the endpoint refuses; it is left out; repeatable."
+    ),
 ]
 TokenField = Annotated[
     str | None,
     typer.Option(
-        "--max-tokens-field", metavar="NAME", help="What the endpoint calls an answer's limit. Default: max_tokens."
+        "--max-tokens-field", metavar="NAME", help="Request field for the limit of answer tokens. Default: max_tokens."
     ),
 ]
-NoIndex = Annotated[bool, typer.Option("--no-index", help="Without code search over the folder.")]
-NoMcp = Annotated[bool, typer.Option("--no-mcp", help="Without MCP servers, the project's and your own.")]
+NoIndex = Annotated[bool, typer.Option("--no-index", help="Offer no code search over the folder.")]
+NoMcp = Annotated[bool, typer.Option("--no-mcp", help="Start no MCP servers, neither the project's nor your own.")]
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="Your settings. Default: $ETUDE_CONFIG, ~/.config/etude/agent.toml."),

@@ -7,7 +7,7 @@ import typer
 from etude.cli.bench import audit, compare, import_, judge, lite, make, recipe, refresh, run, show, wires
 from etude.cli.fallback import FallbackGroup
 
-# What is meant where no verb stands: `etude bench laptop` is as old as the command.
+# The verb to use if none is given: `etude bench laptop` must keep working.
 FALLBACK = "recipe"
 
 
@@ -30,7 +30,7 @@ class BenchGroup(FallbackGroup):
 
 app = typer.Typer(
     cls=BenchGroup,
-    help="Ask a suite of policies and judge them. [RECIPE]... without a verb is `etude bench recipe`.",
+    help="Run a benchmark suite with several policies and judge their attempts. [RECIPE]... without a verb is `etude bench recipe`.",
 )
 app.command("run")(run.run)
 app.command("audit")(audit.audit)

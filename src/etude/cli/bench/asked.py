@@ -33,13 +33,20 @@ def _money(*names: str, help: str, **limits: Any) -> Any:
     return typer.Option(*names, help=help, rich_help_panel="Money", **limits)
 
 
-Efforts = Annotated[str, _how("--effort", metavar="E[,E…]", help="low, medium, high: each is asked apart.")]
+Efforts = Annotated[
+    str,
+    _how(
+        "--effort",
+        metavar="E[,E…]",
+        help="Reasoning effort: low, medium or high; repeatable, each is a separate participant.",
+    ),
+]
 Harnesses = Annotated[
     str,
     _how(
         "--harness",
         metavar="H[,H…]",
-        help="etude, mini-swe-agent: who attempts the tasks with the policies; each apart.",
+        help="Harness that runs the policies: etude or mini-swe-agent; repeatable, each is a separate participant.",
     ),
 ]
 Preset = Annotated[PresetName | None, _how("--preset", help="Tools and prompts of endpoints and checkpoints.")]
@@ -52,14 +59,28 @@ KeyEnv = Annotated[str, _how("--key-env", metavar="VARIABLE", help="The environm
 Timeout = Annotated[float, _how("--timeout", min=1.0, help="Seconds to wait for one answer.")]
 Limit = Annotated[float, _how("--attempt-limit", min=10.0, help="Seconds that one attempt may take.")]
 Omit = Annotated[
-    list[str] | None, _how("--omit", metavar="FIELD", help="A field the endpoints refuse, e.g. seed; repeatable.")
+    list[str] | None,
+    _how(
+        "--omit",
+        metavar="FIELD",
+        help="Request field that the endpoints refuse, e.g. seed; it is left out; repeatable.",
+    ),
 ]
 TokenField = Annotated[
-    str, _how("--max-tokens-field", help="Its name at the endpoints; newer OpenAI models: max_completion_tokens.")
+    str,
+    _how(
+        "--max-tokens-field",
+        help="Request field for the limit of answer tokens; newer OpenAI models use max_completion_tokens.",
+    ),
 ]
 MaxCost = Annotated[
     float | None,
-    _money("--max-cost", metavar="DOLLARS", min=0.0, help="Start no attempt that may pass it, all runs of --out."),
+    _money(
+        "--max-cost",
+        metavar="DOLLARS",
+        min=0.0,
+        help="Maximum dollars for all runs in --out; no attempt starts that could exceed it.",
+    ),
 ]
 PriceFile = Annotated[
     Path | None, _money("--prices", metavar="FILE", help="A prices.toml that counts before the suite's own.")
@@ -82,7 +103,7 @@ def prices_given(
     if file is None:
         if fresh is None or answered is None:
             raise PriceError("a price is both --price-in and --price-out, in dollars per million tokens")
-        # Writing to a cache costs as much as input where nobody says otherwise; a --prices file can say more.
+        # Writing to a cache costs as much as input by default; a --prices file can set another price.
         return Prices((Price("*", today, fresh, fresh if cached is None else cached, fresh, answered),))
     if not (fresh is None and answered is None and cached is None):
         raise PriceError(f"--prices {file} and --price-in, --price-out, --price-cached are two lists: give one")

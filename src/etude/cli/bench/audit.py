@@ -21,18 +21,20 @@ if TYPE_CHECKING:
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `etude bench run`.")]
 Share = Annotated[
     float,
-    typer.Option("--sample", min=0.0, max=1.0, help="Share of passes that the judge reads beside the surprising."),
+    typer.Option("--sample", min=0.0, max=1.0, help="Share of the unsurprising attempts that the judge reads too."),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Which passes are sampled.")]
+Seed = Annotated[int, typer.Option("--seed", help="Random seed for sampling attempts.")]
 Probe = Annotated[
     list[str] | None,
     typer.Option(
         "--probe",
         metavar="[NAME=]URL#MODEL",
-        help="Ask this model, or checkpoint:DIR, to write hidden parts from memory; repeatable.",
+        help="Model, or checkpoint:DIR, that is asked to write hidden parts from memory; repeatable.",
     ),
 ]
-RecipeName = Annotated[str, typer.Option("--recipe", help="Whose exercises, if the suite is those.")]
+RecipeName = Annotated[
+    str, typer.Option("--recipe", help="Recipe to take the exercises from, if the suite is the exercises.")
+]
 SHOWN = 20  # flagged passes that a person reads in the terminal; the file has all
 
 
@@ -109,9 +111,9 @@ def _plan(place: Any, table: Table, judge: str | None, sample: float, missing: s
     return Answer(document, f"{words}\n{missing}".strip())
 
 
-def _table(told: dict[str, Any]) -> list[str]:
+def _table(document: dict[str, Any]) -> list[str]:
     rows = [f"{'policy':26}{'passes':>7}{'read':>6}{'flagged':>9}{'avg':>8}{'without':>9}{'as failed':>11}"]
-    for key, row in told["policies"].items():
+    for key, row in document["policies"].items():
         figures = [row[name] for name in ("avg", "avg_without_flagged", "avg_flagged_as_failed")]
         shown = ["-" if one is None else f"{one:.1f}" for one in figures]
         rows.append(

@@ -19,13 +19,18 @@ Only = Annotated[
 ]
 Wish = Annotated[
     float | None,
-    typer.Option("--wish", metavar="POINTS", help="Say how many tasks would find such a difference, for each pair."),
+    typer.Option(
+        "--wish", metavar="POINTS", help="Difference to detect; prints how many tasks would find it, for each pair."
+    ),
 ]
 SHOWN = 10  # tasks of each kind in the text; --json has all
 
 
 def compare(runs: Runs, only: Only = None, wish: Wish = None, json: Json = False) -> Answer:
-    """Paired differences with intervals and corrected p-values, what this suite could see, and which tasks tell nothing."""
+    """Compare policies by paired differences with intervals and corrected p-values.
+
+    Also prints the differences that this suite can detect, and the tasks that separate no policies.
+    """
     from etude.evaluate.bench.field import read_field
 
     if wish is not None and not wish > 0:
@@ -83,8 +88,8 @@ def _items(found: dict[str, Any]) -> list[str]:
     items = found["items"]
     against = [f"{task_id} ({r:.2f})" for task_id, r in items["discrimination"].items() if r < 0]
     kinds = {
-        "solved by all, always": items["saturated"],
-        "solved by nobody, ever": items["impossible"],
+        "always solved": items["saturated"],
+        "never solved": items["impossible"],
         "that better policies fail more, with their correlation (read these first)": against,
     }
     return [f"{len(ids)} tasks {what}: {_few(ids)}" for what, ids in kinds.items() if ids]

@@ -36,11 +36,9 @@ from etude.cli.prepare import DEFAULT_RECIPE
 if TYPE_CHECKING:
     from etude.tasks.importers.swe_bench_rows import SweBenchRow
 
-app = typer.Typer(
-    no_args_is_help=True, help="Bring SWE-bench rows, and Harbor or Terminal-Bench folders, in as suites."
-)
+app = typer.Typer(no_args_is_help=True, help="Import SWE-bench rows and Harbor or Terminal-Bench folders as suites.")
 
-Name = Annotated[str, typer.Option("--name", help="What the suite is called; it is written to suites/NAME.")]
+Name = Annotated[str, typer.Option("--name", help="Name of the suite; it is written to suites/NAME.")]
 Images = Annotated[
     list[str] | None,
     typer.Option("--image", metavar="GLOB=IMAGE", help="Tasks that run in an image of the layer store; repeatable."),
@@ -101,9 +99,7 @@ def harbor(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="A folder of Harbor or Terminal-Bench tasks, or one of them.")
     ],
-    name: Annotated[
-        str, typer.Option("--name", help="What the suite is called; it is written to suites/NAME.")
-    ] = "harbor",
+    name: Annotated[str, typer.Option("--name", help="Name of the suite; it is written to suites/NAME.")] = "harbor",
     image: Images = None,
     count: Count = None,
     version: Version = "1",

@@ -1,4 +1,4 @@
-"""`etude bench judge`: the passes of a bench run by their tasks' rubrics, with the judge's agreement with hand labels beside."""
+"""`etude bench judge`: judge the attempts of a bench run by their tasks' rubrics, and print the judge's agreement with hand labels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ Pairs = Annotated[
     tuple[str, str] | None,
     typer.Option("--pairs", metavar="A B", help="Compare two policies pass by pass, by rubrics' pair criteria."),
 ]
-RecipeName = Annotated[str, typer.Option("--recipe", help="Whose exercises, if the suite is those.")]
+RecipeName = Annotated[
+    str, typer.Option("--recipe", help="Recipe to take the exercises from, if the suite is the exercises.")
+]
 
 
 def judge(
@@ -154,13 +156,15 @@ def _share(row: dict[str, Any]) -> str:
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
-    beside = {row["criterion"]: row for row in document["agreement"] if row["judge"] == document["judge"]}
+    agreement = {row["criterion"]: row for row in document["agreement"] if row["judge"] == document["judge"]}
     lines = []
     for key, criteria in document["policies"].items():
         for name, row in criteria.items():
             figure = "not judged" if row["avg"] is None else f"{row['avg']:5.1f} {row['ci95']}"
             silent = f", {row['not_decided']} not decided" if row["not_decided"] else ""
-            lines.append(f"{key:24} {name:32} {figure}{silent}  {_beside(beside.get(document['labelled'].get(name)))}")
+            lines.append(
+                f"{key:24} {name:32} {figure}{silent}  {_agreement_of_judge(agreement.get(document['labelled'].get(name)))}"
+            )
     lines += [f"agreement with hand labels, {_agreement(row)}" for row in document["agreement"]]
     lines += [f"among the readers themselves, {_agreement(row)}" for row in document["readers"]]
     return [*lines, *[f"not read: {one}" for one in document["unread"]], _cost(document["cost"])]
@@ -171,7 +175,7 @@ def _cost(cost: dict[str, Any]) -> str:
     return f"judging: {cost['tries']} calls, {cost['input_tokens']} tokens in, {cost['output_tokens']} out, {dollars}"
 
 
-def _beside(row: dict[str, Any] | None) -> str:
+def _agreement_of_judge(row: dict[str, Any] | None) -> str:
     return "(no hand labels of this criterion: agreement not known)" if row is None else f"({_words(row)})"
 
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 JudgeWord = Annotated[
     str | None,
     typer.Option(
-        "--judge", metavar="[NAME=]URL#MODEL", help="Who judges: an endpoint, or checkpoint:DIR. Nobody: left out."
+        "--judge",
+        metavar="[NAME=]URL#MODEL",
+        help="Model that judges: an endpoint or checkpoint:DIR. Without it, judging is left out.",
     ),
 ]
 KeyEnv = Annotated[
@@ -25,12 +27,12 @@ KeyEnv = Annotated[
 ]
 SuiteWord = Annotated[
     str | None,
-    typer.Option("--suite", metavar="SUITE", help="Where the suite lies now. Default: as the run called it."),
+    typer.Option("--suite", metavar="SUITE", help="Current folder of the suite. Default: the one that the run used."),
 ]
 
 
 class JudgeGone(Exception):
-    """Whoever was asked stopped answering; what was answered is kept."""
+    """The judge stopped answering. The answers so far are kept."""
 
 
 class NoSuite(Exception):
@@ -38,7 +40,7 @@ class NoSuite(Exception):
 
 
 def suite_of(table: Table, named: str | None, recipe: str, overrides: list[str] | None) -> tuple[Suite | None, str]:
-    """The suite of a run; or None, and why. One named in so many words must be there. Raises TaskError, NoSuite."""
+    """The suite of a run; or None, and why. A suite that is named explicitly must exist. Raises TaskError, NoSuite."""
     from etude.pipeline.recipe.read import find_recipe, read_recipe
     from etude.pipeline.run.suites import open_suite
     from etude.tasks.errors import TaskError

@@ -11,12 +11,16 @@ from etude.cli.answer import Answer
 from etude.cli.bench.compare import Only, Runs
 from etude.cli.option import DryRun, Json
 
-Share = Annotated[float, typer.Option("--share", min=0.01, max=0.99, help="Of the whole suite's cost, at most.")]
+Share = Annotated[float, typer.Option("--share", min=0.01, max=0.99, help="Maximum share of the whole suite's cost.")]
 Least = Annotated[float, typer.Option("--least", min=0.0, max=1.0, help="Held-out rank correlation, at least.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of the halves on which the choice is judged.")]
+Seed = Annotated[int, typer.Option("--seed", help="Random seed for the two halves on which the choice is judged.")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FILE|DIR", help="The list as JSON; with --suite a suite folder of those tasks."),
+    typer.Option(
+        "--out",
+        metavar="FILE|DIR",
+        help="Output file for the list as JSON; with --suite, the folder of a suite of those tasks.",
+    ),
 ]
 From = Annotated[
     Path | None, typer.Option("--suite", metavar="DIR", help="The suite's folder, to make a suite of the list.")

@@ -50,7 +50,7 @@ class MakeError(Exception):
     """The suite was not described well enough to make it."""
 
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What the suite is called; it is written to suites/NAME.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the suite; it is written to suites/NAME.")]
 Tasks = Annotated[
     str | None,
     typer.Option(
@@ -66,7 +66,9 @@ SplitName = Annotated[
     Literal["train", "validation", "heldout"],
     typer.Option("--split", rich_help_panel=TASKS, help="Only tasks of this split."),
 ]
-Seed = Annotated[int, typer.Option("--seed", rich_help_panel=TASKS, help="Which tasks are tried first.")]
+Seed = Annotated[
+    int, typer.Option("--seed", rich_help_panel=TASKS, help="Random seed for the order in which tasks are tried.")
+]
 
 
 def make(

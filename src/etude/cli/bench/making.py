@@ -38,7 +38,7 @@ Repo = Annotated[
         "--repository",
         metavar="DIR",
         rich_help_panel=SESSIONS,
-        help="Where the commits are. Default: each session's own folder.",
+        help="Repository with the commits. Default: each session's own folder.",
     ),
 ]
 Rubrics = Annotated[
@@ -47,32 +47,33 @@ Rubrics = Annotated[
         "--rubrics",
         metavar="[NAME=]URL#MODEL",
         rich_help_panel=SESSIONS,
-        help="Who drafts rubrics and proves them: an endpoint, or checkpoint:DIR. Nobody: none.",
+        help="Model that drafts and verifies rubrics: an endpoint or checkpoint:DIR. Without it, no rubrics are made.",
     ),
 ]
 Command = Annotated[
     str | None,
-    typer.Option("--test-command", help="How the tests run, if not by pytest; {report}: a JUnit file to write."),
+    typer.Option("--test-command", help="Test command if it isn't pytest; {report} is the JUnit file to write."),
 ]
 TestTimeout = Annotated[float, typer.Option("--test-timeout", min=1.0, help="Seconds one run of the tests may take.")]
 Count = Annotated[
-    int | None, typer.Option("--count", min=1, help="Stop when so many tasks are sound. Default: all; 24 exercises.")
+    int | None,
+    typer.Option("--count", min=1, help="Stop when this many tasks are verified. Default: all; 24 exercises."),
 ]
 Version = Annotated[str, typer.Option("--version", help="The suite's version.")]
 After = Annotated[
     str | None, typer.Option("--after", metavar="SUITE", help="The version before: its changelog goes on.")
 ]
-Description = Annotated[str, typer.Option("--description", help="What the suite is for, in a line.")]
-Refresh = Annotated[str, typer.Option("--refresh", help="How and when the tasks are renewed, in words.")]
+Description = Annotated[str, typer.Option("--description", help="Purpose of the suite in one line.")]
+Refresh = Annotated[str, typer.Option("--refresh", help="Note on how and when the tasks are renewed.")]
 PriceFile = Annotated[Path | None, typer.Option("--prices", metavar="FILE", help="A prices.toml to go with the suite.")]
 Requirements = Annotated[
     Path | None,
-    typer.Option("--requirements", metavar="FILE", help="What the projects' tests need, pinned as for pip."),
+    typer.Option("--requirements", metavar="FILE", help="Pinned requirements of the projects' tests, in pip's format."),
 ]
 OutDir = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The suite's folder. Default: suites/NAME.")]
 Concurrency = Annotated[int, typer.Option("--concurrency", min=1, help="Candidates proved at a time.")]
-RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes are used, and whose exercises.")]
-Plan = Annotated[bool, typer.Option("--dry-run", help="Say which candidates there are; run nothing, write nothing.")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe to take sandbox and exercise settings from.")]
+Plan = Annotated[bool, typer.Option("--dry-run", help="Print the candidates; run nothing and write nothing.")]
 
 
 def planned(
@@ -185,5 +186,5 @@ def tell_rubric(done: int, whole: int, last: Decided) -> None:
 
 
 def say(line: str) -> None:
-    """To whoever waits."""
+    """Print progress on stderr."""
     print(line, file=sys.stderr, flush=True)

@@ -43,7 +43,9 @@ class RefreshError(Exception):
 Before = Annotated[str, typer.Argument(metavar="SUITE", help="The version before: a folder, or a name under suites/.")]
 Runs = Annotated[
     list[Path] | None,
-    typer.Option("--run", metavar="DIR", help="Bench runs of it, which tell saturated tasks; repeatable."),
+    typer.Option(
+        "--run", metavar="DIR", help="Bench run of the suite, from which saturated tasks are found; repeatable."
+    ),
 ]
 Least = Annotated[int, typer.Option("--least", min=1, help="Attempts, all solved, that retire a task.")]
 Since = Annotated[
@@ -55,10 +57,18 @@ SameTimeout = Annotated[
     typer.Option("--test-timeout", min=1.0, help="Seconds one run of the tests may take. Default: the suite's own."),
 ]
 SameCommand = Annotated[
-    str | None, typer.Option("--test-command", help="How tests of new tasks run. Default: as those of the suite do.")
+    str | None, typer.Option("--test-command", help="Test command of new tasks. Default: the suite's own.")
 ]
-NextVersion = Annotated[str | None, typer.Option("--version", help="Default: the last number of it, raised.")]
-NextFolder = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Default: beside it, NAME-VERSION.")]
+NextVersion = Annotated[
+    str | None,
+    typer.Option("--version", help="New version. Default: the old version with its last number raised by one."),
+]
+NextFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="Folder of the new version. Default: NAME-VERSION in the folder of the old one."
+    ),
+]
 
 
 def refresh(

@@ -40,34 +40,36 @@ Policies = Annotated[
     list[str] | None,
     typer.Option(
         "--policy", "-p", metavar="P",
-        help="expert, nop, cheats, cheat:NAME, checkpoint:DIR, NAME=URL#MODEL (an OpenAI-compatible endpoint); repeatable.",
+        help="Policy to run: expert, nop, cheats, cheat:NAME, checkpoint:DIR or NAME=URL#MODEL (an OpenAI-compatible endpoint); repeatable.",
     ),
 ]  # fmt: skip
-Only = Annotated[bool, typer.Option("--only", help="Just these: leave out nop, cheats and expert.")]
+Only = Annotated[bool, typer.Option("--only", help="Run only the named policies, without nop, cheats and expert.")]
 Passes = Annotated[int, typer.Option("--passes", min=1, help="Attempts at each task by each policy and effort.")]
 Concurrency = Annotated[int, typer.Option("--concurrency", min=1, help="Attempts in flight.")]
-Tasks = Annotated[int | None, typer.Option("--tasks", min=1, help="At most this many tasks, from each suite's first.")]
+Tasks = Annotated[
+    int | None, typer.Option("--tasks", min=1, help="Maximum number of tasks of each suite, starting with the first.")
+]
 Chosen = Annotated[
     list[str] | None, typer.Option("--task", metavar="GLOB", help="Tasks whose ids match; repeatable. Default: all.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Of sampling and bootstrap.")]
+Seed = Annotated[int, typer.Option("--seed", help="Random seed for sampling and the bootstrap.")]
 Folder = Annotated[
     Path | None,
     typer.Option(
         "--out", metavar="DIR", help="Results, of several suites in DIR/SUITE; the same folder goes on. Default: runs/bench/."
     ),
 ]  # fmt: skip
-RecipeName = Annotated[str, typer.Option("--recipe", help="Whose exercises, sandboxes and nano limits.")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe to take exercise, sandbox and nano settings from.")]
 JudgeWord = Annotated[
     str | None,
-    typer.Option("--judge", metavar="[NAME=]URL#MODEL", help="Then have it judge what rubrics ask, as `bench judge` does."),
+    typer.Option("--judge", metavar="[NAME=]URL#MODEL", help="Judge the rubrics with this model afterwards, like `bench judge`."),
 ]  # fmt: skip
 
 
 Arms = Annotated[
     bool,
     typer.Option(
-        "--arms", help="Ask each named policy twice, with self-summaries and without, at the same budget of tokens."
+        "--arms", help="Run each named policy twice, with and without self-summaries, at the same token budget."
     ),
 ]
 
@@ -83,9 +85,9 @@ def run(
     max_tokens_field: asked.TokenField = "max_tokens", judge: JudgeWord = None, arms: Arms = False,
     dry_run: DryRun = False, json: Json = False,
 ) -> Answer:  # fmt: skip
-    """Ask suites of policies, several passes each; nop, cheating agents and the reference are in every table.
+    """Run benchmark suites with several policies and several attempts each; nop, cheating agents and the reference are in every table.
 
-    Stopped at any point, the same command goes on; a budget that is reached is said, and a higher one goes on.
+    The same command resumes a stopped run. A run that reaches its budget says so, and resumes with a higher one.
     """
     from etude.pipeline.recipe.read import find_recipe, read_recipe
     from etude.pipeline.run.manner import Manner
@@ -155,7 +157,7 @@ def _folders(names: list[str], out: Path | None) -> list[Path]:
 
 
 def _ready(orders: list[Order]) -> None:
-    """What is wrong with the last suite is told before the first one is asked."""
+    """Read every suite before the first one runs, so that a fault in the last one is reported at the start."""
     from etude.evaluate.bench.runs.checking import ready
 
     for order in orders[1:]:
@@ -252,17 +254,17 @@ def _go(recipe: Recipe, order: Order) -> Answer:
         finally:
             order.log.close()
     left = [one for one in found if one.missing]
-    told = [
+    notes = [
         f"{one.key}: {one.missing} attempts are missing: "
         + (one.stopped or f"faults of ours, the last: {list(one.faults.values())[-1]}. Run the same command again")
         for one in left
     ]
-    text = "\n".join([table(document), *told, f"report: {order.folder / 'report.html'}"])
+    text = "\n".join([table(document), *notes, f"report: {order.folder / 'report.html'}"])
     return Answer(document, text, 1 if left else 0)
 
 
 def _judged(answer: Answer, order: Order, how: Judging) -> Answer:
-    """With what the judge said beside it, if the suite asks one anything; a run that isn't finished is judged when it is."""
+    """Add the judge's results if the suite has rubrics. An unfinished run is judged when it is finished."""
     from etude.pipeline.run.suite_bench import rubrics
 
     word, recipe, overrides, key_env = how

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 SuiteName = Annotated[
     str | None,
-    typer.Argument(metavar="[SUITE]", help="exercises, real, a name under suites/, or a folder. Default: all."),
+    typer.Argument(
+        metavar="[SUITE]", help="Suite to show: exercises, real, a name under suites/, or a folder. Default: all."
+    ),
 ]
-TaskId = Annotated[str | None, typer.Argument(metavar="[TASK]", help="One task of it.")]
-Verify = Annotated[bool, typer.Option("--verify", help="See that every task is as it was frozen.")]
-RecipeName = Annotated[str, typer.Option("--recipe", help="Whose exercises.")]
+TaskId = Annotated[str | None, typer.Argument(metavar="[TASK]", help="Task to show.")]
+Verify = Annotated[bool, typer.Option("--verify", help="Verify that every task equals its frozen version.")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe to take the exercises from.")]
 
 
 class NoSuchTask(Exception):
@@ -77,7 +79,7 @@ def _one(suite: Suite) -> Answer:
     tasks = [suite.task(task_id) for task_id in suite.ids]
     shapes = medians(map(shape_of, tasks))
     counts = {key: dict(Counter(getattr(task, key) for task in tasks)) for key in ("category", "level")}
-    told = suite.manifest.model_dump(mode="json")
+    manifest = suite.manifest.model_dump(mode="json")
     prices = [asdict(price) | {"since": price.since.isoformat()} for price in suite.prices.entries]
     judged = [task_id for task_id in suite.ids if suite.rubric(task_id) is not None]
     document = {
@@ -86,11 +88,11 @@ def _one(suite: Suite) -> Answer:
         "tasks": list(suite.ids),
         **counts,
         **shapes,
-        "manifest": told,
+        "manifest": manifest,
         "prices": prices,
         "with_rubric": judged,
     }
-    lines = [f"{label(suite)}  {len(tasks)} tasks, digest {suite.digest[:12]}  {told['description']}"]
+    lines = [f"{label(suite)}  {len(tasks)} tasks, digest {suite.digest[:12]}  {manifest['description']}"]
     lines += [
         f"{key}: " + ", ".join(f"{name} {count}" for name, count in found.items()) for key, found in counts.items()
     ]
@@ -99,8 +101,8 @@ def _one(suite: Suite) -> Answer:
         f"{shapes['median_files']:g} files, {shapes['median_prompt_chars']:g} characters of prompt ({shapes['report_prompt_chars']})"
     )
     lines.append(f"{len(judged)} tasks have a rubric beside their tests; {len(prices)} prices of the suite's own")
-    lines += [f"refresh: {told['refresh']}"] if told["refresh"] else []
-    lines += [f"{entry['version']}  {entry['date']}  {entry['change']}" for entry in told["changelog"]]
+    lines += [f"refresh: {manifest['refresh']}"] if manifest["refresh"] else []
+    lines += [f"{entry['version']}  {entry['date']}  {entry['change']}" for entry in manifest["changelog"]]
     lines += [f"  {task.id}  {' '.join(task.instruction.split())[:90]}" for task in tasks]
     return Answer(document, "\n".join(lines))
 

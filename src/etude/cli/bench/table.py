@@ -39,12 +39,12 @@ def _figure(axes: dict[str, Any], name: str, form: str) -> str:
 
 def _fronts(report: dict[str, Any]) -> list[str]:
     """Where more than one competes."""
-    told = []
+    lines = []
     for axis, points in report.get("pareto", {}).items():
         if len(points) > 1:
             held = [f"{p['key']} ({100 * p['share']:.0f}%)" for p in points if p["on_front"]]
-            told.append(f"front by {axis}: {', '.join(held)}")
-    return told
+            lines.append(f"front by {axis}: {', '.join(held)}")
+    return lines
 
 
 def _summaries(report: dict[str, Any]) -> list[str]:
@@ -58,8 +58,8 @@ def _summaries(report: dict[str, Any]) -> list[str]:
 
 def _items(report: dict[str, Any]) -> list[str]:
     found, tasks = report.get("items", {}), report["tasks"]
-    told = {"saturated": "solved by all, always", "impossible": "solved by nobody, ever"}
-    return [f"{len(found[key])} of {tasks} tasks are {words}" for key, words in told.items() if found.get(key)]
+    labels = {"saturated": "always solved", "impossible": "never solved"}
+    return [f"{len(found[key])} of {tasks} tasks are {words}" for key, words in labels.items() if found.get(key)]
 
 
 def _thin(report: dict[str, Any]) -> list[str]:

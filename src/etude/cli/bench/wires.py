@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Suites = Annotated[
     list[str] | None, typer.Argument(metavar="[SUITE]...", help="Suites' names or folders. Default: exercises real.")
 ]
-Tasks = Annotated[int | None, typer.Option("--tasks", min=1, help="At most this many of each built-in suite.")]
-RecipeName = Annotated[str, typer.Option("--recipe", help="Whose exercises.")]
+Tasks = Annotated[int | None, typer.Option("--tasks", min=1, help="Maximum number of tasks of each built-in suite.")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe to take the exercises from.")]
 DEFAULT = ("exercises", "real")
 SHOWN = 20  # misses that a person reads in the terminal; --json has all
 
@@ -33,7 +33,7 @@ def wires(
     overrides: Overrides = None,
     json: Json = False,
 ) -> Answer:
-    """Recall of the tripwires over all cheats by level, and their precision beside the references. Nothing is run."""
+    """Print the recall of the tripwire checks on all cheats by level, and their precision on the reference solutions. Nothing is run."""
     from etude.evaluate.bench.audit.measure import tried
     from etude.pipeline.run.suites import open_suite
 

@@ -11,7 +11,7 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json
 
 _A = Annotated[Path, typer.Argument(metavar="A", help="A run's or a bench run's directory: what was before.")]
-_B = Annotated[Path, typer.Argument(metavar="B", help="The other: differences are B - A.")]
+_B = Annotated[Path, typer.Argument(metavar="B", help="Run to compare with; differences are B - A.")]
 _Out = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Write the page, one self-contained HTML file.")
 ]

@@ -11,11 +11,12 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json
 
 _Run = Annotated[Path, typer.Argument(metavar="DIR", help="A bench run's directory.")]
-_Axis = Annotated[str, typer.Option("--axis", help="tokens, dollars, seconds or core_seconds.")]
+_Axis = Annotated[str, typer.Option("--axis", help="Cost axis: tokens, dollars, seconds or core_seconds.")]
 _Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the plot.")]
-_Best = Annotated[bool, typer.Option("--best-of", help="Also the best of k attempts at k times the cost.")]
+_Best = Annotated[bool, typer.Option("--best-of", help="Plot the best of k attempts at k times the cost too.")]
 _Theme = Annotated[
-    Literal["auto", "light", "dark"], typer.Option("--theme", help="auto follows the reader's; give a paper light.")
+    Literal["auto", "light", "dark"],
+    typer.Option("--theme", help="Colour theme; auto follows the reader's, light suits print."),
 ]
 
 
@@ -27,7 +28,7 @@ def pareto(
     theme: _Theme = "auto",
     json: Json = False,
 ) -> Answer:
-    """Which policies nobody beats at their price. Reads the report.json of a bench run."""
+    """Plot the Pareto front of accuracy against cost. Reads the report.json of a bench run."""
     from dataclasses import asdict
 
     from etude.evaluate.report.pareto.draw import draw

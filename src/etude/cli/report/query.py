@@ -16,25 +16,36 @@ from etude.cli.option import Json
 _Run = Annotated[Path, typer.Argument(metavar="DIR", help="A run's or a bench run's directory.")]
 _Select = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ROWS [COLUMN]...]", help="Which rows, then fields of them, also by * as in rewards.*"),
+    typer.Argument(
+        metavar="[ROWS [COLUMN]...]", help="Kind of rows, then their fields; * matches several, as in rewards.*."
+    ),
 ]
 _Where = Annotated[
     list[str] | None,
-    typer.Option("--where", metavar="FILTER", help='E.g. "reward > 0.5 and level = one-bug"; repeated: all hold.'),
+    typer.Option(
+        "--where",
+        metavar="FILTER",
+        help='Condition on the rows, e.g. "reward > 0.5 and level = one-bug"; if repeated, all must hold.',
+    ),
 ]
 _Sort = Annotated[
-    list[str] | None, typer.Option("--sort", metavar="FIELD", help="Order by it; -FIELD turns it; repeatable.")
+    list[str] | None,
+    typer.Option("--sort", metavar="FIELD", help="Field to sort by; -FIELD sorts in descending order; repeatable."),
 ]
 _By = Annotated[
     list[str] | None,
     typer.Option(
-        "--by", metavar="FIELD", help="A row for each value of it: how many, and the COLUMNs' means; repeatable."
+        "--by",
+        metavar="FIELD",
+        help="Group the rows by this field and print the count and the means of the COLUMNs; repeatable.",
     ),
 ]
-_Limit = Annotated[int | None, typer.Option("--limit", min=0, help="At most so many rows.")]
-_Lines = Annotated[bool, typer.Option("--jsonl", help="One JSON object a line, as they are read.")]
+_Limit = Annotated[int | None, typer.Option("--limit", min=0, help="Maximum number of rows.")]
+_Lines = Annotated[bool, typer.Option("--jsonl", help="Print one JSON object per line as rows are read.")]
 _Csv = Annotated[bool, typer.Option("--csv", help="Comma-separated values with a head.")]
-_Fields = Annotated[bool, typer.Option("--fields", help="Name the rows' fields instead, and how many rows have each.")]
+_Fields = Annotated[
+    bool, typer.Option("--fields", help="List the fields of the rows, with the number of rows that have each.")
+]
 
 
 class BadQuery(ValueError):

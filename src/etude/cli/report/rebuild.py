@@ -16,7 +16,7 @@ from etude.cli.option import Json
 def report(
     run: Annotated[Path, typer.Argument(metavar="[DIR]", help="The run directory.")] = Path("runs/laptop"),
     serve: Annotated[bool, typer.Option("--serve", help="Serve the board on loopback and follow the run.")] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the board; 0: any that is free.")] = 0,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the board; 0 picks a free one.")] = 0,
     json: Json = False,
 ) -> Answer:
     """Rebuild report.json and report.html from what a run's stages wrote, finished or not; or serve the live board."""

@@ -13,13 +13,13 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json
 
 _Run = Annotated[Path, typer.Argument(metavar="DIR", help="The run's directory.")]
-_To = Annotated[str, typer.Option("--to", help="trackio or wandb; the package has to be installed.")]
+_To = Annotated[str, typer.Option("--to", help="Tracker: trackio or wandb; its package must be installed.")]
 _Project = Annotated[str, typer.Option("--project", help="The tracker's project.")]
 _Name = Annotated[str, typer.Option("--name", help="The run's name there. Default: the recipe's.")]
 _Once = Annotated[
     bool, typer.Option("--once", help="Send what is there and end, instead of following until the run ends.")
 ]
-_Plan = Annotated[bool, typer.Option("--dry-run", help="Say what would be sent; open no tracker.")]
+_Plan = Annotated[bool, typer.Option("--dry-run", help="Print what would be sent and open no tracker.")]
 
 
 def sink(
@@ -38,13 +38,15 @@ def sink(
     from etude.evaluate.report.working import at_work
 
     check_run(run)
-    told = opening(run, project, name)
+    opened = opening(run, project, name)
     if dry_run:
         events = run / "events.jsonl"
         waiting = (events.stat().st_size if events.is_file() else 0) - kept_place(run, to)
-        document = {"to": to, "project": told.project, "name": told.name, "waiting_bytes": waiting}
-        return Answer(document, f"{waiting} bytes of events would go to {to}, project {told.project}, run {told.name}")
-    tracker = open_sink(to, told)
+        document = {"to": to, "project": opened.project, "name": opened.name, "waiting_bytes": waiting}
+        return Answer(
+            document, f"{waiting} bytes of events would go to {to}, project {opened.project}, run {opened.name}"
+        )
+    tracker = open_sink(to, opened)
     follower = Follower(run, to, tracker, wait=time.sleep)
     try:
         while True:

@@ -1,4 +1,4 @@
-"""`etude sandbox bench`: how fast sandboxes are here, beside a fork and exec and beside other tools in the same run."""
+"""`etude sandbox bench`: measure the speed of sandboxes, compared with fork and exec and with other tools in the same run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etude.cli.option import Json
 from etude.cli.sandbox import flags
 from etude.core.events.stopping import run_async
 
-# Targets of the project on a quiet machine of two cores; a figure beside each that misses says so.
+# Targets of the project on a quiet machine of two cores; a figure that misses its target says so.
 AT_MOST_MS = {"create_ms": 15.0, "exec_ms": 2.0, "fork_ms": 25.0, "fork8_ms": 120.0, "kill_ms": 200.0}
 AT_LEAST = {"creates_per_s": 80.0, "live": 500.0, "exec_per_s": 400.0, "stream_mb_s": 150.0}
 IDLE_MIB = 1.5
@@ -20,7 +20,7 @@ IDLE_MIB = 1.5
 
 def bench(
     backend: flags.Backend = "auto",
-    rounds: Annotated[int, typer.Option("--rounds", min=5, help="Of each measure that is taken one at a time.")] = 60,
+    rounds: Annotated[int, typer.Option("--rounds", min=5, help="Repetitions of each serial measurement.")] = 60,
     live: Annotated[int, typer.Option("--live", min=8, help="Sandboxes that live at once.")] = 500,
     peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Measure podman, runc and bubblewrap too.")] = True,
     json: Json = False,

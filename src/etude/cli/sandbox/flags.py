@@ -25,8 +25,8 @@ Image = Annotated[
 ]
 Memory = Annotated[int, typer.Option("--memory-mb", min=32, help="Memory of the sandbox.")]
 Pids = Annotated[int, typer.Option("--pids", min=4, help="Processes at once.")]
-Disk = Annotated[int, typer.Option("--disk-mb", min=1, help="What it may write.")]
-Cpus = Annotated[float | None, typer.Option("--cpus", min=0.01, help="Cores' worth of time at most.")]
+Disk = Annotated[int, typer.Option("--disk-mb", min=1, help="Limit of written data in MB.")]
+Cpus = Annotated[float | None, typer.Option("--cpus", min=0.01, help="CPU limit in cores.")]
 Allow = Annotated[
     list[str] | None,
     typer.Option(

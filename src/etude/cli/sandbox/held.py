@@ -1,4 +1,4 @@
-"""`etude sandbox list` and `reap`: what lives on this machine by its ledger, and the end of what nobody holds any more."""
+"""`etude sandbox list` and `reap`: list the sandboxes of this machine by its ledger, and remove the orphaned ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def list_(
     ] = None,
     json: Json = False,
 ) -> Answer:
-    """Sandboxes of all pools of this user, and what else is written down beside them: whose, since when, and whether the owner lives."""
+    """List the sandboxes of all pools of this user and their other recorded resources, with owner, age and whether the owner is alive."""
     wanted = _pairs(labels).items()
     rows = [row for state in _ledger().journal_states() for row in _rows(state) if wanted <= row["labels"].items()]
     dead = sum(1 for row in rows if not row["owner_lives"])
@@ -32,7 +32,7 @@ def list_(
 
 
 def reap(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed and remove nothing.")] = False,
     json: Json = False,
 ) -> Answer:
     """Remove what dead owners left: processes, control groups, folders, containers, user ranges, layers in memory. Touches nothing of the

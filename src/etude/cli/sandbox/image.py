@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Root file systems for sandboxes: add, build, list, remove.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What it is to be called, e.g. debian:12.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the image, e.g. debian:12.")]
 
 
 @app.command()

@@ -38,12 +38,14 @@ def list_(store: StoreAt = None, json: Json = False) -> Answer:
 def gc(
     patience_s: Annotated[
         float,
-        typer.Option("--older-than-s", min=0, help="How long a snapshot without a name stays after its last use."),
+        typer.Option(
+            "--older-than-s", min=0, help="Seconds that a snapshot without a name is kept after its last use."
+        ),
     ] = 86400.0,
     store: StoreAt = None,
     json: Json = False,
 ) -> Answer:
-    """Remove what no name leads to and nobody holds."""
+    """Remove layers that no name refers to and no sandbox uses."""
     from etude.sandbox.layers.collect import collect
 
     with opened(store) as layers:
@@ -90,8 +92,8 @@ def export_(
 
 @app.command("import")
 def import_(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="What export wrote.")],
-    name: Annotated[str, typer.Option("--name", help="What it is to be called.")] = "",
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="Archive that `etude sandbox layers export` wrote.")],
+    name: Annotated[str, typer.Option("--name", help="Name of the snapshot.")] = "",
     store: StoreAt = None,
     json: Json = False,
 ) -> Answer:

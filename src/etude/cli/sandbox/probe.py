@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def probe(
     backend: flags.Backend = "auto",
     every: Annotated[
-        bool, typer.Option("--all", help="Try every back end, and say why the others don't work.")
+        bool, typer.Option("--all", help="Try every backend and print why the others don't work.")
     ] = False,
     json: Json = False,
 ) -> Answer:

@@ -22,7 +22,7 @@ def run(
     folder: flags.Folder = None,
     image: flags.Image = "",
     timeout_s: Annotated[
-        float, typer.Option("--timeout-s", min=0.1, help="Kill everything after so many seconds.")
+        float, typer.Option("--timeout-s", min=0.1, help="Seconds until every process is killed.")
     ] = 10.0,
     memory_mb: flags.Memory = 512,
     pids: flags.Pids = 64,
@@ -32,7 +32,7 @@ def run(
     root: flags.Root = False,
     json: Json = False,
 ) -> Answer:
-    """Run one command in a fresh sandbox, without network unless --allow names a host; its exit status is ours. Nothing comes back but its output."""
+    """Run one command in a fresh sandbox, without network unless --allow names a host. Only its output and its exit status come back."""
     from etude.sandbox.pool import open_pool
 
     wanted = flags.spec(folder, image, memory_mb, pids, disk_mb, cpus, allow, root)

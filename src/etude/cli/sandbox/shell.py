@@ -28,7 +28,7 @@ _KEYS_BYTES = 4096
 def shell(
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[COMMAND]...", help="What to run. Default: bash, or sh where there is none."),
+        typer.Argument(metavar="[COMMAND]...", help="Command to run. Default: bash, or sh if there is no bash."),
     ] = None,
     backend: flags.Backend = "auto",
     folder: flags.Folder = None,

@@ -1,4 +1,4 @@
-"""Which store a verb means: the one of the settings, or the one it is told."""
+"""The layer store of a verb: the one of the option, or else the one of the settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ StoreAt = Annotated[
 
 @contextmanager
 def opened(folder: Path | None) -> Iterator[LayerStore]:
-    """What is wrong with layers is told as the sandbox room tells it."""
+    """Turn an error of the layer store into the sandbox package's error."""
     from etude.pipeline.recipe.recipe import Recipe
     from etude.sandbox.snapshots.cache import open_store
     from etude.sandbox.snapshots.errors import translate_layer_errors

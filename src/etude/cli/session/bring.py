@@ -15,14 +15,17 @@ from etude.cli.session.places import at_home
 
 def bring(
     log: Annotated[
-        Path, typer.Argument(metavar="LOG", help="The other agent's log; of OpenHands also its events folder.")
+        Path, typer.Argument(metavar="LOG", help="Log of the other agent; for OpenHands also its events folder.")
     ],
     out: Annotated[
         Path | None,
         typer.Argument(metavar="[FILE.jsonl]", help="The session file to write. Default: among your sessions of use."),
     ] = None,
     agent: Annotated[
-        str | None, typer.Option("--agent", help="claude-code, codex, openhands or atif. Default: told by the log.")
+        str | None,
+        typer.Option(
+            "--agent", help="Format of the log: claude-code, codex, openhands or atif. Default: detected from the log."
+        ),
     ] = None,
     json: Json = False,
 ) -> Answer:

@@ -35,18 +35,18 @@ Tasks = Annotated[
     str, typer.Option("--tasks", metavar="DIR|exercises|real", help="A folder of tasks, or a built-in source.")
 ]
 Keep = Annotated[Literal["passed", "all"], typer.Option("--keep", help="Sessions that passed, or all that were held.")]
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where sessions go; the same folder goes on.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the sessions; the same folder resumes.")]
 PerTask = Annotated[int, typer.Option("--per-task", min=1, help="Sessions of one task that are kept at most.")]
-Tries = Annotated[int, typer.Option("--tries", min=1, help="Attempts at one task at most.")]
-Count = Annotated[int | None, typer.Option("--count", min=1, help="Try this many tasks at most, from the first.")]
+Tries = Annotated[int, typer.Option("--tries", min=1, help="Maximum number of attempts at one task.")]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="Maximum number of tasks, starting with the first.")]
 Split = Annotated[
     Literal["train", "validation", "heldout"],
-    typer.Option("--split", help="Which split the tasks are of; sessions of held-out tasks are for no training."),
+    typer.Option("--split", help="Split of the tasks; sessions of held-out tasks must not be trained on."),
 ]
-Effort = Annotated[Literal["low", "medium", "high"], typer.Option("--effort", help="How hard it thinks.")]
+Effort = Annotated[Literal["low", "medium", "high"], typer.Option("--effort", help="Reasoning effort of the teacher.")]
 Concurrency = Annotated[int, typer.Option("--concurrency", min=1, help="Attempts in flight.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of sampling.")]
-RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes, exercises and nano limits.")]
+Seed = Annotated[int, typer.Option("--seed", help="Random seed for sampling.")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe to take sandbox, exercise and nano settings from.")]
 
 
 def collect(
@@ -107,7 +107,7 @@ def _collected(order: Order, recipe: Recipe, manner: Manner, *, dry_run: bool) -
 
 
 def _tell(last: Try | str) -> None:
-    """One line a try, for whoever waits."""
+    """Print one line per attempt on stderr."""
     if not isinstance(last, str):
         last = f"{last.task} try {last.number}: {'kept' if last.kept else ' '.join(last.why.split())[:120]} ({last.seconds:.0f} s)"
     print(last, file=sys.stderr, flush=True)

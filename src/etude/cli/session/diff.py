@@ -19,7 +19,7 @@ LEAST_COLUMN = 30
 
 
 def diff(first: File, second: File, json: Json = False) -> Answer:
-    """Name the first difference of two sessions (times aside) and print their turns side by side; exits 1 if they differ."""
+    """Print the first difference between two sessions (except times) and their turns next to each other; exit 1 if they differ."""
     from etude.agent.harness.replay import compare
     from etude.core.trace.reader import read_session
 

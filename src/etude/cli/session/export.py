@@ -14,8 +14,10 @@ from etude.cli.session.places import File, find_session, vocabulary
 
 def export(
     file: File,
-    out: Annotated[Path, typer.Argument(metavar="FILE.html", help="Where the page goes; replaced if it exists.")],
-    tokens: Annotated[bool, typer.Option("--tokens", help="Also every token, coloured by logprob.")] = False,
+    out: Annotated[Path, typer.Argument(metavar="FILE.html", help="Output file of the page; replaced if it exists.")],
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Show every token too, coloured by log probability.")
+    ] = False,
     redacted: Annotated[
         bool, typer.Option("--redact", help="Secrets and personal data replaced by placeholders, to forward it.")
     ] = False,

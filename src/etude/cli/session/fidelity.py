@@ -13,12 +13,12 @@ from etude.cli.session.places import File, find_session
 if TYPE_CHECKING:
     from etude.core.trace.fidelity import FactDifference
 
-# Of a prompt's or a schema's difference so many lines are printed; --json has all of it.
+# Maximum printed lines of a prompt's or schema's difference; --json has all of them.
 SHOWN_LINES = 12
 
 
 def fidelity_of(first: File, second: File, json: Json = False) -> Answer:
-    """Say which facts of the harness differ between two sessions; exits 1 if a policy could see any of them."""
+    """Print the harness facts that differ between two sessions; exit 1 if a policy could see any of them."""
     from etude.agent.git_links.home import read_entries
     from etude.core.trace.fidelity import fidelity, same_harness
 
@@ -56,7 +56,7 @@ def _lines(row: FactDifference) -> list[str]:
     if all("\n" not in text and len(text) <= 60 for text in texts):
         return [clean(f"  {row.fact}: {texts[0]} | {texts[1]}")]
     old, new = (text.splitlines() for text in texts)
-    told = difflib.unified_diff(old, new, lineterm="", n=0)
-    changed = [line for line in told if not line.startswith(("---", "+++", "@@"))]
+    lines = difflib.unified_diff(old, new, lineterm="", n=0)
+    changed = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
     more = [f"    … {len(changed) - SHOWN_LINES} more"] if len(changed) > SHOWN_LINES else []
     return [f"  {row.fact}:", *(clean(f"    {line}") for line in changed[:SHOWN_LINES]), *more]

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 def link(
     commit: Annotated[str, typer.Argument(help="A commit, by any name git knows.")] = "HEAD",
     write: Annotated[
-        bool, typer.Option("--write", help="Find the sessions that wrote its lines, and tie them to it.")
+        bool, typer.Option("--write` was not run", help="Find the sessions that wrote its lines, and tie them to it.")
     ] = False,
     session: Annotated[
-        list[Path] | None, typer.Option("--session", metavar="FILE", help="Look at these sessions only; repeatable.")
+        list[Path] | None,
+        typer.Option("--session", metavar="FILE", help="Session to look at; repeatable. Default: all."),
     ] = None,
     install_hook: Annotated[
         bool, typer.Option("--install-hook", help="Link every commit of this repository as it is made.")
@@ -52,7 +53,7 @@ def _show(root: Path, commit: str) -> Answer:
     places = linked(root, commit)
     rows = [vars(place) for place in places]
     if not rows:
-        text = f"{commit[:12]} has no link: no session of yours wrote its lines, or nobody ran etude session link {commit[:12]} --write"
+        text = f"{commit[:12]} has no link: no session of yours wrote its lines, or `etude session link {commit[:12]} --write` was not run"
         return Answer({"commit": commit, "places": []}, text)
     lines = [
         clean(f"{p.path}:{p.start_line}-{p.end_line}  {p.session_id}")

@@ -22,10 +22,10 @@ ASKED_CHARS = 70
 
 def list_sessions(
     places: PlacesOrHome = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many to print.")] = 40,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows to print.")] = 40,
     json: Json = False,
 ) -> Answer:
-    """List sessions with their task, length, policy versions and what they were worth."""
+    """List sessions with their task, length, policy versions and reward."""
     from etude.core.trace.reader import read_session
 
     home = at_home(None)
@@ -41,11 +41,11 @@ def list_sessions(
 
 def _row(file: Path, session: Session) -> dict[str, Any]:
     header = session.header
-    told = {"session_id": header.session_id, "policy": header.policy, "created_unix_s": header.created_unix_s}
+    row = {"session_id": header.session_id, "policy": header.policy, "created_unix_s": header.created_unix_s}
     ends = session.of("end")
     return {
         "file": str(file),
-        **told,
+        **row,
         **gist(session),
         "instruction": header.facts.get("instruction", ""),
         "end": ends[-1].data["reason"] if ends else None,

@@ -23,7 +23,7 @@ Repository = Annotated[
 Home = Annotated[
     Path | None,
     typer.Option(
-        "--home", metavar="DIR", help="Where sessions of use lie. Default: $ETUDE_SESSIONS, or your state folder."
+        "--home", metavar="DIR", help="Folder of your own sessions. Default: $ETUDE_SESSIONS, or your state folder."
     ),
 ]
 
@@ -72,8 +72,8 @@ def find_session(named: Path) -> Path:
     exact = [file for file, found in ids.items() if found == str(named)]
     found = exact or [file for file, number in ids.items() if number.startswith(str(named))]
     if len(found) != 1:
-        told = f"{len(found)} sessions begin so" if found else "no session has it"
-        raise NoSessions(f"{named} is no file and {told} under {root}; etude session list shows what is there")
+        count = f"{len(found)} sessions begin so" if found else "no session has it"
+        raise NoSessions(f"{named} is no file and {count} under {root}; etude session list shows what is there")
     return found[0]
 
 

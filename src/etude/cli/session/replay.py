@@ -23,7 +23,10 @@ def replay(
     sample: Annotated[
         int | None,
         typer.Option(
-            "--sample", metavar="N", min=1, help="Of each folder, and each stage of a run, so many at random."
+            "--sample",
+            metavar="N",
+            min=1,
+            help="Number of random sessions to replay of each folder and each stage of a run.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of that draw.")] = 0,
@@ -35,7 +38,7 @@ def replay(
     ] = None,
     json: Json = False,
 ) -> Answer:
-    """Run sessions' decisions again in fresh sandboxes and compare every entry; exits 1 at a difference, naming its byte."""
+    """Replay the decisions of sessions in fresh sandboxes and compare every entry; exit 1 at a difference and name its byte."""
     files = [file for place in places for pile in piles(place) for file in _draw(pile, sample, seed)]
     if len(files) > 1:
         print(f"replaying {len(files)} sessions", file=sys.stderr, flush=True)

@@ -37,18 +37,14 @@ def show(
     if follow:
         return _follow(file if file.suffix == ".jsonl" else find_session(file), full)
     file = find_session(file)
-    from etude.cli.session.transcript import Transcript, clean
+    from etude.cli.session.transcript import Transcript
     from etude.core.trace.reader import read_session
 
     session = read_session(file)
     document = _document(session)
     transcript = Transcript(full)
     lines = transcript.header(session.header)
-    told = [f"{key}={value}" for key, value in session.header.recipe.items() if isinstance(value, (str, int, float))]
-    judged = (
-        [versions_text(document["versions"]), worth(document)] if document["segments"] or "score" in document else []
-    )
-    lines += [clean("  ".join(part for part in (", ".join(judged), " ".join(told)) if part))] if judged or told else []
+    lines += _summary(session, document)
     lines += [line for entry in session.entries for line in transcript.entry(entry)]
     lines += transcript.footer(session.entries)
     if not session.of("counters"):
@@ -57,6 +53,17 @@ def show(
         document["tokens"] = token_rows(session, vocabulary(file))
         lines += [line for number, found in enumerate(document["tokens"]) for line in _table(number, found)]
     return Answer(document, "\n".join(lines))
+
+
+def _summary(session: Session, document: dict[str, Any]) -> list[str]:
+    """One line with versions, reward and the recipe's settings; empty if the session has none of them."""
+    from etude.cli.session.transcript import clean
+
+    judged = document["segments"] or "score" in document
+    parts = [f"{versions_text(document['versions'])}, {worth(document)}"] if judged else []
+    recipe = session.header.recipe.items()
+    parts += [" ".join(f"{key}={value}" for key, value in recipe if isinstance(value, (str, int, float)))]
+    return [clean("  ".join(part for part in parts if part))] if any(parts) else []
 
 
 def token_rows(session: Session, words: list[str]) -> list[dict[str, Any]]:
@@ -90,7 +97,7 @@ def _document(session: Session) -> dict[str, Any]:
 
 
 def _counters(session: Session) -> dict[str, float]:
-    """As they were recorded last; counted now where nobody did: the session goes on, was killed, or is another agent's."""
+    """Return the last recorded figures, or count them now if there are none: the session goes on, was killed, or is another agent's."""
     from etude.agent.metrics.of_session import counters_of
 
     recorded = session.of("counters")

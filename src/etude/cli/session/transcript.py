@@ -50,9 +50,9 @@ class Transcript:
             for name, found in tool_counts(rows).items()
         ]
         tokens = token_counts(rows)
-        told = f"{tokens['input_tokens']:,} in ({tokens['cached_tokens']:,} cached), {tokens['output_tokens']:,} out"
+        summary = f"{tokens['input_tokens']:,} in ({tokens['cached_tokens']:,} cached), {tokens['output_tokens']:,} out"
         lines = [f"turns: {self.turn}"] + ([f"tools: {', '.join(tools)}"] if tools else [])
-        lines += [f"tokens: {told}"] if any(tokens.values()) else []
+        lines += [f"tokens: {summary}"] if any(tokens.values()) else []
         return [clean(line) for line in lines]
 
     def _message(self, entry: Entry) -> list[str]:
@@ -104,8 +104,8 @@ class Transcript:
     @staticmethod
     def counters(found: dict[str, float]) -> list[str]:
         """Those that are not nothing."""
-        told = [f"{name} {value:g}" for name, value in found.items() if value]
-        return [f"counters: {', '.join(told)}"]
+        counters = [f"{name} {value:g}" for name, value in found.items() if value]
+        return [f"counters: {', '.join(counters)}"]
 
     def _end(self, entry: Entry) -> list[str]:
         seconds = ", ".join(f"{name} {value:.2f} s" for name, value in entry.data.get("seconds", {}).items())

@@ -10,25 +10,25 @@ import typer
 if TYPE_CHECKING:
     from etude.pipeline.run.install_agents import Agents
 
-TURNS, TOKENS, MINUTES = 60, 1_000_000, 30.0  # of one session, where nobody says otherwise
+TURNS, TOKENS, MINUTES = 60, 1_000_000, 30.0  # defaults of one session
 _WORD = "[NAME=]URL#MODEL"
 Builders = Annotated[
     list[str] | None,
     typer.Option(
         "--builder",
         metavar=_WORD,
-        help="Who installs: rules (the default), an endpoint, checkpoint:DIR or recorded:DIR.",
+        help="Builder that installs projects: rules (the default), an endpoint, checkpoint:DIR or recorded:DIR.",
     ),
 ]
 Setter = Annotated[
     str | None,
-    typer.Option(
-        "--setter", metavar=_WORD, help="Who proposes the goals. Default: the builder itself, by its own words."
-    ),
+    typer.Option("--setter", metavar=_WORD, help="Model that proposes the goals. Default: the builder itself."),
 ]
 OutputJudge = Annotated[
     str | None,
-    typer.Option("--judge", metavar=_WORD, help="Who compares outputs with their descriptions. Default: patterns."),
+    typer.Option(
+        "--judge", metavar=_WORD, help="Judge that compares outputs with their descriptions. Default: patterns."
+    ),
 ]
 AgentKey = Annotated[str, typer.Option("--key-env", help="The variable that holds the endpoints' key.")]
 Turns = Annotated[int, typer.Option("--max-turns", min=1, help="Turns of one session with a model.")]
@@ -36,7 +36,7 @@ Tokens = Annotated[int, typer.Option("--max-tokens", min=1, help="Tokens of one 
 Minutes = Annotated[float, typer.Option("--max-minutes", min=0.1, help="Minutes of one session.")]
 Dollars = Annotated[float | None, typer.Option("--max-cost", min=0.0, help="Dollars of one session.")]
 PriceList = Annotated[Path | None, typer.Option("--prices", metavar="FILE", help="A price list over the shipped one.")]
-Sessions = Annotated[Path | None, typer.Option("--sessions", metavar="DIR", help="Keep what the models said and did.")]
+Sessions = Annotated[Path | None, typer.Option("--sessions", metavar="DIR", help="Keep the models' sessions.")]
 
 
 def agents(

@@ -15,9 +15,9 @@ from etude.core.events.stopping import run_async
 
 def check(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of tasks, or one task.")],
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="How many tasks at a time.")] = 2,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Number of tasks to check at once.")] = 2,
     again: Annotated[
-        bool, typer.Option("--again", help="Also those whose finding is known from an earlier check.")
+        bool, typer.Option("--again", help="Check again the tasks that an earlier check has a result for.")
     ] = False,
     json: Json = False,
 ) -> Answer:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def export(
     task_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Tasks to export.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the Harbor directories go.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Output folder of the Harbor directories.")],
     folder: From = None,
     prove: Annotated[
         bool, typer.Option("--prove", help="Grade each by its own solve.sh and test.sh here; fails if one is off.")
@@ -37,8 +37,8 @@ def export(
 
 
 def _told(row: Exported, proof: Proof | None) -> dict[str, Any]:
-    told = {"id": row.id, "folder": str(row.folder), "not_elsewhere": row.not_elsewhere}
-    return told | ({"reference": proof.reference, "nop": proof.nop, "said": proof.said} if proof else {})
+    document = {"id": row.id, "folder": str(row.folder), "not_elsewhere": row.not_elsewhere}
+    return document | ({"reference": proof.reference, "nop": proof.nop, "said": proof.said} if proof else {})
 
 
 def _line(row: tuple[Exported, Proof | None]) -> str:

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def fingerprint(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go, one a suite.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Output folder, with one file per suite.")],
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="A folder of tasks. Default: the suites that come along.")
     ] = None,
     split: Annotated[
         Literal["train", "validation", "heldout"] | None,
-        typer.Option("--split", help="Of a folder: one split alone. Default: validation and heldout."),
+        typer.Option("--split", help="Split of a folder's tasks to fingerprint. Default: validation and heldout."),
     ] = None,
     json: Json = False,
 ) -> Answer:
-    """Publish what tasks are known by, so that corpora can refuse documents that hold them; no text can be read back."""
+    """Write fingerprints of tasks, so that a corpus build can refuse documents that contain them. No text can be read back from a fingerprint."""
     from dataclasses import asdict
 
     found = _own(out) if folder is None else [_of_folder(folder, out, (split,) if split else ())]

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Bring SWE-bench rows, and Harbor or Terminal-Bench directories, in as tasks; each is shown to be sound.",
+    help="Import SWE-bench rows and Harbor or Terminal-Bench directories as tasks; each is verified.",
 )
 
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the tasks go; it must not exist yet.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Output folder of the tasks; it must not exist yet.")]
 Count = Annotated[int | None, typer.Option("--count", min=1, help="Take this many at most.")]
-Plan = Annotated[bool, typer.Option("--dry-run", help="Say what would be tried and what can't be; run nothing.")]
+Plan = Annotated[bool, typer.Option("--dry-run", help="Print what would be imported and what can't be; run nothing.")]
 Timeout = Annotated[float, typer.Option("--test-timeout", min=1, help="Seconds for one run of a task's tests.")]
 
 
@@ -60,7 +60,7 @@ def swe_bench(
     dry_run: Plan = False,
     json: Json = False,
 ) -> Answer:
-    """Import rows whose repository is cloned here: each is run before and after its patch; what can't be shown is told with the reason."""
+    """Import rows whose repository is cloned here. Each is run before and after its patch; the others are reported with the reason."""
     from etude.pipeline.run.row_installing import installed
     from etude.tasks.graders.commands import CommandsGrader
     from etude.tasks.importers.swe_bench import candidates, on_host, without_clone
@@ -100,7 +100,7 @@ def harbor(
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="NAME=VALUE", help="What ${NAME} in a task's settings stands for; repeatable."),
+        typer.Option("--env", metavar="NAME=VALUE", help="Value of ${NAME} in a task's settings; repeatable."),
     ] = None,
     count: Count = None,
     dry_run: Plan = False,

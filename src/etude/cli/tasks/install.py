@@ -1,4 +1,4 @@
-"""`etude tasks install`: projects of the list become environments, kept for whoever makes tasks of them."""
+"""`etude tasks install`: install the projects of a list in environments, from which tasks are made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class InstallError(Exception):
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Projects of the list. Default: all.")]
 Projects = Annotated[Path, typer.Option("--projects", metavar="FILE", help="The list of projects.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Projects at a time.")]
-RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes are used.")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe to take sandbox settings from.")]
 
 
 def install(
@@ -52,7 +52,7 @@ def install(
     json: Json = False,
 ) -> Answer:
     """Fetch each project, propose goals, build it in a sandbox until three of them behave, and run its tests three times. What is
-    installed is kept with its recipe; a project that can't be is told with the reason. With several --builder each of them installs
+    installed is kept with its recipe; a project that can't be installed is reported with the reason. With several --builder each of them installs
     every project, and the yields and costs stand side by side. Exit status 1 if any was installed by none."""
     from etude.pipeline.recipe.read import find_recipe, read_recipe
     from etude.tasks.generate.install.account import account, describe_account

@@ -13,7 +13,7 @@ from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 from etude.cli.tasks.source import NoTask, RecipeName, exercises
 
-Wanted = Annotated[str | None, typer.Option(help="Of a folder: only those of this value.")]
+Value = Annotated[str | None, typer.Option(help="Only tasks of a folder with this value.")]
 
 
 def list_tasks(
@@ -22,17 +22,19 @@ def list_tasks(
     ] = None,
     split: Annotated[
         Literal["train", "validation", "heldout"] | None,
-        typer.Option("--split", help="Which split. Default: all of a folder, heldout of the exercises."),
+        typer.Option("--split", help="Split of the tasks. Default: all of a folder, heldout of the exercises."),
     ] = None,
-    level: Annotated[str | None, typer.Option("--level", help="One level only.")] = None,
-    category: Wanted = None,
-    generator: Wanted = None,
-    project: Wanted = None,
+    level: Annotated[str | None, typer.Option("--level", help="Only exercises of this level.")] = None,
+    category: Value = None,
+    generator: Value = None,
+    project: Value = None,
     difficulty: Annotated[
         str | None,
-        typer.Option("--difficulty", metavar="FROM-TO", help="Of a folder: measured between these, e.g. 0.5-1."),
+        typer.Option(
+            "--difficulty", metavar="FROM-TO", help="Range of measured difficulty of a folder's tasks, e.g. 0.5-1."
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many to print.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows to print.")] = 20,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
     json: Json = False,
@@ -44,7 +46,7 @@ def list_tasks(
     named = (("--category", category), ("--generator", generator), ("--project", project), ("--difficulty", difficulty))
     for option, value in named:
         if value is not None:
-            raise NoTask(f"{option} {value}: exercises are told apart by --level; name a folder of tasks for more")
+            raise NoTask(f"{option} {value}: exercises are selected by --level; name a folder of tasks for this option")
     try:
         ids = exercises(recipe, overrides).ids(split or "heldout", level=level)
     except ValueError as error:

@@ -38,14 +38,25 @@ Sessions = Annotated[
     typer.Option("--sessions", metavar="PATH", help="Recorded sessions at the list's local repositories; repeatable."),
 ]
 Count = Annotated[int | None, typer.Option("--count", min=1, help="Stop when the folder holds this many tasks.")]
-PerCategory = Annotated[int | None, typer.Option("--per-category", min=1, help="No more tasks of one category.")]
-Budget = Annotated[float | None, typer.Option("--budget", metavar="MINUTES", min=0.0, help="Begin nothing after that.")]
+PerCategory = Annotated[
+    int | None, typer.Option("--per-category", min=1, help="Maximum number of tasks of one category.")
+]
+Budget = Annotated[
+    float | None,
+    typer.Option("--budget", metavar="MINUTES", min=0.0, help="Time budget in minutes; no new work starts after it."),
+]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Installs and candidates at a time.")]
-Seed = Annotated[int, typer.Option("--seed", help="Another seed makes other tasks of the same projects.")]
+Seed = Annotated[
+    int, typer.Option("--seed", help="Random seed; another seed makes other tasks from the same projects.")
+]
 Timeout = Annotated[float, typer.Option("--test-timeout", min=1.0, help="Seconds one run of the tests may take.")]
 WriterWord = Annotated[
     str | None,
-    typer.Option("--writer", metavar="[NAME=]URL#MODEL", help="Who words the prompts, checked; without one, rules do."),
+    typer.Option(
+        "--writer",
+        metavar="[NAME=]URL#MODEL",
+        help="Model that writes the prompts, which are checked. Without it, rules write them.",
+    ),
 ]
 Validation = Annotated[
     float, typer.Option("--validation", min=0.0, max=1.0, help="Share of projects, or modules, for validation.")
@@ -57,7 +68,7 @@ SplitBy = Annotated[
     Literal["auto", "project", "module"],
     typer.Option(
         "--split-by",
-        help="What is held out: whole projects, or modules of each. auto: modules where there are fewer than four projects.",
+        help="Unit of the splits: whole projects, or modules of each. auto uses modules if there are fewer than four projects.",
     ),
 ]
 CommitEnvironments = Annotated[
@@ -71,7 +82,7 @@ CommitEnvironments = Annotated[
 KeyEnv = Annotated[
     str, typer.Option("--key-env", help="The variable that holds the key of writer, builder, setter and judge.")
 ]
-RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes are used.")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe to take sandbox settings from.")]
 
 
 def make(

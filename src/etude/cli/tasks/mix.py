@@ -17,7 +17,7 @@ def mix(
     ],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The weights: a .toml or .json file.")],
     tasks: Annotated[
-        Path | None, typer.Option("--tasks", metavar="DIR", help="Also print the shares of a draw over these tasks.")
+        Path | None, typer.Option("--tasks", metavar="DIR", help="Print the shares of a draw over these tasks too.")
     ] = None,
     json: Json = False,
 ) -> Answer:

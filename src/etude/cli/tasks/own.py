@@ -23,8 +23,10 @@ Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder of t
 def own_exercises(
     out: Out,
     train: Annotated[int, typer.Option("--train", min=0, help="Tasks of the training split, from the first.")] = 160,
-    validation: Annotated[int, typer.Option("--validation", min=0, help="Of the validation split.")] = 40,
-    heldout: Annotated[int, typer.Option("--heldout", min=0, help="Of the held-out split.")] = 40,
+    validation: Annotated[
+        int, typer.Option("--validation", min=0, help="Number of tasks of the validation split.")
+    ] = 40,
+    heldout: Annotated[int, typer.Option("--heldout", min=0, help="Number of tasks of the held-out split.")] = 40,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
     json: Json = False,
@@ -38,7 +40,9 @@ def own_exercises(
 
 def own_real(
     out: Out,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="So many at most, over all packages.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, help="Maximum number of tasks over all packages.")
+    ] = None,
     json: Json = False,
 ) -> Answer:
     """Write the bugs in real packages, the suite `real`, as a folder of held-out tasks. The pinned releases come from the package index."""

@@ -30,9 +30,11 @@ Tasks = Annotated[str, typer.Argument(metavar="DIR|exercises|real", help="A fold
 Policy = Annotated[
     str, typer.Option("--policy", "-p", metavar="P", help="The model: [NAME=]URL#MODEL, or checkpoint:DIR.")
 ]
-Count = Annotated[int | None, typer.Option("--count", min=1, help="Ask about this many tasks at most, from the first.")]
+Count = Annotated[
+    int | None, typer.Option("--count", min=1, help="Probe at most this many tasks, starting with the first.")
+]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Where answers are kept. Default: DIR/contamination.")
+    Path | None, typer.Option("--out", metavar="DIR", help="Folder of the answers. Default: DIR/contamination.")
 ]
 Mark = Annotated[bool, typer.Option("--mark", help="Write the figures into the tasks' metadata, of a DIR.")]
 KeyEnv = Annotated[str, typer.Option("--key-env", help="The variable that holds the endpoint's key.")]
@@ -49,7 +51,10 @@ def probe(
     concurrency: Concurrency = 4,
     json: Json = False,
 ) -> Answer:
-    """Ask a model to continue references and to name their files from memory; flag the tasks that it knew. The same command goes on."""
+    """Test tasks for contamination and flag those that a model knew.
+
+    The model continues reference solutions and names their files from memory. The same command resumes a stopped probe.
+    """
     from etude.evaluate.bench.suites.from_tasks import Choice
     from etude.pipeline.recipe.read import find_recipe, read_recipe
     from etude.pipeline.run.suite_sources import source_of
@@ -103,7 +108,7 @@ def _tell(done: int, whole: int, last: Row) -> None:
 
 
 def _mark(folder: Path, tasks: list) -> None:
-    """Each task anew in its own directory, whole before the old one goes."""
+    """Write each task again in its own directory, complete before the old one is removed."""
     import shutil
 
     from etude.tasks.harbor import read_task, write_task

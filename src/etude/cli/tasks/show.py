@@ -18,7 +18,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, as `etude ta
 def show(
     task_id: Id,
     folder: From = None,
-    hidden: Annotated[bool, typer.Option("--hidden", help="What only the grader sees, too.")] = False,
+    hidden: Annotated[bool, typer.Option("--hidden", help="Show what only the grader sees too.")] = False,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
     json: Json = False,
@@ -57,8 +57,8 @@ def show(
 
 def _hard(measured: dict[str, Any]) -> str:
     reference, solver, rollouts = measured["reference"], measured["solver"], measured.get("rollouts")
-    told = f"difficulty {measured['score']:.2f}: {reference['lines']} lines in {reference['files']} files, {solver['lines']} lines read to find them"
-    return told + (f", {rollouts['mean']:.2f} of {rollouts['attempts']} rollouts solved it" if rollouts else "")
+    text = f"difficulty {measured['score']:.2f}: {reference['lines']} lines in {reference['files']} files, {solver['lines']} lines read to find them"
+    return text + (f", {rollouts['mean']:.2f} of {rollouts['attempts']} rollouts solved it" if rollouts else "")
 
 
 def _diff(path: str, before: str, after: str) -> str:

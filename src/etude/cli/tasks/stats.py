@@ -15,7 +15,7 @@ def stats(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of tasks.")],
     json: Json = False,
 ) -> Answer:
-    """What is in a folder of tasks: how many of each kind, how long the prompts, how large the changes."""
+    """Summarise a folder of tasks: number of each kind, length of the prompts, size of the changes."""
     from etude.tasks.stats import stats as counted
     from etude.tasks.stats import told
     from etude.tasks.store.opened import open_tasks
