@@ -29,12 +29,12 @@ from etude.evaluate.bench.runs.scripted import expert
 from etude.pipeline.recipe.read import find_recipe, read_recipe
 from etude.pipeline.run.entrants import entrants
 from etude.pipeline.run.machine import machine, versions
-from etude.pipeline.run.manner import Manner
-from etude.pipeline.run.meter import Cost, Meter
-from etude.pipeline.run.suite_bench import Order
+from etude.pipeline.run.manner import PolicyOptions
+from etude.pipeline.run.meter import Meter, StageCost
+from etude.pipeline.run.suite_bench import BenchmarkOrder
 from etude.pipeline.run.suites import open_suite
-from etude.rollout.attempt import Setup
-from etude.rollout.batch import Job, run_batch
+from etude.rollout.attempt import AttemptSetup
+from etude.rollout.batch import AttemptJob, run_batch
 from etude.sandbox.fleet.open import open_sandboxes
 
 TASKS = 20
@@ -56,16 +56,16 @@ def main() -> None:
 async def measure(turns: int, concurrency: int) -> dict[str, Any]:
     recipe = read_recipe([find_recipe("laptop")])
     suite = open_suite("exercises", recipe, tasks=TASKS)
-    (entrant,) = entrants(["expert"], suite, recipe, Manner(), EventLog.null(), only=True)
-    spent = {"bare": Cost(), "bench": Cost()}
+    (entrant,) = entrants(["expert"], suite, recipe, PolicyOptions(), EventLog.null(), only=True)
+    spent = {"bare": StageCost(), "bench": StageCost()}
     loads, scores = [], []
     with tempfile.TemporaryDirectory() as scratch:
-        order = Order(suite, suite.ids, [entrant], Path(scratch), EventLog.null(), concurrency=concurrency)
+        order = BenchmarkOrder(suite, suite.ids, [entrant], Path(scratch), EventLog.null(), concurrency=concurrency)
         pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
         try:
             tasks = ready(suite, suite.ids)
-            setup = Setup(expert, pool, suite.graders, entrant.harness, settings=order.limits, adapt=suite.adapt)
-            jobs = [Job(task, f"{task.id}#{n}", seed=n) for n in range(PASSES) for task in tasks]
+            setup = AttemptSetup(expert, pool, suite.graders, entrant.harness, settings=order.limits, adapt=suite.adapt)
+            jobs = [AttemptJob(task, f"{task.id}#{n}", seed=n) for n in range(PASSES) for task in tasks]
             for turn in range(turns):
                 loads.append(os.getloadavg()[0])
                 folder = RunFolder(Path(scratch) / str(turn))

@@ -25,7 +25,7 @@ from typing import Any
 
 from etude.agent.chat.renderer import Renderer
 from etude.agent.policy.protocol import Request
-from etude.agent.proxy.book import Book
+from etude.agent.proxy.book import SessionRegistry
 from etude.agent.proxy.serving import serving
 from etude.agent.proxy.settings import CaptureSettings
 from etude.core.trace.completion import Completion, SampledTokens
@@ -73,7 +73,7 @@ async def measured(turns: int, sessions: int, *, tokens: bool, stream: bool) -> 
         conftest = Path(__file__).parents[1] / "tests" / "conftest.py"
         renderer = runpy.run_path(str(conftest))["_family_renderer"]("qwen3")
     with tempfile.TemporaryDirectory() as folder:
-        book = Book(Script(renderer), CaptureSettings(Path(folder)), renderer)
+        book = SessionRegistry(Script(renderer), CaptureSettings(Path(folder)), renderer)
         async with serving(book) as address:
             keys = [book.open()[1] for _ in range(sessions)]
             asked = json.dumps({"address": address, "keys": keys, "turns": turns, "stream": stream})

@@ -30,7 +30,7 @@ from killing.plan import SHARES, Kill, plan
 from killing.witness import files_of, gradings
 
 from etude.pipeline.run.machine import machine
-from etude.rl.ledger import Ledger
+from etude.rl.ledger import RlLedger
 from etude.rl.schedule import task_list
 from etude.rl.settings import RlSettings
 from etude.rl.steps import read
@@ -106,7 +106,7 @@ def schedule_of(settings: dict[str, Any]) -> tuple[str, ...]:
 
 def broken_promises(run: Path, settings: dict[str, Any]) -> dict[str, list[str]]:
     """Of what the run's folder and its witness hold."""
-    rl, ledger = rl_settings(settings), Ledger(run / "ledger.jsonl")
+    rl, ledger = rl_settings(settings), RlLedger(run / "ledger.jsonl")
     ledger.close()
     entries, records = ledger.entries, read(run / "steps.jsonl")
     told = gradings(run.parent / f"{run.name}-witness")
@@ -228,7 +228,7 @@ def differences(folder: Path) -> list[str]:
     """Between the trained tasks of the killed run and of its twin."""
     found = []
     for name in ("rl", "twin"):
-        ledger = Ledger(folder / name / "ledger.jsonl")
+        ledger = RlLedger(folder / name / "ledger.jsonl")
         ledger.close()
         tasks = {entry["group"]: entry["task"] for entry in ledger.entries if entry["kind"] == "admitted"}
         batches = [entry["groups"] for entry in ledger.entries if entry["kind"] == "batch"]

@@ -24,8 +24,8 @@ from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.message import Message, ToolCall
 from etude.pipeline.recipe.read import find_recipe, read_recipe
 from etude.pipeline.run.machine import machine, versions
-from etude.pipeline.run.meter import Cost, Meter
-from etude.rollout.attempt import Setup, attempt
+from etude.pipeline.run.meter import Meter, StageCost
+from etude.rollout.attempt import AttemptSetup, attempt
 from etude.sandbox.fleet.open import open_sandboxes
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.real.catalogue import bugs
@@ -91,7 +91,7 @@ async def record(tasks: list[Task]) -> tuple[dict[str, list[float]], dict[str, A
 
     try:
         for task in tasks:
-            setup = Setup(ScriptedPolicy(script(task)), pool, GRADERS, harness, adapt=adapt)
+            setup = AttemptSetup(ScriptedPolicy(script(task)), pool, GRADERS, harness, adapt=adapt)
             found = await attempt(task, setup, name=f"latency-{task.id}")
             solved += found.verdict.passed
             for entry in found.outcome.session.of("tool_result"):
@@ -118,9 +118,9 @@ def main() -> None:
     source = FolderSource(open_tasks(options.folder)) if options.folder else RealPackages(default_cache())
     names = [name for split in SPLITS for name in source.ids(split)]
     tasks = [source.task(name) for name in names[: options.tasks]]
-    spent, before_s = Cost(), machine_busy_s()
+    spent, before_s = StageCost(), machine_busy_s()
 
-    def note(cost: Cost) -> None:
+    def note(cost: StageCost) -> None:
         nonlocal spent
         spent = cost
 

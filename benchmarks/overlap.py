@@ -36,7 +36,7 @@ from etude.core.statistics.interval import Interval
 from etude.pipeline.recipe.read import find_recipe, read_recipe
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.machine import machine, versions
-from etude.pipeline.run.meter import Cost, Meter
+from etude.pipeline.run.meter import Meter, StageCost
 from etude.rl.run import run_rl
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
@@ -94,9 +94,9 @@ def measure(case: Case) -> dict[str, Any]:
     """Seconds of the steps, and what the processes did meanwhile."""
     changes, engine_changes = case.settings()
     folder = Path(tempfile.mkdtemp(prefix="overlap-"))
-    spent = Cost()
+    spent = StageCost()
 
-    def note(cost: Cost) -> None:
+    def note(cost: StageCost) -> None:
         nonlocal spent
         spent = cost
 

@@ -27,7 +27,7 @@ from etude.learn.train.replay import ReplayCounts
 from etude.learn.weights.digest import state_digest
 from etude.pipeline.recipe.read import read_recipe
 from etude.pipeline.run.machine import machine, versions
-from etude.rl.ledger import Ledger
+from etude.rl.ledger import RlLedger
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
 
@@ -53,7 +53,7 @@ def again(folder: Path) -> tuple[dict[int, list[Gaps]], ReplayCounts]:
     update = recipe.rl.update.model_copy(update={"unreplayed_every": 1, "temperature": recipe.harness.temperature})
     torch.set_num_threads(recipe.rl.threads)
     trainer = PolicyTrainer(load_checkpoint(CHECKPOINT), None, update, recipe.rl.steps)
-    digests = [entry["digest"] for entry in Ledger(rl / "ledger.jsonl").entries if entry["kind"] == "trained"]
+    digests = [entry["digest"] for entry in RlLedger(rl / "ledger.jsonl").entries if entry["kind"] == "trained"]
     store, found, counts = GroupStore(rl / "groups"), defaultdict[int, list[Gaps]](list), ReplayCounts()
     for record in read(rl / "steps.jsonl"):
         groups = [store.load(group) for group in record.groups]

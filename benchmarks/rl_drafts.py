@@ -28,7 +28,7 @@ from etude.pipeline.recipe.read import find_recipe, read_recipe
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.machine import machine, versions
 from etude.rl.learner import Learner
-from etude.rl.ledger import Ledger, fold
+from etude.rl.ledger import RlLedger, fold
 from etude.rl.run import run_rl
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
@@ -64,7 +64,7 @@ def a_run(recipe: Recipe, folder: Path, **changes: Any) -> dict[int, list[int]]:
             sandbox=recipe.sandbox,
             log=EventLog.null(),
         )
-    return fold(Ledger(folder / "ledger.jsonl").entries).batches
+    return fold(RlLedger(folder / "ledger.jsonl").entries).batches
 
 
 def drafted(folder: Path, settings: RlSettings) -> Path:

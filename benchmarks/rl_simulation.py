@@ -17,12 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from etude.pipeline.run.machine import machine
-from etude.rl.simulation.shape import Shape
+from etude.rl.simulation.shape import SimulationShape
 from etude.rl.simulation.simulate import simulate
 
 # 64 groups of 8 a step, as many rollouts in flight as two steps take: a cluster's proportions, not a laptop's.
-LARGE = Shape(100_000, 8, 64, slots=1024, engines=4, engine_turns=192, hosts=32, deaths=6, host_deaths=2)
-ORDERS = Shape(20_480, 8, 64, slots=1024, engines=4, engine_turns=192, deaths=4, fleet=False)
+LARGE = SimulationShape(100_000, 8, 64, slots=1024, engines=4, engine_turns=192, hosts=32, deaths=6, host_deaths=2)
+ORDERS = SimulationShape(20_480, 8, 64, slots=1024, engines=4, engine_turns=192, deaths=4, fleet=False)
 TAILS = (3.0, 1.5, 1.1)
 
 

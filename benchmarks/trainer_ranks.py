@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from etude.pipeline.recipe.read import find_recipe, read_recipe
-from etude.rl.ledger import Ledger, fold
+from etude.rl.ledger import RlLedger, fold
 from etude.rl.settings import RlSettings
 
 CHECKPOINT = Path(__file__).parents[1] / "checkpoints" / "sft-nano"
@@ -42,11 +42,11 @@ class Team:
     """The ranks of one count."""
 
     def __init__(self, run: Path, settings: RlSettings) -> None:
-        from etude.learn.train.gloo_ranks import Meeting
+        from etude.learn.train.gloo_ranks import Rendezvous
 
         self.folder = Path(tempfile.mkdtemp(prefix="ranks-"))
         (self.folder / "groups").symlink_to(run.resolve() / "groups")
-        self._meeting = Meeting(HOST)
+        self._meeting = Rendezvous(HOST)
         self.seconds: list[float] = []
         self.figures: list[dict[str, Any]] = []
         self._pipes: list[Connection] = []
@@ -82,7 +82,7 @@ def main() -> None:
     teams = {
         n: Team(options.run, recipe.rl.model_copy(update={"update": update, "ranks": n})) for n in options.ranks
     }  # fmt: skip
-    batches = fold(Ledger(options.run / "ledger.jsonl").entries).batches
+    batches = fold(RlLedger(options.run / "ledger.jsonl").entries).batches
     for step in sorted(batches)[: options.steps]:
         for team in teams.values():
             team.train(batches[step])

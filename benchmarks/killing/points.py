@@ -78,8 +78,8 @@ def nowhere(*arguments: Any) -> None:
 
 
 def install_controller() -> None:
-    from etude.rl import follow, steps
-    from etude.rl.ledger import Ledger
+    from etude.rl import step_follower, steps
+    from etude.rl.ledger import RlLedger
 
     def write(ledger: Any, kind: str, **values: Any) -> None:
         line = json.dumps({"kind": kind, **values}) + "\n"
@@ -111,8 +111,8 @@ def install_controller() -> None:
         return name
 
     real_append = steps.append
-    follow.append = append  # type: ignore[assignment]
-    Ledger.write = write  # type: ignore[method-assign]
+    step_follower.append = append  # type: ignore[assignment]
+    RlLedger.write = write  # type: ignore[method-assign]
     around(Path, "rename", renamed("before"), renamed("after"))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from etude.cli import answer
 from etude.cli.answer import BROKEN_PIPE, Answer, give
-from etude.pipeline.run.manifest import Manifest
+from etude.pipeline.run.manifest import RunManifest
 
 MODULES = ["etude", "etude.cli.main"]
 
@@ -51,7 +51,7 @@ def test_a_reader_that_leaves_early_is_no_error(words: tuple[str, ...], tmp_path
 @pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
 def test_a_name_without_an_encoding_is_shown_and_ends_nothing(tmp_path: Path, encoding: str) -> None:
     for flags in (["--dry-run"], ["--dry-run", "--json"], ["--yes"]):
-        Manifest(tmp_path / "r").begin()
+        RunManifest(tmp_path / "r").begin()
         (tmp_path / "r" / os.fsdecode(b"m\xff" + "é".encode())).touch()
         words = [sys.executable, "-m", "etude", "clean", *flags, "r"]
         done = subprocess.run(

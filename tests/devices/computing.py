@@ -24,10 +24,10 @@ from etude.learn.model.device import compute_reproducibly, moved
 from etude.learn.model.init import with_drafts
 from etude.learn.train.checkpoint import load_state, save_state
 from etude.learn.train.evaluate import evaluate
-from etude.learn.train.feedback import Flagged, add_feedback
+from etude.learn.train.feedback import FlaggedTurn, add_feedback
 from etude.learn.train.feedback_settings import FeedbackSettings
 from etude.learn.train.fresh_drafts import FreshDrafts
-from etude.learn.train.gloo_ranks import GlooRanks, Meeting
+from etude.learn.train.gloo_ranks import GlooRanks, Rendezvous
 from etude.learn.train.likelihood import answer_nats
 from etude.learn.train.mtp_settings import FreshDraftsSettings
 from etude.learn.train.policy_step import PolicyTrainer
@@ -57,9 +57,9 @@ def policy_step(device: str) -> dict[str, Any]:
     return {"figures": figures, "weights": squares(model), "reference": [float(x[0].sum()) for x in scores.reference]}
 
 
-def _flagged(segment: Any) -> Flagged:
+def _flagged(segment: Any) -> FlaggedTurn:
     stop = int(np.flatnonzero(segment.sampled)[-1]) + 1
-    return Flagged(segment, stop - 1, stop - 1, stop, (30, 31))
+    return FlaggedTurn(segment, stop - 1, stop - 1, stop, (30, 31))
 
 
 def resume(device: str) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def resume(device: str) -> dict[str, Any]:
 
 def two_ranks(device: str) -> dict[str, Any]:
     """A step of two trainers, each on its share; threads stand for their processes."""
-    rollouts, meeting = random_rollouts(tiny_model(seed=1), 8), Meeting("127.0.0.1")
+    rollouts, meeting = random_rollouts(tiny_model(seed=1), 8), Rendezvous("127.0.0.1")
 
     def rank(number: int) -> dict[str, Any]:
         with pretend_device.Pretend() if device == pretend_device.NAME else nullcontext():

@@ -16,7 +16,7 @@ from etude.agent.chat.byte_tokenizer import byte_tokenizer
 from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.learn.model.init import new_model
 from etude.learn.model.settings import ModelSettings
-from etude.rl.ledger import Ledger, fold
+from etude.rl.ledger import RlLedger, fold
 from etude.rl.steps import read
 
 STEPS, GROUPS = 5, 2
@@ -120,7 +120,7 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[bytes], limit
 
 
 def check_whole(folder: Path, steps: int = STEPS) -> None:
-    progress = fold(Ledger(folder / "ledger.jsonl").entries)
+    progress = fold(RlLedger(folder / "ledger.jsonl").entries)
     groups = [group for step in range(steps) for group in progress.batches[step]]
     assert sorted(groups) == list(range(steps * GROUPS)), "every group is trained once"
     assert [record.step for record in read(folder / "steps.jsonl")] == list(range(steps))

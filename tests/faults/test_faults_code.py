@@ -13,7 +13,7 @@ import pytest
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.message import Message, ToolCall
-from etude.rollout.attempt import Attempt, Setup, attempt
+from etude.rollout.attempt import Attempt, AttemptSetup, attempt
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
@@ -52,7 +52,7 @@ def call(number: int, name: str, **arguments: str) -> Message:
 async def try_with(task: Task, pool: SandboxPool, path: str, old: str, new: str) -> Attempt:
     script = [call(0, "edit", path=path, old=old, new=new), call(1, "test"), call(2, "done", message="fixed")]
     harness = HarnessSettings(test_timeout_s=1.0, max_session_tokens=100_000)
-    return await attempt(task, Setup(ScriptedPolicy(script), pool, GRADERS, harness))
+    return await attempt(task, AttemptSetup(ScriptedPolicy(script), pool, GRADERS, harness))
 
 
 @pytest.fixture

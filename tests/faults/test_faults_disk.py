@@ -30,10 +30,10 @@ from etude.learn.model.settings import ModelSettings
 from etude.learn.weights.publisher import Publisher
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.store import WeightStore
-from etude.pipeline.run.ledger import Ledger as RunLedger
+from etude.pipeline.run.ledger import StageLedger
 from etude.pipeline.run.stage import write_json
 from etude.rl import steps
-from etude.rl.ledger import Ledger as RlLedger
+from etude.rl.ledger import RlLedger
 from etude.rl.store import GroupStore
 
 NOTHING = "nothing"
@@ -117,9 +117,9 @@ def shards(folder: Path) -> Any:
 
 WRITERS: dict[str, Writer] = {
     "the run's ledger": Writer(
-        lambda f: RunLedger(f / "l").start("base", {"a": "x" * 100}, {}) and None,
-        lambda f: RunLedger(f / "l").finish("base"),
-        lambda f: RunLedger(f / "l").finished("base"),
+        lambda f: StageLedger(f / "l").start("base", {"a": "x" * 100}, {}) and None,
+        lambda f: StageLedger(f / "l").finish("base"),
+        lambda f: StageLedger(f / "l").finished("base"),
     ),
     "a summary": Writer(
         lambda f: write_json(f / "s.json", ["old"] * 99),

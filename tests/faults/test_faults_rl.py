@@ -15,9 +15,9 @@ import pytest
 from rl_lab import SETTINGS, check_whole, lives, steps_trained, tiny_checkpoint, until
 
 from etude.agent.harness.settings import HarnessSettings
-from etude.learn.train.gloo_ranks import GlooRanks, Meeting
+from etude.learn.train.gloo_ranks import GlooRanks, Rendezvous
 from etude.rl.learner import Learner
-from etude.rl.ledger import Ledger, fold
+from etude.rl.ledger import RlLedger, fold
 from etude.rl.local_ray import sweep
 from etude.rl.settings import RlSettings
 
@@ -100,7 +100,7 @@ def test_a_rank_that_dies_or_hangs_costs_time_alone(start, tmp_path, checkpoint,
     assert process.wait(timeout=400) == 0
     check_whole(folder)
     assert json.loads((folder / "summary.json").read_text())["times"]["restarts"] == 1
-    progress = fold(Ledger(folder / "ledger.jsonl").entries)
+    progress = fold(RlLedger(folder / "ledger.jsonl").entries)
     assert undisturbed(checkpoint, folder, tmp_path / "again", two, progress.batches) == progress.digests
 
 
@@ -109,7 +109,7 @@ def undisturbed(checkpoint: Path, trained: Path, folder: Path, changes: dict, ba
     shutil.copytree(trained / "groups", folder / "groups")
     plain = RlSettings.model_validate(SETTINGS | changes)
     update = plain.update.model_copy(update={"temperature": HarnessSettings().temperature})
-    settings, meeting = plain.model_copy(update={"update": update}), Meeting("127.0.0.1")
+    settings, meeting = plain.model_copy(update={"update": update}), Rendezvous("127.0.0.1")
 
     def train(rank: int) -> dict[int, str]:
         ranks = GlooRanks(meeting.address, "127.0.0.1", rank, 2, 60)

@@ -20,9 +20,8 @@ from etude.learn.model.init import new_model, with_drafts
 from etude.learn.model.settings import ModelSettings
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.store import WeightStore
-from etude.rl.drive import drive
 from etude.rl.learner import Learner
-from etude.rl.ledger import Ledger, fold
+from etude.rl.ledger import RlLedger, fold
 from etude.rl.placement import EngineProcess
 from etude.rl.restarts import ProcessDied
 from etude.rl.run import RlRun
@@ -30,6 +29,7 @@ from etude.rl.schedule import task_list
 from etude.rl.settings import RlSettings
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
+from etude.rl.training_run import drive
 from etude.rl.weight_store import store_of
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.generate.exercises.source import ExerciseSource
@@ -145,7 +145,7 @@ def live(run: RlRun, **die_at: dict[str, int]) -> tuple[dict[str, Any], Threads]
 
 def check_whole(run: RlRun) -> None:
     """Every task of the schedule trained once, within the bound, and the checkpoint is the newest weights bit by bit."""
-    progress = fold(Ledger(run.folder / "ledger.jsonl").entries)
+    progress = fold(RlLedger(run.folder / "ledger.jsonl").entries)
     ids = task_list(run.settings, run.source).task_ids
     groups = [group for step in range(run.settings.steps) for group in progress.batches[step]]
     assert sorted(ids[group] for group in groups) == sorted(ids)

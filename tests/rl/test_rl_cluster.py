@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from etude.rl.cluster import (
     ClusterError,
-    Sight,
+    MachineFacts,
     code_digest,
     has_all,
     require_alike,
@@ -23,10 +23,10 @@ from etude.rl.cluster import (
 )
 from etude.rl.settings import ClusterSettings
 
-HERE = Sight("3.11.2", "c0de" * 16, {"ray": "2.60.0", "torch": "2.13.0"}, (), "proof")
+HERE = MachineFacts("3.11.2", "c0de" * 16, {"ray": "2.60.0", "torch": "2.13.0"}, (), "proof")
 
 
-def refused(there: Sight) -> str:
+def refused(there: MachineFacts) -> str:
     with pytest.raises(ClusterError) as found:
         require_alike("machine b", there, HERE, "proof", Path("/runs/x/rl"))
     return str(found.value)

@@ -25,15 +25,15 @@ from etude.agent.harness.agent import AgentOutcome
 from etude.core.trace.entry import EntryTokens, Header
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Recorder
-from etude.rl.controller import Controller, Step
-from etude.rl.groups import Group, TaskUnreachable
-from etude.rl.ledger import Ledger, fold
-from etude.rl.life import Slot
+from etude.rl.controller import Controller, StepResult
+from etude.rl.groups import RolloutGroup, TaskUnreachable
+from etude.rl.ledger import RlLedger, fold
 from etude.rl.resume import ReplayDiverged, open_progress, reconciler_at, train_again
+from etude.rl.rollout_state import RolloutSlot
 from etude.rl.schedule import Schedule, draw
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
-from etude.rollout.ended import Ended
+from etude.rollout.ended import UngradedAttempt
 from etude.rollout.retry import InfraFault
 from etude.tasks.task import Task
 
@@ -88,7 +88,7 @@ class Life:
         return self.left is not None and self.left <= 0
 
 
-class MortalLedger(Ledger):
+class MortalLedger(RlLedger):
     """Dies in the middle of a line, with the lines before it that were on their way.
 
     What a killed process had only buffered never reaches the disk; here the buffer outlives it, and would be flushed
@@ -162,7 +162,7 @@ class World:
         if step:
             self.weights = (self.folder / f"checkpoint-{step}").read_text()
 
-    async def attempt(self, slot: Slot) -> Rollout:
+    async def attempt(self, slot: RolloutSlot) -> Rollout:
         """As `attempts.Attempts`: what the agent left is on disk before its grading begins; a fault leaves nothing."""
         self.attempted.add((slot.group, slot.member))
         version, task = self.reconciler.groups[slot.group].version, a_task(slot.task_id)
@@ -183,7 +183,7 @@ class World:
         rewards = {"outcome": float(ended.files["score"])}
         return Rollout(ended.name, slot.task_id, slot.group, ended.outcome.segments, rewards)
 
-    async def roll(self, slot: Slot) -> Ended:
+    async def roll(self, slot: RolloutSlot) -> UngradedAttempt:
         self.rolled.add((slot.group, slot.member))
         versions = [self.served]
         for _ in range(self.rng.randint(1, 4)):
@@ -193,7 +193,7 @@ class World:
             raise InfraFault(f"sandbox died in attempt {slot.attempt}")
         return an_ended(slot, versions, self.rng)
 
-    async def train(self, step: int, groups: list[int]) -> Step:
+    async def train(self, step: int, groups: list[int]) -> StepResult:
         self.life.act()
         await asyncio.sleep(self.rng.expovariate(0.5))
         for index in groups:
@@ -204,7 +204,7 @@ class World:
             self.weights = hashlib.sha256(self.weights.encode() + data).hexdigest()
         self.steps.append((step, groups))
         self.life.act()
-        return Step(step, self.weights)
+        return StepResult(step, self.weights)
 
     async def publish(self, version: int) -> None:
         self.life.act()
@@ -232,7 +232,7 @@ def a_task(name: str) -> Task:
     return Task(name, "debugging", "one", "mend it", {"score": "none", "kept": name}, ("true",), "made-up")
 
 
-def an_ended(slot: Slot, versions: list[int], rng: random.Random) -> Ended:
+def an_ended(slot: RolloutSlot, versions: list[int], rng: random.Random) -> UngradedAttempt:
     """One to three segments whose tokens carry the versions in order; the score that it will get is what it left."""
     cuts = {0, *rng.sample(range(1, len(versions)), k=min(len(versions) - 1, rng.randint(0, 2)))}
     recorder, last = Recorder(Header(f"{slot.task_id}.{slot.member}")), None
@@ -243,10 +243,10 @@ def an_ended(slot: Slot, versions: list[int], rng: random.Random) -> Ended:
     outcome = AgentOutcome("done", "", session.segments(), {"turns": 1.0}, session)
     files = {"score": rng.choice([b"0.25", b"1.0"]), "kept": slot.task_id.encode()}
     name = f"{slot.task_id}.{slot.member} {rng.random()}"
-    return Ended(name, outcome, files, "", 1, "", 0.0, {"create": 0.0, "agent": 1.0, "export": 0.0})
+    return UngradedAttempt(name, outcome, files, "", 1, "", 0.0, {"create": 0.0, "agent": 1.0, "export": 0.0})
 
 
-async def nothing(step: Step, groups: list[Group[Rollout]]) -> None: ...
+async def nothing(step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None: ...
 
 
 def live(folder: Path, plan: RlSettings, seed: int, *, fault_rate: float = 0.0, life: Life | None = None) -> World:
@@ -304,7 +304,7 @@ def schedule(plan: RlSettings) -> Schedule:
 
 
 def trained_tasks(folder: Path, plan: RlSettings) -> list[str]:
-    progress = fold(Ledger(folder / "ledger.jsonl").entries)
+    progress = fold(RlLedger(folder / "ledger.jsonl").entries)
     ids = schedule(plan).task_ids
     return [ids[group] for step in range(progress.next_step) for group in progress.batches[step]]
 
@@ -363,7 +363,7 @@ def test_a_group_set_aside_is_never_trained_and_another_takes_its_place(plan, se
         for number, ends_at in enumerate(kills):
             live(folder, plan, seed + number, fault_rate=0.1, life=Life(ends_at))
         world = live(folder, plan, seed + len(kills), fault_rate=0.1)
-        progress, total = fold(Ledger(folder / "ledger.jsonl").entries), len(schedule(plan))
+        progress, total = fold(RlLedger(folder / "ledger.jsonl").entries), len(schedule(plan))
         assert (
             not progress.trained & progress.aside and len(progress.trained) == progress.next_step * plan.groups_per_step
         )
@@ -403,7 +403,7 @@ def test_what_had_ended_before_a_kill_is_graded_and_not_rolled_out_again_unless_
         broken = {paths[path] for path in sorted(paths) if dice.random() < 0.3 and break_a_byte(path, dice)}
         assert set(paths.values()) == kept and broken <= kept
         # Of a group that was finished in the moment of the kill nothing is needed any more.
-        told = fold(Ledger(folder / "ledger.jsonl").entries)
+        told = fold(RlLedger(folder / "ledger.jsonl").entries)
         finished = {*told.complete, *told.trained}
         kept, broken = ({key for key in keys if key[0] not in finished} for keys in (kept, broken))
         world = live(folder, plan, seed + 1)
@@ -436,7 +436,7 @@ def test_a_kill_at_every_single_act_is_survived(memory):
         live(folder, plan, 5, life=Life(ends_at))
         world = live(folder, plan, 6)
         assert sorted(trained_tasks(folder, plan)) == sorted(schedule(plan).task_ids)
-        last = fold(Ledger(folder / "ledger.jsonl").entries)
+        last = fold(RlLedger(folder / "ledger.jsonl").entries)
         assert last.saved == plan.steps
         assert (folder / f"checkpoint-{plan.steps}").read_text() == last.digests[plan.steps - 1]
         assert world.weights == last.digests[plan.steps - 1]
@@ -469,7 +469,7 @@ class SlowStore(World):
         super().__init__(*arguments, **words)
         self.told: list[str] = []
 
-    async def train(self, step: int, groups: list[int]) -> Step:
+    async def train(self, step: int, groups: list[int]) -> StepResult:
         self.told.append(f"train {step}")
         return await super().train(step, groups)
 
@@ -519,7 +519,7 @@ def live_with(
         patch.setattr(sys.modules[__name__], "schedule", lambda plan: replace(drawn, reserve=tuple(rest)))
         roll = World.roll
 
-        async def failing(self: World, slot: Slot) -> Ended:
+        async def failing(self: World, slot: RolloutSlot) -> UngradedAttempt:
             if slot.task_id in bad:
                 await asyncio.sleep(1.0)
                 raise InfraFault("no image")
@@ -543,7 +543,7 @@ def test_a_task_that_never_works_is_set_aside_and_another_takes_its_place(plan, 
         for number, ends_at in enumerate(kills):
             live_with(folder, plan, seed + number, bad, 4, Life(ends_at))
         world = live_with(folder, plan, seed + len(kills), bad, 4)
-        progress = fold(Ledger(folder / "ledger.jsonl").entries)
+        progress = fold(RlLedger(folder / "ledger.jsonl").entries)
         assert progress.next_step == plan.steps
         trained = [group for groups in progress.batches.values() for group in groups]
         assert len(set(trained)) == plan.steps * plan.groups_per_step
@@ -560,7 +560,7 @@ def test_how_a_cancelled_rollout_of_an_unreachable_task_ends_has_no_effect(tmp_p
     bad = schedule(plan).task_ids[0]
     roll, cancelled = World.roll, []
 
-    async def failing(self: World, slot: Slot) -> Ended:
+    async def failing(self: World, slot: RolloutSlot) -> UngradedAttempt:
         if slot.task_id != bad:
             return await roll(self, slot)
         if slot.member == 0:
@@ -576,7 +576,7 @@ def test_how_a_cancelled_rollout_of_an_unreachable_task_ends_has_no_effect(tmp_p
 
     monkeypatch.setattr(World, "roll", failing)
     world = live_with(tmp_path, plan, 3, set(), 4)
-    progress = fold(Ledger(tmp_path / "ledger.jsonl").entries)
+    progress = fold(RlLedger(tmp_path / "ledger.jsonl").entries)
     assert cancelled == [1, 2] and list(progress.unreachable) == [0]
     assert progress.next_step == plan.steps and world.reconciler.running == 0
 
@@ -584,7 +584,7 @@ def test_how_a_cancelled_rollout_of_an_unreachable_task_ends_has_no_effect(tmp_p
 def test_without_a_reserve_the_run_ends_with_the_steps_that_it_can_fill(tmp_path):
     plan = a_plan(max_faults=2)
     live_with(tmp_path, plan, 3, {schedule(plan).task_ids[4]}, 0)
-    assert fold(Ledger(tmp_path / "ledger.jsonl").entries).next_step == plan.steps - 1
+    assert fold(RlLedger(tmp_path / "ledger.jsonl").entries).next_step == plan.steps - 1
 
 
 def test_more_unreachable_tasks_than_may_be_stop_the_run_and_count_across_kills(tmp_path):
@@ -595,14 +595,14 @@ def test_more_unreachable_tasks_than_may_be_stop_the_run_and_count_across_kills(
     with pytest.raises(TaskUnreachable, match="met 3 infra faults"):  # the first is not tried again, the second is
         live_with(tmp_path, plan, 4, {ids[0], ids[1]}, 4)
     live_with(tmp_path, plan, 5, {ids[0]}, 4)  # the cause of the second was mended
-    assert fold(Ledger(tmp_path / "ledger.jsonl").entries).next_step == plan.steps
+    assert fold(RlLedger(tmp_path / "ledger.jsonl").entries).next_step == plan.steps
 
 
 def test_a_replay_that_comes_to_other_weights_is_refused(tmp_path):
     plan = a_plan(save_every=5)
     life = Life(110)
     live(tmp_path, plan, 3, life=life)
-    progress = fold(Ledger(tmp_path / "ledger.jsonl").entries)
+    progress = fold(RlLedger(tmp_path / "ledger.jsonl").entries)
     assert progress.digests and not progress.saved
     store = GroupStore(tmp_path / "groups")
     group = progress.batches[0][0]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from run_in_threads import a_run, check_whole, live
 
-from etude.rl.ledger import Ledger
+from etude.rl.ledger import RlLedger
 from etude.rl.store import GroupStore
 from etude.tasks.cheats.exercise import forged_frames
 from etude.tasks.registry import GRADERS
@@ -32,7 +32,7 @@ def _check(folder: Path, steps: int, word: str) -> None:
     groups = [store.load(index) for index in range(steps * 2)]
     assert all(member.rewards["outcome"] == 0.0 for group in groups for member in group)
     assert any(word in member.info["verdict"] for group in groups for member in group)
-    assert not [row for row in Ledger(folder / "ledger.jsonl").entries if row.get("kind") == "fault"]
+    assert not [row for row in RlLedger(folder / "ledger.jsonl").entries if row.get("kind") == "fault"]
 
 
 def test_hostile_files_earn_nothing_and_end_no_rl_stage(hostile: None, checkpoint: Path, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from etude.agent.chat.nano import NanoRenderer
 from etude.agent.harness.opening import first_prompt
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.trace.segment import Rollout, Segment
-from etude.rl.groups import Group
-from etude.rl.preflight import NoRoom, Starvation, Window, _no_room, check_prompts, sample_of
+from etude.rl.groups import RolloutGroup
+from etude.rl.preflight import LimitsTooSmall, Starvation, Window, _no_room, check_prompts, sample_of
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import task_facts
 from etude.tasks.task import Task
@@ -47,7 +47,7 @@ def test_a_first_prompt_that_fills_the_session_is_refused_with_the_number_to_set
     least = tokens + 33  # a short turn, and one that ends a turn which is cut off
     assert check(renderer, [long], HarnessSettings(max_session_tokens=least)) == []
     with pytest.raises(
-        NoRoom, match=rf"has {tokens} tokens, .* set harness.max_session_tokens to at least {tokens + 97}"
+        LimitsTooSmall, match=rf"has {tokens} tokens, .* set harness.max_session_tokens to at least {tokens + 97}"
     ):
         check(renderer, [long], HarnessSettings(max_session_tokens=least - 1))
 
@@ -55,16 +55,16 @@ def test_a_first_prompt_that_fills_the_session_is_refused_with_the_number_to_set
 def test_low_effort_halves_the_session_and_is_measured_too(renderer):
     long, harness = task("fix " + "a word " * 100), HarnessSettings(max_session_tokens=1000)
     assert check(renderer, [long], harness, efforts={"medium": 1.0}) == []
-    with pytest.raises(NoRoom, match=r"may hold 500 \(at effort low\): set harness.max_session_tokens"):
+    with pytest.raises(LimitsTooSmall, match=r"may hold 500 \(at effort low\): set harness.max_session_tokens"):
         check(renderer, [long], harness, efforts={"medium": 1.0, "low": 1.0})
     assert check(renderer, [long], harness, efforts={"medium": 1.0, "low": 0.0}) == []
 
 
 def test_the_engine_or_the_model_is_named_where_it_is_the_limit(renderer):
     long, harness = task("fix " + "a word " * 100), HarnessSettings(max_session_tokens=100_000)
-    with pytest.raises(NoRoom, match="the engine holds 300: set engine.max_len to at least"):
+    with pytest.raises(LimitsTooSmall, match="the engine holds 300: set engine.max_len to at least"):
         check(renderer, [long], harness, Window(300, 4096))
-    with pytest.raises(NoRoom, match="the model's context window ends at 300 tokens"):
+    with pytest.raises(LimitsTooSmall, match="the model's context window ends at 300 tokens"):
         check(renderer, [long], harness, Window(4096, 300))
 
 
@@ -87,7 +87,7 @@ def test_a_few_tasks_that_are_too_long_are_named_and_do_not_stop_the_run(rendere
     tasks = [task("fix it", f"s{n}") for n in range(3)] + [task("a word " * 400, "long")]
     (note,) = check(renderer, tasks)
     assert note.startswith("1 of 4 sampled tasks leave a rollout no room: the first prompt of task long has")
-    with pytest.raises(NoRoom, match="2 of 4 sampled tasks"):
+    with pytest.raises(LimitsTooSmall, match="2 of 4 sampled tasks"):
         check(renderer, [*tasks[1:], task("a word " * 400, "longer")])
 
 
@@ -101,15 +101,15 @@ def test_the_sample_is_spread_over_the_schedule(count):
 
 def test_a_run_whose_prompts_have_no_room_is_refused_before_a_process_starts(checkpoint, tmp_path):
     run = a_run(checkpoint, tmp_path)
-    with pytest.raises(NoRoom, match="harness.max_session_tokens"):
+    with pytest.raises(LimitsTooSmall, match="harness.max_session_tokens"):
         live(replace(run, harness=HarnessSettings(max_session_tokens=5)))
     assert not (tmp_path / "weights").exists()
 
 
-def group(end: str, turns: int = 0, calls: int = 0, index: int = 0) -> Group[Rollout]:
+def group(end: str, turns: int = 0, calls: int = 0, index: int = 0) -> RolloutGroup[Rollout]:
     counters = {"turns": float(turns), "calls": float(calls)}
     rollouts = [Rollout(str(n), "t", index, [], {"outcome": 0.0}, counters, {"end": end}) for n in range(2)]
-    return Group(index, "t", 2, 0, dict(enumerate(rollouts)))
+    return RolloutGroup(index, "t", 2, 0, dict(enumerate(rollouts)))
 
 
 def starvation(notes: list[str]) -> Starvation:
@@ -125,7 +125,7 @@ def test_a_step_of_rollouts_without_a_token_stops_the_run_by_the_setting(end, na
     look = starvation([])
     for _ in range(2):
         look.look(group(end))
-    with pytest.raises(NoRoom, match=f"all 6 rollouts of the last 3 groups .* {named}"):
+    with pytest.raises(LimitsTooSmall, match=f"all 6 rollouts of the last 3 groups .* {named}"):
         look.look(group(end))
 
 
@@ -146,7 +146,9 @@ def test_a_step_of_rollouts_that_are_cut_off_before_a_call_stops_the_run_too():
     look = starvation([])
     sampled = np.ones(3, bool)
     cut = Segment(np.zeros(3, np.int32), sampled, np.zeros(3, np.float32), np.zeros(3, np.int32))
-    with pytest.raises(NoRoom, match="before the first tool call: raise harness.max_session_tokens, which is 640"):
+    with pytest.raises(
+        LimitsTooSmall, match="before the first tool call: raise harness.max_session_tokens, which is 640"
+    ):
         for _ in range(3):
             found = group("max_tokens", turns=1)
             for rollout in found.members:

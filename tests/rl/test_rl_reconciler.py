@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from etude.rl.groups import Begun
-from etude.rl.life import RUNNING, Phase, Slot
+from etude.rl.groups import UnfinishedGroup
 from etude.rl.reconciler import Reconciler
+from etude.rl.rollout_state import RUNNING, RolloutPhase, RolloutSlot
 from etude.rl.schedule import Schedule
 from etude.rl.window import StalenessWindow
 
@@ -35,7 +35,7 @@ class Driven(RuleBasedStateMachine):
         self.size, self.staleness, self.per_step = size, staleness, per_step
         self.window = StalenessWindow(per_step, staleness, reach=None if reach is None else reach * per_step)
         self.reconciler = self.fresh(slots, 0)
-        self.running: list[Slot] = []
+        self.running: list[RolloutSlot] = []
         self.left: dict[tuple[int, int], int] = {}
         self.trained: list[int] = []
         self.admitted_at: dict[int, int] = {}
@@ -57,7 +57,7 @@ class Driven(RuleBasedStateMachine):
         ) in found:  # what an agent left is handed out once, as the attempt that left it, and straight to its grading
             assert slot.ended == (self.left.pop((slot.group, slot.member), None) is not None)
             life = self.reconciler.groups[slot.group].lives[slot.member]
-            assert life.phase is (Phase.GRADING if slot.ended else Phase.PLACED)
+            assert life.phase is (RolloutPhase.GRADING if slot.ended else RolloutPhase.PLACED)
         self.running += found
         for group in self.reconciler.take_admitted():
             assert group.index not in self.admitted_at
@@ -69,7 +69,7 @@ class Driven(RuleBasedStateMachine):
         slot = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
         self.over(slot)
 
-    def over(self, slot: Slot) -> None:
+    def over(self, slot: RolloutSlot) -> None:
         group = self.reconciler.finish(slot, f"{slot.group}.{slot.member}")
         assert group is None or group.members == [f"{slot.group}.{member}" for member in range(self.size)]
         if group is not None and slot.group not in self.reconciler.groups:
@@ -84,7 +84,7 @@ class Driven(RuleBasedStateMachine):
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), phase=st.sampled_from(sorted(RUNNING)))
-    def tell(self, data: st.DataObject, phase: Phase) -> None:
+    def tell(self, data: st.DataObject, phase: RolloutPhase) -> None:
         self.reconciler.note(data.draw(st.sampled_from(self.running)), phase, 0.0)
 
     @rule()
@@ -105,11 +105,11 @@ class Driven(RuleBasedStateMachine):
         """As after a kill: what was scored is kept with the version of its admission, some or all of it, and so is what agents left of
         attempts that were grading; what ran else begins anew."""
         version, kept = self.window.next_step, self.reconciler.groups
-        begun = {index: Begun(group.version, dict(group.results)) for index, group in kept.items()}
+        begun = {index: UnfinishedGroup(group.version, dict(group.results)) for index, group in kept.items()}
         for index, one in begun.items():
             if 0 < len(one.results) < self.size and data.draw(st.booleans()):
                 one.results.pop(max(one.results))
-            grading = [life.slot for life in kept[index].lives if life.phase is Phase.GRADING]
+            grading = [life.slot for life in kept[index].lives if life.phase is RolloutPhase.GRADING]
             one.ended |= {slot.member: slot.attempt for slot in grading if data.draw(st.booleans())}
         begun = {index: one for index, one in begun.items() if one.results or one.ended}
         self.window = StalenessWindow(self.per_step, self.staleness, version, reach=self.window.reach)
@@ -135,8 +135,8 @@ class Driven(RuleBasedStateMachine):
         assert len(self.reconciler.groups) <= self.per_step * (STEPS - self.window.next_step)
         assert all(life.slot.attempt == self.attempts.get((life.slot.group, life.slot.member), 0) for life in lives)
         for group in self.reconciler.groups.values():
-            assert group.queued == sum(life.phase is Phase.QUEUED for life in group.lives)
-            assert group.complete == all(life.phase is Phase.GROUPED for life in group.lives)
+            assert group.queued == sum(life.phase is RolloutPhase.QUEUED for life in group.lives)
+            assert group.complete == all(life.phase is RolloutPhase.GROUPED for life in group.lives)
 
     def teardown(self) -> None:
         """From wherever chance left it, it comes to its end: nothing is stuck, no task was trained twice, and all steps were made unless
@@ -163,10 +163,10 @@ def test_what_ended_too_long_ago_to_be_trained_is_rolled_out_anew():
     window = StalenessWindow(2, 1, next_step=5)
     tasks = Schedule(tuple(f"task-{n}" for n in range(16)))
     reconciler: Reconciler[str] = Reconciler(tasks, window, slots=8, group_size=2, max_faults=9, version=5)
-    reconciler.restore(range(10), {10: Begun(3, {0: "late"}, {1: 0}), 11: Begun(4, {}, {0: 2})})
+    reconciler.restore(range(10), {10: UnfinishedGroup(3, {0: "late"}, {1: 0}), 11: UnfinishedGroup(4, {}, {0: 2})})
     assert set(reconciler.groups) == {11}
     slots = reconciler.start()
-    assert slots[0] == Slot(11, 0, "task-11", attempt=2, ended=True)
+    assert slots[0] == RolloutSlot(11, 0, "task-11", attempt=2, ended=True)
     assert {(slot.group, slot.member) for slot in slots[1:]} >= {(10, 0), (10, 1)}
     assert not any(slot.ended for slot in slots[1:]) and reconciler.groups[10].version == 5
 

@@ -16,9 +16,9 @@ from etude.agent.policy.protocol import Request
 from etude.learn.weights.errors import CorruptShard
 from etude.rl import regions
 from etude.rl.engines import AWAY, READY
-from etude.rl.floor import Floor
 from etude.rl.region import RegionSettings, require_placed
 from etude.rl.settings import RlSettings
+from etude.rl.version_floor import VersionFloor
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @given(st.integers(0, 3), st.lists(st.tuples(st.booleans(), st.integers(-1, 12)), max_size=40))
 def test_the_floor_never_falls_and_waits_for_nobody_who_is_further_behind_than_the_lag(lag, events):
-    floor, home, served = Floor(lag), 0, -1
+    floor, home, served = VersionFloor(lag), 0, -1
     for at_home, version in events:
         before = floor.version
         if at_home:
@@ -69,7 +69,7 @@ def test_the_floor_never_falls_and_waits_for_nobody_who_is_further_behind_than_t
 @given(st.integers(0, 3), st.lists(st.integers(0, 2), min_size=1, max_size=60))
 def test_who_keeps_within_the_lag_is_asked_again_and_stays(lag, moves):
     """As many versions behind as the lag allows, for ever: it never reaches home's own version, and answers all the same."""
-    floor, home = Floor(lag), 10
+    floor, home = VersionFloor(lag), 10
     floor.rise(home, [])  # it was away
     for _ in moves:
         home += 1

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from run_in_threads import a_run, check_whole, live
 
 from etude.learn.engine.settings import EngineSettings
-from etude.rl.ledger import Ledger
+from etude.rl.ledger import RlLedger
 from etude.rl.reload import ANSWERS, REQUEST, Reload, ReloadRefused, answers, ask, changed, in_force
 from etude.rl.reloader import Reloader
 from etude.rl.settings import RlSettings
@@ -30,13 +30,13 @@ def test_a_run_whose_engine_and_trainer_are_replaced_is_whole_and_counts_no_deat
     assert not (tmp_path / REQUEST).exists()
     assert [engine.settings.max_batch for engine in places.engines] == [64, 3]
     assert summary["times"]["restarts"] == 0
-    saved = [entry["step"] for entry in Ledger(tmp_path / "ledger.jsonl").entries if entry["kind"] == "saved"]
+    saved = [entry["step"] for entry in RlLedger(tmp_path / "ledger.jsonl").entries if entry["kind"] == "saved"]
     assert len(saved) == 2 and saved[0] < saved[1] == 3  # where the trainer was replaced, and at the end
 
 
 @pytest.fixture
 def reloads(tmp_path: Path) -> Any:
-    """`World` with a reloader over it; what it starts is broken where its engines would take one turn at once."""
+    """`SimulatedCluster` with a reloader over it; what it starts is broken where its engines would take one turn at once."""
     world = World(count=2)
     told: list[str] = []
     places: Any = SimpleNamespace(engine=EngineSettings())

@@ -5,7 +5,7 @@ import pytest
 
 from etude.core.trace.segment import Rollout
 from etude.rl.metrics import tool_shares
-from etude.rl.rewards.alarms import Watch
+from etude.rl.rewards.alarms import AlarmMonitor
 
 QUIET, AFTER = 40, 25
 BASE = {
@@ -21,7 +21,7 @@ NOISE = {
 def causes(later, seed=0):
     """Causes named in a run that is quiet first and then shifts by `later`."""
     rng = np.random.default_rng(seed)
-    watch, found = Watch(), []
+    watch, found = AlarmMonitor(), []
     for step in range(QUIET + AFTER):
         values = {name: value + NOISE.get(name, 0.0) * rng.normal() for name, value in BASE.items()}
         if step >= QUIET:

@@ -24,18 +24,18 @@ from etude.learn.engine.settings import EngineSettings
 from etude.learn.model.checkpoint import save_checkpoint
 from etude.learn.model.init import new_model
 from etude.rl.baseline import RunningMeans
-from etude.rl.controller import Step
-from etude.rl.drive import HARDER
-from etude.rl.follow import Follower
-from etude.rl.groups import Group
-from etude.rl.ledger import Ledger, fold
+from etude.rl.controller import StepResult
+from etude.rl.groups import RolloutGroup
+from etude.rl.ledger import RlLedger, fold
 from etude.rl.restarts import Lifeline, ProcessDied, ProcessLost
 from etude.rl.rewards.drift import REFERENCE
 from etude.rl.run import RlRun
 from etude.rl.schedule import task_list
 from etude.rl.sessions import KeptSessions
+from etude.rl.step_follower import StepFollower
 from etude.rl.steps import StepRecord, alarms_of, append, read
 from etude.rl.store import GroupStore
+from etude.rl.training_run import HARDER
 from etude.sandbox.pool import open_pool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.generate.harder_tasks.variants import ExerciseVariants
@@ -113,7 +113,9 @@ def test_a_chain_of_segments_is_one_member_with_one_advantage_and_its_summaries_
             if before.data.get("summary") and entry.type == "completion":
                 assert entry.tokens is not None
                 said = entry.tokens.ids[entry.tokens.lead : entry.tokens.lead + len(entry.tokens.logprobs)]
-                assert said and sampled[told_in(session, entry)][-len(said) :] == said  # the last that its segment says
+                assert (
+                    said and sampled[segment_of(session, entry)][-len(said) :] == said
+                )  # the last that its segment says
                 told += 1
     assert told > 0 and summary["counts"]["summaries"] >= told
     counts = [summary["counts"][name] for name in ("summaries", "broken_summaries", "summary_tokens")]
@@ -123,7 +125,7 @@ def test_a_chain_of_segments_is_one_member_with_one_advantage_and_its_summaries_
     )
 
 
-def told_in(session: Session, entry: Entry) -> int:
+def segment_of(session: Session, entry: Entry) -> int:
     """The segment that an entry ends: summaries before it."""
     return sum(one.type == "summary" and one.id < entry.id for one in session.entries)
 
@@ -180,7 +182,7 @@ def test_a_process_that_keeps_dying_stops_the_run_which_goes_on_when_run_again(c
     run = a_run(checkpoint, tmp_path, max_restarts=0, eval_every=1, eval_tasks=1, save_every=3)
     with pytest.raises(ProcessLost, match="the trainer process died 1 times"):
         live(run, trainer={"train": 3})
-    assert fold(Ledger(tmp_path / "ledger.jsonl").entries).next_step >= 1
+    assert fold(RlLedger(tmp_path / "ledger.jsonl").entries).next_step >= 1
     before = read(tmp_path / "steps.jsonl")[0]  # of the second step the version may still have been on its way
     assert {"eval_pass_rate", "delta_bytes", "wait_s", "train_s"} <= before.values.keys()
     live(run)
@@ -192,10 +194,10 @@ def test_only_a_step_killed_before_its_line_gets_one_when_it_is_trained_again(tm
     run = a_run(tmp_path / "none", tmp_path, eval_every=1)
     recorded = StepRecord(0, [0], {"eval_pass_rate": 0.5, "delta_bytes": 80_863.0}, {}, [{"outcome": 0.0}], [0.0])
     append(tmp_path / "steps.jsonl", recorded)
-    follower = Follower(run, None, KeptSessions(tmp_path / "sessions", run.settings, []), None)  # type: ignore[arg-type]
-    group = Group(0, "t", 1, -1, {0: Rollout("r", "t", 0, [], {"outcome": 1.0})})
+    follower = StepFollower(run, None, KeptSessions(tmp_path / "sessions", run.settings, []), None)  # type: ignore[arg-type]
+    group = RolloutGroup(0, "t", 1, -1, {0: Rollout("r", "t", 0, [], {"outcome": 1.0})})
     for step in (0, 1):
-        asyncio.run(follower.on_replay(Step(step, "digest", [{"outcome": 1.0}], [0.5]), [group]))
+        asyncio.run(follower.on_replay(StepResult(step, "digest", [{"outcome": 1.0}], [0.5]), [group]))
     first, second = read(tmp_path / "steps.jsonl")
     assert first == recorded
     assert second.values["pass_rate"] == 1.0 and second.advantages == [0.5]
@@ -204,10 +206,10 @@ def test_only_a_step_killed_before_its_line_gets_one_when_it_is_trained_again(tm
 
 def test_an_alarm_stands_in_its_step_with_its_cause_and_reaches_the_summary(tmp_path):
     run = a_run(tmp_path / "none", tmp_path)
-    follower = Follower(run, None, KeptSessions(tmp_path / "sessions", run.settings, []), None)  # type: ignore[arg-type]
-    group = Group(0, "t", 1, -1, {0: Rollout("r", "t", 0, [], {"outcome": 1.0})})
+    follower = StepFollower(run, None, KeptSessions(tmp_path / "sessions", run.settings, []), None)  # type: ignore[arg-type]
+    group = RolloutGroup(0, "t", 1, -1, {0: Rollout("r", "t", 0, [], {"outcome": 1.0})})
     for step in range(40):  # beside the outcome there is suddenly a reward, and as much is solved as before
-        found = Step(step, "digest", [{"outcome": 1.0, "todos": 0.0 if step < REFERENCE else 0.5}], [0.5])
+        found = StepResult(step, "digest", [{"outcome": 1.0, "todos": 0.0 if step < REFERENCE else 0.5}], [0.5])
         asyncio.run(follower.on_replay(found, [group]))
     (alarm,) = alarms_of(read(tmp_path / "steps.jsonl"))
     assert REFERENCE < alarm["step"] < 40

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from etude.rl.simulation.shape import Shape, drawn
+from etude.rl.simulation.shape import SimulationShape, drawn
 from etude.rl.simulation.simulate import simulate
 
-SMALL = Shape(rollouts=512, groups_per_step=8, slots=96, hosts=4)
+SMALL = SimulationShape(rollouts=512, groups_per_step=8, slots=96, hosts=4)
 
 
-def told(figures: dict) -> dict:
+def figures_of(figures: dict) -> dict:
     return {name: value for name, value in figures.items() if name != "real_s"}
 
 
 def test_a_seed_tells_the_same_story_and_another_one_another():
     first = simulate(SMALL)
-    assert told(simulate(SMALL)) == told(first)
+    assert figures_of(simulate(SMALL)) == figures_of(first)
     assert simulate(replace(SMALL, seed=1))["story"] != first["story"]
 
 
@@ -71,7 +71,7 @@ def test_a_region_whose_link_is_too_slow_for_the_lag_is_asked_nothing_and_holds_
 
 def test_the_trainer_does_not_wait_for_what_is_published():
     """Where all wait for the trainer, a publication as long as a step costs next to nothing."""
-    busy = Shape(
+    busy = SimulationShape(
         rollouts=2048,
         max_staleness=4,
         slots=512,

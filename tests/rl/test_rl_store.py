@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from etude.core.trace.group_file import DamagedGroup
 from etude.core.trace.segment import Rollout, Segment
-from etude.rl.ledger import Ledger, entries_of, fold
+from etude.rl.ledger import RlLedger, entries_of, fold
 from etude.rl.store import GroupStore
 
 
@@ -66,24 +66,24 @@ def test_reading_a_ledger_that_is_being_written_changes_nothing(tmp_path):
 
 def test_a_torn_last_line_is_cut_off_and_written_over(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    ledger = Ledger(path)
+    ledger = RlLedger(path)
     ledger.write("plan", digest="abc")
     ledger.write("completed", group=0, version=0)
     ledger.close()
     with open(path, "a") as file:
         file.write('{"kind": "bat')
-    again = Ledger(path)
+    again = RlLedger(path)
     assert fold(again.entries).complete == {0: 0}
     again.write("batch", step=0, groups=[0])
     again.close()
-    assert fold(Ledger(path).entries).batches == {0: [0]}
+    assert fold(RlLedger(path).entries).batches == {0: [0]}
 
 
 def test_damage_before_the_end_is_an_error(tmp_path):
     path = tmp_path / "ledger.jsonl"
     path.write_text('{"kind": "plan", "dig\n' + json.dumps({"kind": "saved", "step": 1}) + "\n")
     with pytest.raises(ValueError, match="line 1 is damaged"):
-        Ledger(path)
+        RlLedger(path)
 
 
 def test_a_group_in_two_batches_is_refused():

@@ -19,7 +19,7 @@ from etude.learn.weights.errors import BadStore, ForeignChain
 from etude.learn.weights.relay import WeightRelay
 from etude.learn.weights.relay_ends import source_store, target_store
 from etude.learn.weights.store import WeightStore
-from etude.rl.ledger import Ledger
+from etude.rl.ledger import RlLedger
 from etude.rl.placement import EngineProcess
 from etude.rl.steps import read
 
@@ -111,7 +111,7 @@ def test_a_bucket_that_is_not_there_is_told_before_the_run_begins(
     run = a_run(checkpoint, tmp_path / "rl", weight_store="s3://nowhere/x")
     with pytest.raises(BadStore, match="there is no bucket nowhere"):
         live(run)
-    assert not any(entry["kind"] == "store" for entry in Ledger(tmp_path / "rl" / "ledger.jsonl").entries)
+    assert not any(entry["kind"] == "store" for entry in RlLedger(tmp_path / "rl" / "ledger.jsonl").entries)
 
 
 def test_a_chain_that_rots_in_mid_run_is_mended_by_an_anchor(

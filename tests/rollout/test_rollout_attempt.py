@@ -15,8 +15,8 @@ from etude.agent.policy.protocol import PolicyError, Request
 from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.completion import Completion
 from etude.core.trace.message import Message, ToolCall
-from etude.rollout.attempt import Setup, attempt
-from etude.rollout.batch import Job, run_batch
+from etude.rollout.attempt import AttemptSetup, attempt
+from etude.rollout.batch import AttemptJob, run_batch
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.errors import DiskFull, SandboxDied, Unsupported, UserError
@@ -114,8 +114,10 @@ FIX = [call("edit", path="calc.py", old="a - b", new="a + b"), call("done", mess
 FAST = AttemptSettings(attempts=3, first_delay_s=0.0, limit_s=5.0)
 
 
-def setup(pool: MemoryPool, script: Any = FIX, **changes: Any) -> Setup:
-    return replace(Setup(ScriptedPolicy(script), pool, {"plus": Plus()}, HarnessSettings(), settings=FAST), **changes)
+def setup(pool: MemoryPool, script: Any = FIX, **changes: Any) -> AttemptSetup:
+    return replace(
+        AttemptSetup(ScriptedPolicy(script), pool, {"plus": Plus()}, HarnessSettings(), settings=FAST), **changes
+    )
 
 
 async def test_a_good_attempt_is_graded_on_the_exported_files():
@@ -217,7 +219,7 @@ async def test_a_batch_keeps_order_bounds_concurrency_and_names_faults():
     policy = ScriptedPolicy([])
     policy.complete = answer  # type: ignore[method-assign]
     seen: list[int] = []
-    jobs = [Job(TASK, f"t1.{i}") for i in range(9)]
+    jobs = [AttemptJob(TASK, f"t1.{i}") for i in range(9)]
     grader = Plus()
     grader.grade = lambda *_: asyncio.sleep(0, Verdict(1.0))  # type: ignore[assignment,method-assign]
     batch = await run_batch(
@@ -236,7 +238,7 @@ async def test_cancelling_a_batch_leaves_no_sandbox():
     policy = ScriptedPolicy([])
     policy.complete = lambda _: asyncio.sleep(60)  # type: ignore[assignment,method-assign]
     task = asyncio.create_task(
-        run_batch([Job(TASK, str(i)) for i in range(5)], setup(pool, policy=policy), concurrency=2)
+        run_batch([AttemptJob(TASK, str(i)) for i in range(5)], setup(pool, policy=policy), concurrency=2)
     )
     await asyncio.sleep(0.02)
     assert len(pool.live) == 2

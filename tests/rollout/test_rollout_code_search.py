@@ -18,7 +18,7 @@ from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.scripted import ScriptedPolicy
 from etude.agent.workspace.local_folder import LocalFolder
 from etude.core.trace.message import Message, ToolCall
-from etude.rollout.attempt import Setup, attempt
+from etude.rollout.attempt import AttemptSetup, attempt
 from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings
@@ -96,7 +96,7 @@ async def test_a_service_that_dies_is_an_infra_fault_and_the_next_try_has_a_new_
 ) -> None:
     grader = Counting()
     pool, graders, search = FolderPool(tmp_path), {"any": grader}, CodeSearch(service)
-    setup = Setup(killing(service, 1), pool, graders, SETTINGS, settings=FAST, search=search)
+    setup = AttemptSetup(killing(service, 1), pool, graders, SETTINGS, settings=FAST, search=search)
     found = await attempt(TASK, setup)
     assert found.tries == 2 and grader.graded == 1
     assert found.outcome.session.of("tool_result")[0].data["text"].startswith("shop.py:1-1 total")

@@ -12,10 +12,10 @@ from etude.agent.chat.nano import NanoRenderer
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.trace.reader import read_session
 from etude.evaluate.bench.runs.scripted import expert, nop
-from etude.rollout.attempt import Script, Setup
-from etude.rollout.collect.collecting import Collecting, Wanted, changed
+from etude.rollout.attempt import AttemptSetup, Script
+from etude.rollout.collect.collecting import Collection, CollectionSettings, changed
 from etude.rollout.collect.taught import conversations, segments, taught
-from etude.rollout.collect.tries import Conflict, Tries
+from etude.rollout.collect.tries import CollectionConflict, CollectionLog
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import SandboxPool
@@ -33,11 +33,11 @@ def collecting(
     policy: Script,
     harness: HarnessSettings = HARNESS,
     **options: object,
-) -> Collecting:
+) -> Collection:
     ids = source.ids("train", level="one-bug")[:3]
-    wanted = Wanted(ids, source.task, concurrency=2, **options)  # type: ignore[arg-type]
-    setup = Setup(policy, pool, GRADERS, harness, settings=AttemptSettings(attempts=1))
-    return Collecting(wanted, setup, folder, Tries(folder, {"teacher": "one"}))
+    wanted = CollectionSettings(ids, source.task, concurrency=2, **options)  # type: ignore[arg-type]
+    setup = AttemptSetup(policy, pool, GRADERS, harness, settings=AttemptSettings(attempts=1))
+    return Collection(wanted, setup, folder, CollectionLog(folder, {"teacher": "one"}))
 
 
 async def test_what_passed_is_kept_and_never_tried_again(tmp_path: Path, source, pool) -> None:
@@ -68,9 +68,9 @@ async def test_a_torn_line_is_tried_again_and_another_teacher_is_refused(tmp_pat
     await one.run()
     data = one.tries.path.read_bytes()
     one.tries.path.write_bytes(data[:-20])
-    assert len(Tries(tmp_path, {"teacher": "one"}).rows) == 2
-    with pytest.raises(Conflict, match="another teacher"):
-        Tries(tmp_path, {"teacher": "two"})
+    assert len(CollectionLog(tmp_path, {"teacher": "one"}).rows) == 2
+    with pytest.raises(CollectionConflict, match="another teacher"):
+        CollectionLog(tmp_path, {"teacher": "two"})
 
 
 async def test_a_budget_begins_nothing_beyond_it(tmp_path: Path, source, pool) -> None:

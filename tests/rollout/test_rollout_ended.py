@@ -15,11 +15,11 @@ from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, Header
 from etude.core.trace.session import Recorder, Session
-from etude.rl.ended import EndedStore
-from etude.rl.life import Slot
-from etude.rollout.attempt import Setup, attempt
-from etude.rollout.ended import Ended
-from etude.rollout.ended_file import DamagedEnded, pack_ended, tags_of, unpack_ended
+from etude.rl.rollout_state import RolloutSlot
+from etude.rl.ungraded_store import EndedStore
+from etude.rollout.attempt import AttemptSetup, attempt
+from etude.rollout.ended import UngradedAttempt
+from etude.rollout.ended_file import DamagedUngradedFile, pack_ended, tags_of, unpack_ended
 from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.errors import SandboxDied
@@ -27,11 +27,11 @@ from etude.tasks.task import Task, Verdict
 
 TASK = Task("tally é", "debugging", "one", "mend it", {"a.py": "one", "b.py": "two"}, ("true",), "adds")
 TAGS = {"group": 3, "member": 1, "attempt": 0, "version": 7}
-SLOT = Slot(3, 1, TASK.id, ended=True)
+SLOT = RolloutSlot(3, 1, TASK.id, ended=True)
 SECONDS = {"create": 0.25, "agent": 1.5, "policy": 1.0, "tools": 0.5, "export": 0.125}
 
 
-def an_ended(files: dict[str, bytes], seed: int = 0, turns: int = 3, objection: str = "") -> Ended:
+def an_ended(files: dict[str, bytes], seed: int = 0, turns: int = 3, objection: str = "") -> UngradedAttempt:
     rng = np.random.default_rng(seed)
     recorder, last = Recorder(Header(f"{TASK.id}#3.1.1", TASK.id, facts={"a": [1, None]})), None
     for turn in range(turns):
@@ -48,10 +48,10 @@ def an_ended(files: dict[str, bytes], seed: int = 0, turns: int = 3, objection: 
         )
     session = recorder.session
     outcome = AgentOutcome("done", "mended", session.segments(), {"turns": float(turns)}, session, {"all": 1.5})
-    return Ended(f"{TASK.id}#3.1", outcome, files, objection, 2, "host-1", 1234.5, SECONDS)
+    return UngradedAttempt(f"{TASK.id}#3.1", outcome, files, objection, 2, "host-1", 1234.5, SECONDS)
 
 
-def same(one: Ended, other: Ended) -> None:
+def same(one: UngradedAttempt, other: UngradedAttempt) -> None:
     assert replace(one, outcome=other.outcome) == other
     assert replace(one.outcome, segments=[], session=other.outcome.session) == replace(other.outcome, segments=[])
     assert one.outcome.session.header == other.outcome.session.header
@@ -87,9 +87,9 @@ def test_the_tasks_own_files_are_not_held_a_second_time():
 def test_damage_at_any_byte_and_any_cut_is_noticed():
     packed = pack_ended(an_ended({"a.py": b"mended", "b.py": b"two"}), TASK, TAGS)
     for at in range(len(packed)):
-        with pytest.raises(DamagedEnded):
+        with pytest.raises(DamagedUngradedFile):
             unpack_ended(packed[:at] + bytes([packed[at] ^ 0x10]) + packed[at + 1 :], TASK, TAGS)
-        with pytest.raises(DamagedEnded):
+        with pytest.raises(DamagedUngradedFile):
             tags_of(packed[:at])
 
 
@@ -103,7 +103,7 @@ def test_damage_at_any_byte_and_any_cut_is_noticed():
 )
 def test_what_another_task_place_or_version_left_is_refused(task, tags):
     packed = pack_ended(an_ended({"a.py": b"mended"}), TASK, TAGS)
-    with pytest.raises(DamagedEnded, match="rolled out again"):
+    with pytest.raises(DamagedUngradedFile, match="rolled out again"):
         unpack_ended(packed, task, tags)
 
 
@@ -149,9 +149,9 @@ class Adds:
         return Verdict(float(files["a.py"]), reason="as it says")
 
 
-def a_setup(grader: Adds) -> Setup:
+def a_setup(grader: Adds) -> AttemptSetup:
     limits = AttemptSettings(attempts=3, first_delay_s=0.0)
-    return Setup(ScriptedPolicy([]), None, {"adds": grader}, HarnessSettings(), settings=limits)  # type: ignore[arg-type]
+    return AttemptSetup(ScriptedPolicy([]), None, {"adds": grader}, HarnessSettings(), settings=limits)  # type: ignore[arg-type]
 
 
 async def test_what_was_left_is_graded_without_an_agent_and_a_fault_of_ours_tries_the_grading_alone_again():

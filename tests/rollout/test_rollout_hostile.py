@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from etude.agent.harness.settings import HarnessSettings
-from etude.agent.policy.protocol import StageError
+from etude.agent.policy.protocol import FatalStageError
 from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.message import Message, ToolCall
-from etude.rollout.attempt import Setup, attempt
+from etude.rollout.attempt import AttemptSetup, attempt
 from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.pool import open_pool
@@ -54,7 +54,8 @@ async def _attempted(text: str, graders: Any = GRADERS, **changes: Any) -> Any:
         ]
         settings = AttemptSettings(attempts=2, first_delay_s=0.0)
         return await attempt(
-            replace(TASK, **changes), Setup(ScriptedPolicy(script), pool, graders, HarnessSettings(), settings=settings)
+            replace(TASK, **changes),
+            AttemptSetup(ScriptedPolicy(script), pool, graders, HarnessSettings(), settings=settings),
         )
     finally:
         await pool.close()
@@ -112,8 +113,8 @@ async def test_what_nothing_foresaw_in_an_agents_work_is_a_fault_of_that_attempt
 
 async def test_what_lets_no_attempt_be_made_ends_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     async def gone(*args: Any) -> Any:
-        raise StageError("the endpoint is gone")
+        raise FatalStageError("the endpoint is gone")
 
     monkeypatch.setattr("etude.rollout.attempt._run_agent", gone)
-    with pytest.raises(StageError, match="^the endpoint is gone$"):
+    with pytest.raises(FatalStageError, match="^the endpoint is gone$"):
         await _attempted(GOOD)

@@ -23,7 +23,7 @@ from etude.agent.policy.scripted import ScriptedPolicy
 from etude.agent.workspace.local_folder import LocalFolder
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Session
-from etude.rollout.attempt import Setup, attempt
+from etude.rollout.attempt import AttemptSetup, attempt
 from etude.rollout.code_search import code_search
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
@@ -103,7 +103,7 @@ async def test_a_folder_a_sandbox_and_an_attempt_give_the_same_session(
     sandbox = await pool.create(SandboxSpec(files={path: text.encode() for path, text in TASK.files.items()}))
     machines = [LocalFolder(tmp_path), sandbox]
     ran = [await build_agent(settings, ScriptedPolicy(script), m, facts, renderer=renderer).run() for m in machines]
-    setup = Setup(lambda task, seed: ScriptedPolicy(script), pool, {"any": Anything()}, settings, renderer)
+    setup = AttemptSetup(lambda task, seed: ScriptedPolicy(script), pool, {"any": Anything()}, settings, renderer)
     benched = (await attempt(TASK, setup)).outcome
 
     assert b"out += x" in await sandbox.read("shop.py") if nano else b"out  += x" in await sandbox.read("shop.py")
@@ -158,7 +158,7 @@ async def test_search_by_meaning_finds_the_same_in_a_folder_and_in_an_attempt(
         settings, ScriptedPolicy(SEARCHING), LocalFolder(folder), facts, renderer=renderer, services=services
     ).run()
     async with code_search(settings) as found:
-        setup = Setup(ScriptedPolicy(SEARCHING), pool, {"any": Anything()}, settings, renderer, search=found)
+        setup = AttemptSetup(ScriptedPolicy(SEARCHING), pool, {"any": Anything()}, settings, renderer, search=found)
         rollout = (await attempt(task, setup)).outcome
 
     same(persons.session, rollout.session)

@@ -12,7 +12,7 @@ from etude.agent.harness.replay import replay
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.events.log import EventLog
 from etude.core.trace.session import Session
-from etude.rollout.attempt import Setup, attempt
+from etude.rollout.attempt import AttemptSetup, attempt
 from etude.rollout.scripted_sessions import SEED_STRIDE, collect_sessions, read_sessions, session_path, summarizing
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
@@ -125,6 +125,6 @@ async def test_the_bench_opponents_score_what_they_should(
     harness = HarnessSettings(max_session_tokens=4000, max_tokens_per_turn=4000)
     for seed, task_id in enumerate(source.ids("heldout")[:12]):
         task = source.task(task_id)
-        setup = Setup(BASELINES[name](task, seed), pool, GRADERS, harness)
+        setup = AttemptSetup(BASELINES[name](task, seed), pool, GRADERS, harness)
         result = await attempt(task, setup, seed=seed)
         assert result.verdict.passed == (passes and task.level != "relapse"), (task_id, result.verdict.reason)

@@ -20,7 +20,7 @@ from etude.core.redact.keys import api_key
 if TYPE_CHECKING:
     from etude.agent.chat.renderer import Renderer
     from etude.agent.policy.protocol import Policy
-    from etude.agent.proxy.book import Book
+    from etude.agent.proxy.book import SessionRegistry
     from etude.agent.proxy.settings import CaptureSettings
 
 app = typer.Typer(no_args_is_help=True, help="Capture the sessions of other agents: an endpoint they are pointed at.")
@@ -112,7 +112,7 @@ def serve(
     settings = CaptureSettings(sessions, max_tokens, context, allowed=frozenset(allow or ()))
     operator_key = api_key("ETUDE_CAPTURE_KEY")
 
-    async def until_stopped(book: Book) -> None:
+    async def until_stopped(book: SessionRegistry) -> None:
         async with serving(book, host=host, port=port, operator_key=operator_key) as address:
             print(f"{book.policy.name} answers at {address}; sessions go to {sessions}/", file=sys.stderr)
             print(f"curl -X POST {address}/sessions -H 'content-type: application/json' -d '{{}}'", file=sys.stderr)
@@ -147,7 +147,7 @@ def run(
 
     settings = CaptureSettings(sessions, max_tokens, context, allowed=frozenset(allow or ()))
 
-    async def whole(book: Book) -> tuple[int, dict[str, Any]]:
+    async def whole(book: SessionRegistry) -> tuple[int, dict[str, Any]]:
         async with serving(book) as address:
             session, key = book.open(task)
             status = await launch(command, environment(address, key))
@@ -168,10 +168,10 @@ def _told(summary: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _book(model: str, upstream: Upstream, tokens: Path | None, settings: CaptureSettings) -> Iterator[Book]:
+def _book(model: str, upstream: Upstream, tokens: Path | None, settings: CaptureSettings) -> Iterator[SessionRegistry]:
     """The endpoint's book; its policy is freed at the end. Raises CaptureError."""
     from etude.agent.chat.load import load_renderer
-    from etude.agent.proxy.book import Book
+    from etude.agent.proxy.book import SessionRegistry
 
     try:
         if model.startswith(("http://", "https://")):
@@ -182,7 +182,7 @@ def _book(model: str, upstream: Upstream, tokens: Path | None, settings: Capture
                 max_tokens_field=upstream.max_tokens_field, command=upstream.command,
             )  # fmt: skip
             renderer = load_renderer(tokens) if tokens is not None else None
-            yield Book(policy, dataclasses.replace(settings, context_tokens=None), renderer)
+            yield SessionRegistry(policy, dataclasses.replace(settings, context_tokens=None), renderer)
             return
         folder = Path(model)
         if not (folder / "config.json").is_file():
@@ -191,7 +191,7 @@ def _book(model: str, upstream: Upstream, tokens: Path | None, settings: Capture
             raise CaptureError("--tokens is for --model URL; a checkpoint's sessions are in its own format")
         renderer = load_renderer(folder)
         with _engine(folder, settings, renderer) as policy:
-            yield Book(policy, settings, renderer)
+            yield SessionRegistry(policy, settings, renderer)
     except ValueError as error:
         raise CaptureError(str(error)) from error
 

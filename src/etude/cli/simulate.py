@@ -75,10 +75,10 @@ def simulate(
 
     Prints throughput, staleness and waiting times by order and staleness bound.
     """
-    from etude.rl.simulation.shape import Shape
+    from etude.rl.simulation.shape import SimulationShape
     from etude.rl.simulation.simulate import simulate as run
 
-    shape = Shape(
+    shape = SimulationShape(
         rollouts, group_size, groups_per_step, slots=slots, engines=engines, engine_turns=engine_turns, turn_s=turn_s, tool_s=tool_s,
         train_s=train_s, tail=tail, faults=faults, deaths=deaths, hosts=hosts, host_deaths=min(1, hosts - 1), seed=seed,
         regions=regions, region_lag=region_lag, outages=outages,

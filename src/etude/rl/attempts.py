@@ -1,6 +1,6 @@
 """What happens in a slot: the group's task is attempted and graded, or what its agent left before a kill is graded, and a rollout comes out.
 
-What the agent left is on disk before its grading begins and until the rollout is (`ended.py`), so a kill in between costs the grading alone.
+What the agent left is on disk before its grading begins and until the rollout is (`ungraded_store.py`), so a kill in between costs the grading alone.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from etude.agent.harness.dependencies import renderer_for
-from etude.agent.policy.protocol import StageError
+from etude.agent.policy.protocol import FatalStageError
 from etude.core.trace.segment import Rollout
-from etude.rl.earned import earn
-from etude.rl.efforts import at_effort
-from etude.rl.ended import EndedStore
+from etude.rl.attempt_rewards import earn
+from etude.rl.effort_sampling import at_effort
 from etude.rl.hints.flagged import kept_hints
-from etude.rl.life import Phase, Slot
 from etude.rl.reconciler import Reconciler
 from etude.rl.rewards.judge import RubricReward
+from etude.rl.rollout_state import RolloutPhase, RolloutSlot
 from etude.rl.services import STAGE
 from etude.rl.sessions import KeptSessions
-from etude.rollout.attempt import At, Attempt, Setup, attempt
-from etude.rollout.ended import Ended
-from etude.rollout.ended_file import DamagedEnded
+from etude.rl.ungraded_store import EndedStore
+from etude.rollout.attempt import Attempt, AttemptPhase, AttemptSetup, attempt
+from etude.rollout.ended import UngradedAttempt
+from etude.rollout.ended_file import DamagedUngradedFile
 from etude.rollout.retry import InfraFault
 from etude.tasks.generate.harder_tasks.background import HarderTaskGenerator
 from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
@@ -35,15 +35,19 @@ if TYPE_CHECKING:
 
 # Seeds of two rollouts differ in more than what a session adds to its own turn by turn.
 SEED_STRIDE = 7919
-PHASES: dict[At, Phase] = {"sandbox": Phase.PLACED, "agent": Phase.ROLLING, "grading": Phase.GRADING}
+PHASES: dict[AttemptPhase, RolloutPhase] = {
+    "sandbox": RolloutPhase.PLACED,
+    "agent": RolloutPhase.ROLLING,
+    "grading": RolloutPhase.GRADING,
+}
 
 
 @dataclass(frozen=True)
-class Attempts:
+class RolloutAttempts:
     """`controller.Attempt`: call it with a slot. `service` serves harder tasks, `growing` makes them, `reward` is a judge's."""
 
     run: RlRun
-    setup: Setup
+    setup: AttemptSetup
     ended: EndedStore
     sessions: KeptSessions
     reconciler: Reconciler[Rollout]
@@ -51,7 +55,7 @@ class Attempts:
     growing: HarderTaskGenerator | None = None
     reward: RubricReward | None = None
 
-    async def __call__(self, slot: Slot) -> Rollout:
+    async def __call__(self, slot: RolloutSlot) -> Rollout:
         """Raises InfraFault; nothing of the attempt is kept then."""
         run, service = self.run, self.service
         task = run.source.task(service.serve(slot.group, slot.task_id) if service else slot.task_id)
@@ -64,7 +68,7 @@ class Attempts:
             if run.settings.feedback.weight and setup.renderer is not None:
                 renderer = renderer_for(setup.renderer, setup.harness)
                 found.rollout.info["hints"] = kept_hints(found.outcome.session, renderer)
-        except (InfraFault, StageError):
+        except (InfraFault, FatalStageError):
             self.ended.forget(slot.group, slot.member)
             raise
         except Exception as error:
@@ -73,15 +77,15 @@ class Attempts:
         self.sessions.take(slot, found, task.level)
         return found.rollout
 
-    async def _attempted(self, slot: Slot, task: Task, setup: Setup) -> Attempt:
+    async def _attempted(self, slot: RolloutSlot, task: Task, setup: AttemptSetup) -> Attempt:
         settings = self.run.settings
         version = self.reconciler.groups[slot.group].version
-        ended, told = self._left(slot, version, task), {}
+        ended, notes = self._left(slot, version, task), {}
         place = (slot.group * settings.group_size + slot.member) * (settings.max_faults + 2) + slot.attempt
 
-        def keep(ended: Ended) -> None:
+        def keep(ended: UngradedAttempt) -> None:
             most = settings.keep_ended_bytes
-            told["ended_too_large"] = bool(most) and not self.ended.keep(slot, version, ended, task, most)
+            notes["ended_too_large"] = bool(most) and not self.ended.keep(slot, version, ended, task, most)
 
         found = await attempt(
             task,
@@ -89,20 +93,22 @@ class Attempts:
             name=f"{task.id}#{slot.group}.{slot.member}",
             seed=(settings.seed << 40) + place * SEED_STRIDE,
             group=slot.group,
-            told=lambda at, where: self.reconciler.note(slot, PHASES[at], time.monotonic(), where),
+            on_phase=lambda phase, host: self.reconciler.note(slot, PHASES[phase], time.monotonic(), host),
             keep=keep,
             ended=ended,
         )
-        found.rollout.info |= {name: True for name, true in (told | {"handed_over": ended is not None}).items() if true}
+        found.rollout.info |= {
+            name: True for name, true in (notes | {"handed_over": ended is not None}).items() if true
+        }
         return found
 
-    def _left(self, slot: Slot, version: int, task: Task) -> Ended | None:
+    def _left(self, slot: RolloutSlot, version: int, task: Task) -> UngradedAttempt | None:
         """What the slot's agent left in an earlier life of the run, if that can still be read and is of this task."""
         if not slot.ended:
             return None
         try:
             return self.ended.load(slot, version, task)
-        except (FileNotFoundError, DamagedEnded) as error:
+        except (FileNotFoundError, DamagedUngradedFile) as error:
             self.run.log.note(STAGE, f"rollout {slot.group}.{slot.member} is rolled out again: {error}")
             self.ended.forget(slot.group, slot.member)
             return None

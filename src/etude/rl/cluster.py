@@ -33,12 +33,12 @@ class ClusterError(Exception):
     """The cluster can't run this; says which machine, why, and what to do."""
 
 
-class Unanswered(ClusterError):
+class MachineSilent(ClusterError):
     """A machine that is said to be there says nothing."""
 
 
 @dataclass(frozen=True)
-class Sight:
+class MachineFacts:
     """What a machine says of itself."""
 
     python: str
@@ -141,11 +141,11 @@ class Cluster:
         finally:
             probe.unlink()
 
-    def _look_at_region(self, node: Mapping[str, Any], probe: Path, here: Sight) -> None:
+    def _look_at_region(self, node: Mapping[str, Any], probe: Path, here: MachineFacts) -> None:
         """One that does not answer is as one that is not there: the run begins without it, and says so of its engines."""
         try:
             there = _answer(_name(node), _sight_of(node["NodeID"], probe, self.needed))
-        except Unanswered:
+        except MachineSilent:
             return
         require_region_alike(_name(node), there, here, self.needed)
 
@@ -194,7 +194,7 @@ def require_room(name: str, count: int, taken: Mapping[str, float], machines: Se
         )
 
 
-def require_alike(name: str, there: Sight, here: Sight, proof: str, folder: Path) -> None:
+def require_alike(name: str, there: MachineFacts, here: MachineFacts, proof: str, folder: Path) -> None:
     """Raises ClusterError where a machine differs from this one in what the run rests on."""
     if there.missing:
         raise ClusterError(
@@ -206,7 +206,7 @@ def require_alike(name: str, there: Sight, here: Sight, proof: str, folder: Path
     require_same_code(name, there, here)
 
 
-def require_region_alike(name: str, there: Sight, here: Sight, needed: Sequence[Path]) -> None:
+def require_region_alike(name: str, there: MachineFacts, here: MachineFacts, needed: Sequence[Path]) -> None:
     """Raises ClusterError where a region's machine lacks what an engine there rests on; its weights come from its own store."""
     if lacking := [str(path) for path in needed if str(path) in there.missing]:
         raise ClusterError(
@@ -220,7 +220,7 @@ def has_all(have: Mapping[str, float], taken: Mapping[str, float]) -> bool:
     return all(have.get(resource, 0.0) >= amount for resource, amount in taken.items())
 
 
-def require_same_code(name: str, there: Sight, here: Sight) -> None:
+def require_same_code(name: str, there: MachineFacts, here: MachineFacts) -> None:
     """Raises ClusterError where another etude, Python or library runs there."""
     if there.python != here.python:
         raise ClusterError(f"{name} runs Python {there.python}, this machine {here.python}: install the same")
@@ -235,10 +235,10 @@ def require_same_code(name: str, there: Sight, here: Sight) -> None:
         )
 
 
-def sight(probe: Path, needed: Sequence[Path]) -> Sight:
+def sight(probe: Path, needed: Sequence[Path]) -> MachineFacts:
     """What this machine says of itself."""
     missing = tuple(str(path) for path in (probe.parent, *needed) if not path.exists())
-    return Sight(
+    return MachineFacts(
         python=platform.python_version(),
         code=code_digest(Path(etude.__file__).parent),
         versions={name: importlib.metadata.version(name) for name in COMPARED},
@@ -265,14 +265,14 @@ def _sight_of(node: str, probe: Path, needed: Sequence[Path]) -> Any:
     return look.options(scheduling_strategy=there).remote(probe, needed)
 
 
-def _answer(name: str, answer: Any) -> Sight:
+def _answer(name: str, answer: Any) -> MachineFacts:
     import ray
     from ray.exceptions import GetTimeoutError, RayError
 
     try:
         return ray.get(answer, timeout=LOOK_S)
     except GetTimeoutError:
-        raise Unanswered(
+        raise MachineSilent(
             f"{name} has not answered for {LOOK_S:g} s: see its Ray logs, or take it out of the cluster"
         ) from None
     except RayError as error:

@@ -18,17 +18,17 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from etude.core.trace.segment import Rollout
-from etude.rl.groups import Group
-from etude.rl.ledger import Ledger
-from etude.rl.life import Slot
+from etude.rl.groups import RolloutGroup
+from etude.rl.ledger import RlLedger
 from etude.rl.reconciler import Reconciler
+from etude.rl.rollout_state import RolloutSlot
 from etude.rl.store import GroupStore
-from etude.rl.watch import PATIENCE_S, Doing, Watchdog
+from etude.rl.watchdog import PATIENCE_S, TrainerActivity, Watchdog
 from etude.rollout.retry import InfraFault
 
 
 @dataclass
-class Step:
+class StepResult:
     """What one training step came to. `values` are figures for the log; `digest` names the weights after it.
 
     `components` and `advantages` are the rollouts' reward parts and advantages, in the order of the groups and their slots.
@@ -50,7 +50,7 @@ class Learner(Protocol):
         """Take the state of the checkpoint that holds the first `step` steps; 0 is the initial policy."""
         ...
 
-    async def train(self, step: int, groups: list[int]) -> Step:
+    async def train(self, step: int, groups: list[int]) -> StepResult:
         """Train the stored groups as step `step`. The same state and groups come to the same weights."""
         ...
 
@@ -64,7 +64,7 @@ class Learner(Protocol):
 
     @property
     def admits(self) -> int:
-        """The version at which groups are admitted now: every engine that is asked serves it, or a later one (`floor.py`)."""
+        """The version at which groups are admitted now: every engine that is asked serves it, or a later one (`version_floor.py`)."""
         ...
 
     def listen(self, heard: Callable[[], None]) -> None:
@@ -76,8 +76,8 @@ class Learner(Protocol):
         ...
 
 
-Attempt = Callable[[Slot], Awaitable[Rollout]]
-OnStep = Callable[[Step, list[Group[Rollout]]], Awaitable[None]]
+Attempt = Callable[[RolloutSlot], Awaitable[Rollout]]
+OnStep = Callable[[StepResult, list[RolloutGroup[Rollout]]], Awaitable[None]]
 
 
 class Controller:
@@ -89,14 +89,14 @@ class Controller:
         attempt: Attempt,
         learner: Learner,
         store: GroupStore,
-        ledger: Ledger,
+        ledger: RlLedger,
         *,
         save_every: int,
         on_step: OnStep,
         clock: Callable[[], float] = time.monotonic,
         on_wait: Callable[[str], None] | None = None,
-        on_aside: Callable[[Group[Rollout]], None] = lambda group: None,
-        on_group: Callable[[Group[Rollout]], None] = lambda group: None,
+        on_aside: Callable[[RolloutGroup[Rollout]], None] = lambda group: None,
+        on_group: Callable[[RolloutGroup[Rollout]], None] = lambda group: None,
         on_unreachable: Callable[[str], None] = lambda line: None,
         save_now: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -116,7 +116,7 @@ class Controller:
         self._doing = ""
         self._since_s = 0.0
         self._changed = asyncio.Event()
-        self._rollouts: dict[asyncio.Task[None], Slot] = {}
+        self._rollouts: dict[asyncio.Task[None], RolloutSlot] = {}
         self._training: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
         self._idle_from = 0.0
@@ -150,7 +150,7 @@ class Controller:
         for group in self.reconciler.take_admitted():
             self.ledger.note("admitted", group=group.index, task=group.task_id, version=group.version)
 
-    async def _roll_out(self, slot: Slot) -> None:
+    async def _roll_out(self, slot: RolloutSlot) -> None:
         try:
             rollout = await self.attempt(slot)
         except InfraFault as fault:
@@ -177,7 +177,7 @@ class Controller:
             self.on_aside(group)
         self.store.forget(group.index)
 
-    def _give_up(self, group: Group[Rollout], reason: str) -> None:
+    def _give_up(self, group: RolloutGroup[Rollout], reason: str) -> None:
         """The task can't be attempted: its other rollouts end, nothing of the group is kept, and the run goes on without it."""
         for task, slot in self._rollouts.items():
             if slot.group == group.index and task is not asyncio.current_task():
@@ -196,7 +196,7 @@ class Controller:
             self.ledger.write("batch", step=step, groups=[group.index for group in batch])
             self._training = self._spawn(self._train(step, batch))
 
-    async def _train(self, step: int, batch: list[Group[Rollout]]) -> None:
+    async def _train(self, step: int, batch: list[RolloutGroup[Rollout]]) -> None:
         started = self._at(f"training step {step}")
         outcome = await self.learner.train(step, [group.index for group in batch])
         trained = self._at(f"copying version {step + 1}")
@@ -214,7 +214,7 @@ class Controller:
         self._idle_from = self._at("")
         self._training = None
 
-    async def _serve(self, outcome: Step, batch: list[Group[Rollout]]) -> None:
+    async def _serve(self, outcome: StepResult, batch: list[RolloutGroup[Rollout]]) -> None:
         """The version after this step, beside the next one."""
         began = self.clock()
         outcome.values |= await self.learner.sync(outcome.step + 1)
@@ -237,19 +237,19 @@ class Controller:
         watchdog = Watchdog()
         while True:
             await asyncio.sleep(PATIENCE_S / 5)
-            told = watchdog.look(self.doing, self.reconciler.lives(), self.clock())
-            if told is not None:
-                say(told)
+            message = watchdog.look(self.doing, self.reconciler.lives(), self.clock())
+            if message is not None:
+                say(message)
 
     @property
-    def doing(self) -> Doing:
+    def doing(self) -> TrainerActivity:
         """What the trainer is at, or whom it waits for."""
         if self._doing:
-            return Doing(self._doing, self._since_s)
+            return TrainerActivity(self._doing, self._since_s)
         group, due = self.reconciler.awaited() or (None, False)
         if group is None and self._serving is not None:
-            return Doing(f"serving version {self.reconciler.window.next_step}", self._since_s)
-        return Doing(f"step {self.reconciler.window.next_step}", self._since_s, group, due)
+            return TrainerActivity(f"serving version {self.reconciler.window.next_step}", self._since_s)
+        return TrainerActivity(f"step {self.reconciler.window.next_step}", self._since_s, group, due)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start one activity; when it ends the loop wakes and gets what went wrong."""

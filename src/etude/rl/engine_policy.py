@@ -29,7 +29,7 @@ class EngineHandle(Protocol):
     async def stats(self) -> dict[str, float]: ...
 
 
-class EnginePolicy:
+class RemoteEnginePolicy:
     """A token policy over the engine's lifeline."""
 
     name = "engine"

@@ -10,7 +10,7 @@ Of those that are ready the `count` longest up serve, the others stand by: loade
 another answers at once, and the dead one's successor is the next to stand by.
 
 All this is told of the engines at home, beside the trainer. Those of regions follow at their own pace (`regions.py`); a version is served
-when home serves it, and what groups are admitted at is the floor (`floor.py`).
+when home serves it, and what groups are admitted at is the floor (`version_floor.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from functools import partial
 from typing import Any
 
 from etude.learn.weights.errors import BadStore, ForeignFormat, WeightsError
-from etude.rl.engine_policy import EnginePolicy
-from etude.rl.floor import Floor
+from etude.rl.engine_policy import RemoteEnginePolicy
 from etude.rl.regions import Regions, listening
 from etude.rl.replicas import Replicas
 from etude.rl.restarts import Lifeline, ProcessDied
+from etude.rl.version_floor import VersionFloor
 
 AskTrainer = Callable[..., Awaitable[Any]]
 TELL_S = 10.0  # a wait as long is told
@@ -50,7 +50,7 @@ class Replica:
         self.silent = False  # of a region: that is too long ago
         self.away = False  # of a region: it was said that it is
         self.lifeline = lifeline
-        self.client = EnginePolicy(lifeline)
+        self.client = RemoteEnginePolicy(lifeline)
         self.receiver: str | None = None  # its name with the trainer, one for each life
         self.served = -1
         self.since = 0  # how many lives of any had begun to serve before this one
@@ -90,7 +90,7 @@ class Engines:
         self._early: list[Any] = []
         self._published = -1
         self._served = -1  # by all that live
-        self.floor = Floor(lag)
+        self.floor = VersionFloor(lag)
         self.home: list[Replica] = []
         for number in range(count + standbys):
             name = "engine" if count + standbys == 1 else f"engine {number}"

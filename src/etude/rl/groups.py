@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Generic, TypeVar
 
-from etude.rl.life import Life, Phase, Slot
+from etude.rl.rollout_state import RolloutPhase, RolloutSlot, RolloutState
 
 Result = TypeVar("Result")
 
@@ -20,7 +20,7 @@ class TaskUnreachable(Exception):
 
 
 @dataclass
-class Begun(Generic[Result]):
+class UnfinishedGroup(Generic[Result]):
     """What is left of a group after a kill, admitted at `version`: the results that there are, by member, and of members whose agent was
     done but who had no verdict yet, which attempt that was."""
 
@@ -30,29 +30,30 @@ class Begun(Generic[Result]):
 
 
 @dataclass
-class Group(Generic[Result]):
-    """`version` is the policy version that served when the group was admitted, hence not above its oldest token's. `ended`: as in `Begun`."""
+class RolloutGroup(Generic[Result]):
+    """`version` is the policy version that served when the group was admitted, hence not above its oldest token's.
+    `ended`: as in `UnfinishedGroup`."""
 
     index: int
     task_id: str
     size: int
     version: int
     results: dict[int, Result] = field(default_factory=dict)
-    lives: list[Life] = field(default_factory=list)
+    lives: list[RolloutState] = field(default_factory=list)
     faults: int = 0
     queued: int = 0  # rollouts that wait for a place
     ended: InitVar[Mapping[int, int] | None] = None
 
     def __post_init__(self, ended: Mapping[int, int] | None) -> None:
         left = ended or {}
-        had = Phase.GROUPED if self.complete else Phase.SCORED
+        had = RolloutPhase.GROUPED if self.complete else RolloutPhase.SCORED
         self.queued = self.size - len(self.results)
         self.lives = [
-            Life(
-                Slot(
+            RolloutState(
+                RolloutSlot(
                     self.index, member, self.task_id, left.get(member, 0), member in left and member not in self.results
                 ),
-                had if member in self.results else Phase.QUEUED,
+                had if member in self.results else RolloutPhase.QUEUED,
             )
             for member in range(self.size)
         ]
@@ -66,26 +67,26 @@ class Group(Generic[Result]):
         """The results in the order of the slots, so that a batch does not depend on who finished first."""
         return [self.results[member] for member in sorted(self.results)]
 
-    def place(self, now_s: float = 0.0) -> Slot:
+    def place(self, now_s: float = 0.0) -> RolloutSlot:
         """The next slot to run; who needs only a verdict comes first, then who failed before."""
-        queued = [life for life in self.lives if life.phase is Phase.QUEUED]
+        queued = [life for life in self.lives if life.phase is RolloutPhase.QUEUED]
         life = max(queued, key=lambda life: (life.slot.ended, life.slot.attempt, -life.slot.member))
         life.begin(now_s)
         self.queued -= 1
         return life.slot
 
-    def put(self, slot: Slot, result: Result, now_s: float = 0.0) -> None:
+    def put(self, slot: RolloutSlot, result: Result, now_s: float = 0.0) -> None:
         """The rollout of this slot is scored; with the last one all are grouped."""
-        self._life(slot).move(Phase.SCORED, now_s)
+        self._life(slot).move(RolloutPhase.SCORED, now_s)
         self.results[slot.member] = result
         if self.complete:
             for life in self.lives:
-                life.move(Phase.GROUPED, now_s)
+                life.move(RolloutPhase.GROUPED, now_s)
 
-    def fail(self, slot: Slot, reason: str, max_faults: int, now_s: float = 0.0) -> None:
+    def fail(self, slot: RolloutSlot, reason: str, max_faults: int, now_s: float = 0.0) -> None:
         """The attempt met an infra fault; raises TaskUnreachable when the group has had more than `max_faults`."""
         life = self._life(slot)
-        life.move(Phase.FAILED, now_s)
+        life.move(RolloutPhase.FAILED, now_s)
         self.faults += 1
         if self.faults > max_faults:
             raise TaskUnreachable(
@@ -95,20 +96,20 @@ class Group(Generic[Result]):
         life.again(now_s)
         self.queued += 1
 
-    def note(self, slot: Slot, phase: Phase, now_s: float, where: str = "") -> None:
+    def note(self, slot: RolloutSlot, phase: RolloutPhase, now_s: float, where: str = "") -> None:
         """What a running attempt is at. One that starts over in a fresh sandbox is placed anew; news of an earlier attempt say nothing."""
         life = self.lives[slot.member]
         if life.slot != slot or not life.running:
             return
         if phase > life.phase:
             life.move(phase, now_s, where)
-        elif phase is Phase.PLACED and life.phase is not Phase.PLACED:
-            life.anew(now_s, where)
+        elif phase is RolloutPhase.PLACED and life.phase is not RolloutPhase.PLACED:
+            life.restart(now_s, where)
 
-    def _life(self, slot: Slot) -> Life:
+    def _life(self, slot: RolloutSlot) -> RolloutState:
         life = self.lives[slot.member]
         if life.slot != slot or not life.running:
             raise ValueError(
-                f"attempt {slot.attempt} of rollout {slot.group}.{slot.member} does not run: {life.told()}"
+                f"attempt {slot.attempt} of rollout {slot.group}.{slot.member} does not run: {life.description()}"
             )
         return life

@@ -31,18 +31,18 @@ from etude.learn.model.card import Training
 from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.learn.model.device import device_of
 from etude.learn.train.checkpoint import TrainingStateError, load_state, save_state
-from etude.learn.train.feedback import Flagged, add_feedback, feedback_of_all
+from etude.learn.train.feedback import FlaggedTurn, add_feedback, feedback_of_all
 from etude.learn.train.fresh_drafts import FreshDrafts
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.ranks import ALONE, Ranks, RanksDiverged
 from etude.learn.train.scores import BatchScores
 from etude.learn.weights.background import BackgroundPublisher
 from etude.learn.weights.digest import state_digest
-from etude.learn.weights.publisher import Published, Publisher
+from etude.learn.weights.publisher import Publication, Publisher
 from etude.learn.weights.store import WeightStore
 from etude.rl.baseline import RunningMeans, by_group, of_sound_groups
 from etude.rl.hints.flagged import chosen
-from etude.rl.rewards.component import Subject
+from etude.rl.rewards.component import RewardInput
 from etude.rl.rewards.divergence import k1_sum
 from etude.rl.rewards.library import measured
 from etude.rl.rewards.mix import Mix, ever_weighed, mix_at, mixed
@@ -57,7 +57,7 @@ STATES_KEPT = 2
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedStep:
     """One step: digest of the weights after it, the trainer's figures, and per rollout its reward parts and advantage."""
 
     digest: str
@@ -81,7 +81,7 @@ class Learner:
     ) -> None:
         self._model = ThreadPoolExecutor(1, "model", torch.set_num_threads, (threads,))
         self._opening = threading.Lock()
-        self._published: dict[int, Future[Published]] = {}  # on their way, or there, in this life
+        self._published: dict[int, Future[Publication]] = {}  # on their way, or there, in this life
         self.ranks = ranks
         self.checkpoint = checkpoint
         self.folder = folder
@@ -126,14 +126,14 @@ class Learner:
             if self.drafts is not None:
                 self.drafts.load_state_dict(state["drafts"])
 
-    def train(self, groups: list[int]) -> Trained:
+    def train(self, groups: list[int]) -> TrainedStep:
         """One step on the stored groups; their order decides the sums' order, so it is part of the input.
 
         With other ranks all are asked at once. Raises RankLost if one of them is gone, RanksDiverged if their weights differ after it.
         """
         return self._at_model(self._train, groups)
 
-    def _train(self, groups: list[int]) -> Trained:
+    def _train(self, groups: list[int]) -> TrainedStep:
         started, cpu_started = time.perf_counter(), time.process_time()
         batch = [self.groups.load(group) for group in groups]
         rollouts = [rollout for group in batch for rollout in group]
@@ -156,7 +156,7 @@ class Learner:
         digest = self._digest()
         busy_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
         notes = [*_broken_rewards(rollouts, parts), *self.trainer.broken]
-        return Trained(digest, figures, parts, shared, busy_s, cpu_s, values, mix.weights, notes)
+        return TrainedStep(digest, figures, parts, shared, busy_s, cpu_s, values, mix.weights, notes)
 
     def publish(self, version: int) -> bool:
         """Copies the weights, to be put into the store as `version`; False where these are later ones: a trainer that came back has trained on,
@@ -285,7 +285,7 @@ class Learner:
         if not settings.weight:
             return {}
         turns = [
-            Flagged(rollout.segments[row["segment"]], row["at"], row["start"], row["stop"], tuple(row["ids"]))
+            FlaggedTurn(rollout.segments[row["segment"]], row["at"], row["start"], row["stop"], tuple(row["ids"]))
             for rollout, row in chosen(rollouts, settings.most)
         ]
         mine = turns[self.ranks.rank :: self.ranks.size]
@@ -294,7 +294,7 @@ class Learner:
 
     def _measured(self, index: int, rollout: Rollout, scores: BatchScores) -> dict[str, float]:
         k1 = k1_sum(rollout.segments, scores.reference[index]) if scores.reference is not None else None
-        return measured(Subject(rollout, self.settings, k1))
+        return measured(RewardInput(rollout, self.settings, k1))
 
 
 def _gap(rollout: Rollout, current: list[np.ndarray]) -> np.ndarray:

@@ -83,7 +83,7 @@ def _take_batch(progress: Progress, step: int, groups: list[int]) -> None:
     progress.batches[step] = groups
 
 
-class Ledger:
+class RlLedger:
     """The file. A torn last line (killed while writing) is cut off on opening; earlier damage is an error."""
 
     def __init__(self, path: Path) -> None:

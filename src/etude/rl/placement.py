@@ -86,7 +86,7 @@ class TrainerProcess(Learner):
         super().__init__(checkpoint, folder, settings, threads, ranks)
 
 
-class Remote:
+class RemoteActor:
     """A handle on an actor: `await handle.method(...)`, with Ray's ways of dying turned into ProcessDied."""
 
     def __init__(self, actor: Any) -> None:
@@ -123,7 +123,7 @@ class RayPlaces:
     cluster: ClusterSettings
     started: int = 0  # names of actors are unique in the life of a run
 
-    def start_engine(self, region: str = "") -> Remote:
+    def start_engine(self, region: str = "") -> RemoteActor:
         """With `region`, where its resources are; it sees the weights of that region's store and no others."""
         vllm = self.engine.kind == "vllm"
         actor: Any = ray.remote(VllmProcess if vllm else EngineProcess)
@@ -131,23 +131,23 @@ class RayPlaces:
         far = self.settings.regions.get(region)
         options = self._options("engine", far.engine if far else self.cluster.engine, "SPREAD")
         weights = place_of(far.store) if far else store_of(self.settings, self.folder)
-        return Remote(
+        return RemoteActor(
             actor.options(max_concurrency=ENGINE_CALLS, **options).remote(
                 self.checkpoint, weights, self.engine, ENGINE_NICENESS, *copies
             )
         )
 
-    def start_trainer(self) -> Remote | RankGroup:
+    def start_trainer(self) -> RemoteActor | RankGroup:
         if self.settings.ranks == 1:
             return self._start_rank(0, "")
         return RankGroup.start(self.settings.ranks, self._start_rank, ray.util.get_node_ip_address())
 
-    def _start_rank(self, rank: int, meeting: str) -> Remote:
+    def _start_rank(self, rank: int, meeting: str) -> RemoteActor:
         actor: Any = ray.remote(TrainerProcess)
         here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
         options = self._options("trainer", self.cluster.trainer, here)
         arguments = (self.checkpoint, self.folder, self.settings, self.settings.threads, rank, meeting)
-        return Remote(actor.options(max_concurrency=TRAINER_CALLS, **options).remote(*arguments))
+        return RemoteActor(actor.options(max_concurrency=TRAINER_CALLS, **options).remote(*arguments))
 
     def _options(self, what: str, taken: dict[str, float], uncounted: Any) -> dict[str, Any]:
         """`taken` resources say where it may run, else `uncounted` does."""

@@ -16,7 +16,7 @@ from etude.agent.harness.budget import FACTORS, Budget
 from etude.agent.harness.opening import first_prompt
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.trace.segment import Rollout
-from etude.rl.groups import Group
+from etude.rl.groups import RolloutGroup
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import task_facts
 from etude.tasks.task import Task
@@ -28,7 +28,7 @@ LEAST_TURN = 32  # tokens: a tool call takes about as many
 TOKEN_ENDS, TURN_ENDS = ("max_tokens", "refused"), ("max_turns",)
 
 
-class NoRoom(ValueError):
+class LimitsTooSmall(ValueError):
     """The recipe's limits leave rollouts no room; the message names the setting to change."""
 
 
@@ -81,7 +81,7 @@ async def check_prompts(
         return
     line = f"{len(too_long)} of {len(tasks)} sampled tasks leave a rollout no room: {too_long[0]}"
     if len(too_long) >= REFUSED_SHARE * len(tasks):
-        raise NoRoom(line)
+        raise LimitsTooSmall(line)
     note(f"{line}; their rollouts will end before the first turn")
 
 
@@ -112,7 +112,7 @@ class Starvation:
     _cut: int = 0  # groups in a row without a tool call, whose turns were all cut off
     _noted: bool = False
 
-    def look(self, group: Group[Rollout]) -> None:
+    def look(self, group: RolloutGroup[Rollout]) -> None:
         """A finished group. Raises NoRoom."""
         starved = all(_ended(rollout, TOKEN_ENDS) for rollout in group.members)
         limited = all(_ended(rollout, TOKEN_ENDS + TURN_ENDS) for rollout in group.members)
@@ -120,7 +120,7 @@ class Starvation:
         self._cut = self._cut + 1 if limited and not starved and all(map(self._cut_off, group.members)) else 0
         if self._starved >= self.settings.groups_per_step:
             sampled = "" if any(map(_sampled, group.members)) else ", and sampled no token"
-            raise NoRoom(f"{self._all(self._starved)}{sampled}: {self._remedy(group.members)}")
+            raise LimitsTooSmall(f"{self._all(self._starved)}{sampled}: {self._remedy(group.members)}")
         if self._cut >= self.settings.groups_per_step and not self._noted:
             self._noted = True
             limit = self.harness.max_tokens_per_turn

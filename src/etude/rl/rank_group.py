@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from etude.learn.train.gloo_ranks import Meeting
+from etude.learn.train.gloo_ranks import Rendezvous
 from etude.learn.train.ranks import RankLost
 from etude.rl.restarts import ProcessDied
 
@@ -22,7 +22,7 @@ TOGETHER = frozenset({"restore", "train"})
 class RankGroup:
     """A handle like that of one process: `await group.method(...)` raises ProcessDied when a rank is gone. `ranks`: handles, rank 0 first."""
 
-    def __init__(self, ranks: Sequence[Any], meeting: Meeting) -> None:
+    def __init__(self, ranks: Sequence[Any], meeting: Rendezvous) -> None:
         self._ranks = ranks
         self._meeting = meeting  # held for as long as the ranks live
         self._dead = ""
@@ -30,7 +30,7 @@ class RankGroup:
     @classmethod
     def start(cls, size: int, start: Callable[[int, str], Any], host: str) -> RankGroup:
         """`start` gives the handle of one rank, which is to meet the others at that address of this host."""
-        meeting = Meeting(host)
+        meeting = Rendezvous(host)
         return cls([start(rank, meeting.address) for rank in range(size)], meeting)
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:

@@ -1,6 +1,6 @@
 """The reconciler: which rollouts run now, which groups are trained next. Pure: no clock (callers bring the time), no I/O, no Ray.
 
-Life of a group (that of a rollout: `life.py`):
+Life of a group (that of a rollout: `rollout_state.py`):
     planned -> admitted    by `start`, if the staleness window says that it can still be trained in time
     admitted -> complete   by `finish` of its last rollout; infra faults (`fail`) queue the slot again
     admitted -> unreachable    by `fail`, after more faults than a group may have; a task of the reserve takes its place. Too many end the run
@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from etude.rl.groups import Begun, Group, TaskUnreachable
-from etude.rl.life import Life, Phase, Slot
+from etude.rl.groups import RolloutGroup, TaskUnreachable, UnfinishedGroup
+from etude.rl.rollout_state import RolloutPhase, RolloutSlot, RolloutState
 from etude.rl.schedule import Schedule
 from etude.rl.window import StalenessWindow
 
@@ -50,8 +50,8 @@ class Reconciler(Generic[Result]):
         self.version = version
         self.steps = len(schedule) // window.groups_per_step if steps is None else steps
         self.aside = aside
-        self.groups: dict[int, Group[Result]] = {}  # admitted and untrained
-        self.admitted: list[Group[Result]] = []  # since the last `take_admitted`, for the ledger
+        self.groups: dict[int, RolloutGroup[Result]] = {}  # admitted and untrained
+        self.admitted: list[RolloutGroup[Result]] = []  # since the last `take_admitted`, for the ledger
         self.max_unreachable = max_unreachable
         self.unreachable = 0  # groups given up, also in earlier lives
         self._planned: deque[int] = deque(range(len(schedule)))
@@ -59,11 +59,13 @@ class Reconciler(Generic[Result]):
         self._running = 0
         self._complete: set[int] = set()  # of the admitted
 
-    def restore(self, done: Iterable[int], begun: Mapping[int, Begun[Result]], unreachable: int = 0) -> None:
+    def restore(self, done: Iterable[int], begun: Mapping[int, UnfinishedGroup[Result]], unreachable: int = 0) -> None:
         """After a kill: `done` groups are trained or set aside, `unreachable` of them because their task could not be attempted; of `begun` ones
         all or some results are there, or what agents left for the verdict. Unfinished ones begin again where the window has no room for them."""
         found = [
-            Group(index, self.schedule.task(index), self.group_size, one.version, dict(one.results), ended=one.ended)
+            RolloutGroup(
+                index, self.schedule.task(index), self.group_size, one.version, dict(one.results), ended=one.ended
+            )
             for index, one in sorted(begun.items())
         ]
         for group in sorted(found, key=lambda group: not group.complete):
@@ -87,9 +89,9 @@ class Reconciler(Generic[Result]):
             not self._planned and not self._replaceable and len(self.groups) < self.window.groups_per_step
         )
 
-    def start(self, now_s: float = 0.0) -> list[Slot]:
+    def start(self, now_s: float = 0.0) -> list[RolloutSlot]:
         """Slots to launch now: free places go to the oldest admitted group first, then to newly admitted groups."""
-        launched: list[Slot] = []
+        launched: list[RolloutSlot] = []
         while self._running < self.slots:
             group = next((g for g in self.groups.values() if g.queued), None) or self._admit()
             if group is None:
@@ -98,16 +100,16 @@ class Reconciler(Generic[Result]):
             self._running += 1
         return launched
 
-    def note(self, slot: Slot, phase: Phase, now_s: float, where: str = "") -> None:
+    def note(self, slot: RolloutSlot, phase: RolloutPhase, now_s: float, where: str = "") -> None:
         """What a running attempt is at; late news of one that is over are ignored."""
         if slot.group in self.groups:
             self.groups[slot.group].note(slot, phase, now_s, where)
 
-    def lives(self) -> list[Life]:
+    def lives(self) -> list[RolloutState]:
         """Of all admitted and untrained groups, the oldest group first."""
         return [life for index in sorted(self.groups) for life in self.groups[index].lives]
 
-    def finish(self, slot: Slot, result: Result, now_s: float = 0.0) -> Group[Result] | None:
+    def finish(self, slot: RolloutSlot, result: Result, now_s: float = 0.0) -> RolloutGroup[Result] | None:
         """A rollout came in; returns its group if that is complete now: to be trained if it is still among `groups`, else set aside."""
         group = self.groups[slot.group]
         group.put(slot, result, now_s)
@@ -121,7 +123,7 @@ class Reconciler(Generic[Result]):
             self._complete.add(slot.group)
         return group
 
-    def fail(self, slot: Slot, reason: str, now_s: float = 0.0) -> Group[Result] | None:
+    def fail(self, slot: RolloutSlot, reason: str, now_s: float = 0.0) -> RolloutGroup[Result] | None:
         """An infra fault: the slot is tried again. A group beyond the bound is returned: it is given up, and none of its rollouts counts as running.
         Raises TaskUnreachable where too many were."""
         self._running -= 1
@@ -143,7 +145,7 @@ class Reconciler(Generic[Result]):
             return group
         return None
 
-    def batch(self) -> list[Group[Result]] | None:
+    def batch(self) -> list[RolloutGroup[Result]] | None:
         """Groups to train at step `window.next_step`, or None as long as there is nothing to train or a straggler is due."""
         picked = self.window.pick(self._complete)
         if picked is None:
@@ -152,14 +154,14 @@ class Reconciler(Generic[Result]):
         self._complete -= set(picked)
         batch = [self.groups.pop(index) for index in picked]
         for life in (life for group in batch for life in group.lives):
-            life.move(Phase.TRAINED)
+            life.move(RolloutPhase.TRAINED)
         return batch
 
     def awaited(self) -> tuple[int, bool] | None:
         """The group that the next batch waits for, and whether that is because its deadline is here."""
         return self.window.awaited(self._complete)
 
-    def take_admitted(self) -> list[Group[Result]]:
+    def take_admitted(self) -> list[RolloutGroup[Result]]:
         """Groups admitted since the last call."""
         admitted, self.admitted = self.admitted, []
         return admitted
@@ -170,14 +172,14 @@ class Reconciler(Generic[Result]):
         used = len(self.schedule.reserve) - len(self._reserve)
         return bool(self._reserve) and used < self.unreachable
 
-    def _admit(self) -> Group[Result] | None:
+    def _admit(self) -> RolloutGroup[Result] | None:
         wanted = self.window.groups_per_step * (self.steps - self.window.next_step)
         waiting = self._planned or (self._reserve if self._replaceable else None)
         if not waiting or len(self.window) >= wanted or not self.window.may_admit(self.version):
             return None
         index = waiting.popleft()
         self.window.admit(index, self.version)
-        group: Group[Result] = Group(index, self.schedule.task(index), self.group_size, self.version)
+        group: RolloutGroup[Result] = RolloutGroup(index, self.schedule.task(index), self.group_size, self.version)
         self.groups[index] = group
         self.admitted.append(group)
         return group

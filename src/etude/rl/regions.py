@@ -1,7 +1,7 @@
 """Engines of regions: each follows its region's own store at the pace of its link, and nothing waits for one that is away.
 
 One step of following: it stages the newest version of its store beside its work, swaps between two steps, and the floor is looked at
-again (`floor.py`, promise 5). The trainer is told, so that deltas may start from what it holds; one without news for `patience_s`
+again (`version_floor.py`, promise 5). The trainer is told, so that deltas may start from what it holds; one without news for `patience_s`
 while it is behind leaves the chain's receivers, so that the base goes on without it (promise 7), and joins again with its next version, to which
 an anchor in its store and the deltas behind it lead. One that gives no sign of life for as long is asked nothing more, and its turns in
 flight are given up: they fail as our fault, and their attempts begin anew elsewhere (promise 8). Its process is begun again as often as it
@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from etude.learn.weights.errors import BadStore, ForeignFormat, Unreachable, WeightsError
-from etude.rl.floor import Floor
 from etude.rl.restarts import ProcessDied
+from etude.rl.version_floor import VersionFloor
 
 if TYPE_CHECKING:
     from etude.rl.engines import Replica
@@ -31,7 +31,7 @@ class Regions:
     def __init__(
         self,
         replicas: Sequence[Replica],
-        floor: Floor,
+        floor: VersionFloor,
         ask_trainer: Callable[..., Awaitable[Any]],
         patience_s: float,
         note: Callable[[str], None],

@@ -31,7 +31,7 @@ class Reload(BaseModel):
     settings: dict[str, Any] = Field(default_factory=dict)  # of the engine, by name
 
 
-class Reloaded(Reload):
+class ReloadResult(Reload):
     """What came of it."""
 
     seconds: float
@@ -57,11 +57,11 @@ def ask(folder: Path, reload: Reload) -> None:
         draft.unlink()
 
 
-def answers(folder: Path) -> list[Reloaded]:
+def answers(folder: Path) -> list[ReloadResult]:
     """In order; a line torn by a kill has its request still there."""
     path = folder / ANSWERS
     lines = path.read_text().splitlines() if path.exists() else []
-    return [Reloaded.model_validate_json(line) for line in lines if line.endswith("}")]
+    return [ReloadResult.model_validate_json(line) for line in lines if line.endswith("}")]
 
 
 def in_force(folder: Path, engine: EngineSettings) -> EngineSettings:

@@ -11,9 +11,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from etude.learn.engine.settings import EngineSettings
-from etude.rl.answering import check_answering, tell_answering
+from etude.rl.engine_support import check_answering, tell_answering
 from etude.rl.reload import ANSWERS, REQUEST, Reload, answers, changed, fitted_to
-from etude.rl.services import Places, Services
+from etude.rl.services import ProcessPlacer, Services
 from etude.rl.settings import RlSettings
 
 LOOK_S = 0.5
@@ -26,7 +26,7 @@ class Reloader:
         self,
         folder: Path,
         checkpoint: Path,
-        places: Places,
+        places: ProcessPlacer,
         services: Services,
         settings: RlSettings,
         note: Callable[[str], None],
@@ -65,10 +65,10 @@ class Reloader:
         if reload.id not in [answer.id for answer in answers(self._folder)]:
             began = time.monotonic()
             error = await self._do(reload)
-            told = reload.model_dump() | {"seconds": round(time.monotonic() - began, 2), "error": error}
+            entry = reload.model_dump() | {"seconds": round(time.monotonic() - began, 2), "error": error}
             with open(self._folder / ANSWERS, "a") as file:
-                file.write(json.dumps(told) + "\n")
-            self._note(f"reload {reload.id}: {error or 'done'} in {told['seconds']:g} s")
+                file.write(json.dumps(entry) + "\n")
+            self._note(f"reload {reload.id}: {error or 'done'} in {entry['seconds']:g} s")
         path.unlink()
 
     async def _do(self, reload: Reload) -> str:

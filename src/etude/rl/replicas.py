@@ -12,7 +12,7 @@ from copy import copy
 
 from etude.agent.policy.protocol import Request
 from etude.core.trace.completion import Completion
-from etude.rl.engine_policy import EnginePolicy
+from etude.rl.engine_policy import RemoteEnginePolicy
 
 # Sessions that nobody released (their attempt was cut off) are forgotten at last; a forgotten one costs a prefill, nothing else.
 REMEMBERED = 1 << 16
@@ -27,7 +27,7 @@ class Replicas:
 
     def __init__(
         self,
-        replicas: Sequence[EnginePolicy],
+        replicas: Sequence[RemoteEnginePolicy],
         distance: Callable[[int], int],
         at_hand: Callable[[int], Awaitable[None]],
     ) -> None:

@@ -7,14 +7,14 @@ and finished groups are there too, decided batches are in the ledger.
 from __future__ import annotations
 
 from etude.core.trace.segment import Rollout
-from etude.rl.barren import barren
 from etude.rl.controller import Learner, OnStep
-from etude.rl.groups import Begun, Group
-from etude.rl.ledger import Ledger, Progress, fold
+from etude.rl.groups import RolloutGroup, UnfinishedGroup
+from etude.rl.ledger import Progress, RlLedger, fold
 from etude.rl.reconciler import Reconciler
 from etude.rl.schedule import Schedule
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
+from etude.rl.uniform_groups import barren
 from etude.rl.window import StalenessWindow
 
 
@@ -22,7 +22,7 @@ class ReplayDiverged(Exception):
     """Training the recorded batches again came to other weights than before."""
 
 
-def open_progress(ledger: Ledger, schedule: Schedule) -> Progress:
+def open_progress(ledger: RlLedger, schedule: Schedule) -> Progress:
     """What the ledger adds up to; a new ledger is bound to the schedule, an old one has to match it."""
     progress = fold(ledger.entries)
     if progress.plan is None:
@@ -52,7 +52,10 @@ def reconciler_at(
         max_unreachable=settings.max_unreachable,
         aside=barren(settings.set_aside),
     )
-    begun = {group: Begun(version, dict(enumerate(store.load(group)))) for group, version in progress.complete.items()}
+    begun = {
+        group: UnfinishedGroup(version, dict(enumerate(store.load(group))))
+        for group, version in progress.complete.items()
+    }
     over = progress.trained | progress.aside | progress.unreachable.keys()
     for group, one in store.kept().items():
         if group in over or group in begun or max([*one.results, *one.ended]) >= settings.group_size:
@@ -64,7 +67,7 @@ def reconciler_at(
 
 
 async def train_again(
-    progress: Progress, schedule: Schedule, store: GroupStore, ledger: Ledger, learner: Learner, on_step: OnStep
+    progress: Progress, schedule: Schedule, store: GroupStore, ledger: RlLedger, learner: Learner, on_step: OnStep
 ) -> None:
     """From the last checkpoint that the ledger names, train the batches decided since; raises ReplayDiverged if the weights come out different."""
     await learner.restore(progress.saved)
@@ -85,6 +88,6 @@ async def train_again(
         ledger.write("saved", step=progress.next_step)
 
 
-def _stored(index: int, schedule: Schedule, store: GroupStore) -> Group[Rollout]:
+def _stored(index: int, schedule: Schedule, store: GroupStore) -> RolloutGroup[Rollout]:
     rollouts = store.load(index)
-    return Group(index, schedule.task(index), len(rollouts), -1, dict(enumerate(rollouts)))
+    return RolloutGroup(index, schedule.task(index), len(rollouts), -1, dict(enumerate(rollouts)))

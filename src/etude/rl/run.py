@@ -19,16 +19,16 @@ from etude.agent.harness.settings import HarnessSettings
 from etude.core.events.log import EventLog
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.model.checkpoint import load_config
-from etude.rl.answering import check_answering, tell_answering
 from etude.rl.cluster import Cluster
 from etude.rl.devices import check_devices
-from etude.rl.drive import drive
-from etude.rl.held import held
+from etude.rl.engine_support import check_answering, tell_answering
 from etude.rl.local_ray import LocalRay
+from etude.rl.ray_loss import held
 from etude.rl.region import require_placed
 from etude.rl.reload import fitted_to, in_force
 from etude.rl.services import STAGE
 from etude.rl.settings import ClusterSettings, RlSettings
+from etude.rl.training_run import drive
 from etude.sandbox.fleet.settings import FleetSettings
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
@@ -85,7 +85,7 @@ def run_rl(
     checkpoint, folder = checkpoint.resolve(), folder.resolve()  # the processes have directories of their own
     folder.mkdir(parents=True, exist_ok=True)
     engine = fitted_to(settings, in_force(folder, engine))
-    tell_answering(engine, lambda told: log.note(STAGE, told))
+    tell_answering(engine, lambda text: log.note(STAGE, text))
     run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders, fleet, siblings, deepen)
     log.phase(STAGE, f"connecting to Ray at {cluster.address}" if cluster.address else "starting Ray")
     with _ray(run, cluster) as started:

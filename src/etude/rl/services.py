@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from etude.core.events.log import EventLog
 from etude.learn.engine.settings import EngineSettings
-from etude.rl.controller import Step
+from etude.rl.controller import StepResult
 from etude.rl.engines import Engines
-from etude.rl.learner import Trained
+from etude.rl.learner import TrainedStep
 from etude.rl.restarts import Lifeline, ProcessDied
 from etude.rl.resume import ReplayDiverged
 from etude.rl.settings import RlSettings
@@ -26,7 +26,7 @@ from etude.rl.settings import RlSettings
 STAGE = "rl"
 
 
-class Places(Protocol):
+class ProcessPlacer(Protocol):
     """Starts processes; `placement.RayPlaces` does it with Ray, tests in their own process."""
 
     engine: EngineSettings  # of the engines that are started from now on
@@ -38,10 +38,12 @@ class Places(Protocol):
 class Services:
     """Start it with `restore`, then `sync`; `policy` answers from then on."""
 
-    def __init__(self, places: Places, settings: RlSettings, log: EventLog, on_start: Callable[[], None]) -> None:
+    def __init__(
+        self, places: ProcessPlacer, settings: RlSettings, log: EventLog, on_start: Callable[[], None]
+    ) -> None:
         self._places = places
         self._on_start = on_start
-        self._note = lambda told: log.note(STAGE, told)
+        self._note = lambda text: log.note(STAGE, text)
         deaths, silence_s = settings.max_restarts, settings.engine_silence_s
         self.trainer: Lifeline[Any] = Lifeline("trainer", self._spawn_trainer, deaths, self._note)
         self.engines = Engines(
@@ -81,14 +83,14 @@ class Services:
             await self.trainer.start()
         await self._ask("restore", step)
 
-    async def train(self, step: int, groups: list[int]) -> Step:
-        trained: Trained = await self._ask("train", groups)
+    async def train(self, step: int, groups: list[int]) -> StepResult:
+        trained: TrainedStep = await self._ask("train", groups)
         self._since.append((step, groups, trained.digest))
         for line in trained.notes:
             self._note(f"step {step}: {line}")
         self.trainer_busy_s += trained.busy_s
         values = {"busy_s": trained.busy_s, "train_cpu_s": trained.cpu_s, **trained.figures}
-        return Step(
+        return StepResult(
             step, trained.digest, trained.components, trained.advantages, values, trained.measured, trained.weights
         )
 
@@ -152,7 +154,7 @@ class Services:
         if generation:
             await handle.restore(self._saved)
             for step, groups, digest in self._since:
-                again: Trained = await handle.train(groups)
+                again: TrainedStep = await handle.train(groups)
                 if again.digest != digest:
                     raise ReplayDiverged(
                         f"the restarted trainer came to {again.digest} at step {step}, before {digest}"

@@ -14,9 +14,9 @@ from pathlib import Path
 from etude.core.trace.segment import Rollout
 from etude.core.trace.vocabulary import write_vocabulary
 from etude.core.trace.writer import add_verdict
-from etude.rl.controller import Step
-from etude.rl.groups import Group
-from etude.rl.life import Slot
+from etude.rl.controller import StepResult
+from etude.rl.groups import RolloutGroup
+from etude.rl.rollout_state import RolloutSlot
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import Attempt
 from etude.rollout.keep import keep_session
@@ -40,14 +40,14 @@ class KeptSessions:
             return None
         return self._folder / f"step-{step:03d}" / f"{group:06d}-{member}.jsonl"
 
-    def take(self, slot: Slot, attempt: Attempt, level: str) -> None:
+    def take(self, slot: RolloutSlot, attempt: Attempt, level: str) -> None:
         """Write the session of a finished attempt, if it is to be kept. `level`: of its task, which may be a harder one than the slot's."""
         path = self.path(slot.group, slot.member)
         if path is not None:
             facts = {"stage": STAGE, "level": level, "group": slot.group, "member": slot.member}
             keep_session(path, attempt, facts)
 
-    def trained(self, step: Step, groups: Sequence[Group[Rollout]]) -> None:
+    def trained(self, step: StepResult, groups: Sequence[RolloutGroup[Rollout]]) -> None:
         """Add what the step made of its rollouts. Called again after a kill it changes nothing."""
         places = [(group.index, member) for group in groups for member in sorted(group.results)]
         for (group, member), parts, advantage in zip(places, step.components, step.advantages, strict=True):

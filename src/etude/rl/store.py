@@ -1,7 +1,7 @@
 """Finished groups on disk: one compressed file per group (`core/trace/group_file.py`), written whole or not at all, so that they outlive a kill.
 
 Beside them, in `scored/`, the rollouts of groups that are not finished yet, one file each: a long group that is killed near its end goes
-on there; and in `ended/` what agents left that waits for its verdict (`ended.py`). These are a saving, not a record: one that is missing or
+on there; and in `ended/` what agents left that waits for its verdict (`ungraded_store.py`). These are a saving, not a record: one that is missing or
 damaged is made again.
 """
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from etude.core.trace.group_file import DamagedGroup, pack_group, unpack_group
 from etude.core.trace.segment import Rollout
-from etude.rl.ended import EndedStore
-from etude.rl.groups import Begun
+from etude.rl.groups import UnfinishedGroup
+from etude.rl.ungraded_store import EndedStore
 
 
 class GroupStore:
@@ -50,9 +50,9 @@ class GroupStore:
         side.rename(target)
         self.ended.forget(group, member)
 
-    def kept(self) -> dict[int, Begun[Rollout]]:
+    def kept(self) -> dict[int, UnfinishedGroup[Rollout]]:
         """What there is of unfinished groups. Of a group that was begun twice, the later beginning's."""
-        found: dict[int, Begun[Rollout]] = {}
+        found: dict[int, UnfinishedGroup[Rollout]] = {}
         for path in sorted(self._scored.glob("*.zst")):
             group, member, version = (int(part.removeprefix("v")) for part in path.stem.split("-"))
             if group in found and version < found[group].version:
@@ -64,10 +64,10 @@ class GroupStore:
                 continue
             if group in found and version > found[group].version:
                 found.pop(group)
-            found.setdefault(group, Begun(version)).results[member] = rollout
+            found.setdefault(group, UnfinishedGroup(version)).results[member] = rollout
         for group, (version, members) in self.ended.kept().items():
             if group not in found or version > found[group].version:
-                found[group] = Begun(version)
+                found[group] = UnfinishedGroup(version)
             if version == found[group].version:
                 scored = found[group].results
                 found[group].ended |= {member: attempt for member, attempt in members.items() if member not in scored}

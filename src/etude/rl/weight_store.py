@@ -10,7 +10,7 @@ from etude.learn.weights.store import WeightStore
 from etude.rl.settings import RlSettings
 
 if TYPE_CHECKING:
-    from etude.rl.ledger import Ledger, Progress
+    from etude.rl.ledger import Progress, RlLedger
 
 FOLDER = "weights"
 
@@ -20,12 +20,12 @@ def store_of(settings: RlSettings, folder: Path) -> Path | str:
     return place_of(settings.weight_store) if settings.weight_store else folder / FOLDER
 
 
-def place_of(told: str) -> Path | str:
+def place_of(address: str) -> Path | str:
     """A store as the settings name it; a folder by its whole path, for the processes have directories of their own."""
-    return told if "://" in told else Path(told).absolute()
+    return address if "://" in address else Path(address).absolute()
 
 
-def require_own(settings: RlSettings, folder: Path, ledger: Ledger, progress: Progress) -> None:
+def require_own(settings: RlSettings, folder: Path, ledger: RlLedger, progress: Progress) -> None:
     """Asked before anything is published: a store is this run's if it was empty when the run first named it, and every version in it has the
     digest of the step that the ledger tells of. Raises ForeignChain; BadStore, ForeignFormat where it can't be read."""
     store = WeightStore(store_of(settings, folder))

@@ -3,8 +3,8 @@
 Promise 1: the agent is `harness.build_agent`'s. Promise 8: what the policy did wrong (malformed turns, time-outs, exploding
 code, running out of tokens) stays in the rollout with the score its files earn; what we did wrong is retried with backoff
 and raised as InfraFault in the end, never scored. Promise 9: the files are exported by the host, the grader gets its own
-sandbox. The agent's sandbox is gone before grading starts, also when the attempt is cancelled. What lies between the two is `Ended`: whoever
-keeps it (promise 6) can have it graded later, by `attempt(..., ended=...)`, without asking the agent again.
+sandbox. The agent's sandbox is removed before grading starts, also when the attempt is cancelled. An `UngradedAttempt` is the
+state between the two. A caller that keeps it (promise 6) can grade it later, by `attempt(..., ended=...)`, without asking the agent again.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
-from etude.agent.policy.protocol import Policy, PolicyError, StageError
+from etude.agent.policy.protocol import FatalStageError, Policy, PolicyError
 from etude.core.trace.entry import Header
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Recorder, Session
 from etude.rollout.code_search import CodeSearch
-from etude.rollout.ended import Ended, Keep, unkept
+from etude.rollout.ended import Keep, UngradedAttempt, unkept
 from etude.rollout.interjection import overheard
 from etude.rollout.latencies import SlowCalls, read_latencies
 from etude.rollout.latency import SlowSandbox
@@ -54,7 +54,7 @@ OtherAgent = Callable[[Task, Policy, Disposable, str, int | None], Awaitable[Age
 
 
 @dataclass(frozen=True)
-class Setup:
+class AttemptSetup:
     """What all attempts of a batch share.
 
     `policy` is one object for all, or, for scripted policies that follow a plan of their own, a function of (task, seed) that
@@ -102,26 +102,28 @@ class Attempt:
     tries: int = 1
 
 
-At = Literal["sandbox", "agent", "grading"]
-Told = Callable[[At, str], None]  # what a try is at now, and the host of its sandbox where a fleet names one
+AttemptPhase = Literal["sandbox", "agent", "grading"]
+OnPhase = Callable[
+    [AttemptPhase, str], None
+]  # the phase of the current try, and the host of its sandbox where a fleet names one
 
 
-def _untold(at: At, where: str) -> None:
-    """Nobody asks."""
+def _ignore_phase(phase: AttemptPhase, where: str) -> None:
+    """The default: no observer."""
 
 
 async def attempt(
     task: Task,
-    setup: Setup,
+    setup: AttemptSetup,
     *,
     name: str = "",
     seed: int | None = None,
     group: int = 0,
-    told: Told = _untold,
+    on_phase: OnPhase = _ignore_phase,
     keep: Keep = unkept,
-    ended: Ended | None = None,
+    ended: UngradedAttempt | None = None,
 ) -> Attempt:
-    """One graded attempt. `name` becomes the rollout's id; `told` hears what it is at, `keep` what the agent left. `ended`: what it left
+    """One graded attempt. `name` becomes the rollout's id; `on_phase` receives its phase, `keep` what the agent left. `ended`: what it left
     before, so that only its grading is tried. Raises InfraFault when the tries are used up, and StageError."""
     name = name or task.id
     faults: list[str] = []  # of tries that were repeated, by class
@@ -133,13 +135,13 @@ async def attempt(
                 if left_behind is None:
                     varied = None if seed is None else seed + SEED_STRIDE * tries
                     policy = setup.policy_for(task, seed)  # the same plan again, however often it is tried
-                    left_behind = await _try(task, setup, policy, name, varied, tries + 1, told)
+                    left_behind = await _try(task, setup, policy, name, varied, tries + 1, on_phase)
                     keep(left_behind)
-                told("grading", "")
+                on_phase("grading", "")
                 found = await _graded(left_behind, task, setup, group)
                 found.rollout.info.update({"faults": faults} if faults else {})
                 return found
-        except StageError:
+        except FatalStageError:
             raise
         except Exception as error:  # whatever it is, it is this attempt's: tried again, or an InfraFault
             if (running := asyncio.current_task()) is not None and running.cancelling():
@@ -166,19 +168,21 @@ def _reason(error: Exception, settings: AttemptSettings) -> str:
     return str(error) if isinstance(error, (InfraError, PolicyError)) else described(error)
 
 
-async def _sandbox(task: Task, setup: Setup, name: str) -> Disposable:
+async def _sandbox(task: Task, setup: AttemptSetup, name: str) -> Disposable:
     try:
         return await opened(task, setup.pool, _spec(task, name, setup.settings), setup.adapt, history=True)
     except UserError as error:  # a missing image, a bad limit: the task's environment is wrong, and no policy did that
         raise Unsupported(f"no sandbox can be made for task {task.id}: {error}") from error
 
 
-async def _try(task: Task, setup: Setup, policy: Policy, name: str, seed: int | None, number: int, told: Told) -> Ended:
+async def _try(
+    task: Task, setup: AttemptSetup, policy: Policy, name: str, seed: int | None, number: int, on_phase: OnPhase
+) -> UngradedAttempt:
     began_unix_s, start = time.time(), time.perf_counter()
-    told("sandbox", "")
+    on_phase("sandbox", "")
     sandbox = await _sandbox(task, setup, name)
     host = getattr(sandbox, "host", "")  # of a fleet; else there is this machine alone
-    told("agent", host)
+    on_phase("agent", host)
     created = time.perf_counter()
     try:
         outcome = await _run_agent(task, setup, policy, sandbox, name, number, seed)
@@ -193,10 +197,10 @@ async def _try(task: Task, setup: Setup, policy: Policy, name: str, seed: int | 
         "tools": outcome.seconds.get("tools", 0.0),
         "export": time.perf_counter() - ran,
     }
-    return Ended(name, outcome, files, objection, number, host, began_unix_s, seconds)
+    return UngradedAttempt(name, outcome, files, objection, number, host, began_unix_s, seconds)
 
 
-async def _graded(ended: Ended, task: Task, setup: Setup, group: int) -> Attempt:
+async def _graded(ended: UngradedAttempt, task: Task, setup: AttemptSetup, group: int) -> Attempt:
     """What the agent left, judged; the seconds of all phases are those that it took, also where another attempt waited for them."""
     start, outcome = time.perf_counter(), ended.outcome
     if ended.objection:
@@ -220,7 +224,7 @@ def _spec(task: Task, name: str, settings: AttemptSettings) -> SandboxSpec:
 
 
 async def _run_agent(
-    task: Task, setup: Setup, policy: Policy, sandbox: Disposable, name: str, number: int, seed: int | None
+    task: Task, setup: AttemptSetup, policy: Policy, sandbox: Disposable, name: str, number: int, seed: int | None
 ) -> AgentOutcome:
     session_id = f"{name}.{number}"
     if setup.settings.tool_latency_s:
@@ -247,7 +251,7 @@ async def _run_agent(
         return await agent.run()
 
 
-def _approver(setup: Setup, name: str) -> Approver | None:
+def _approver(setup: AttemptSetup, name: str) -> Approver | None:
     """No approval is needed in a rollout; where latencies are replayed, calls wait for theirs."""
     if setup.settings.tool_latencies is None:
         return None
@@ -271,7 +275,7 @@ def task_facts(task: Task) -> TaskFacts:
     return TaskFacts(task.id, task.instruction, task.test_command, instructions, surroundings)
 
 
-async def _grade(task: Task, files: dict[str, bytes], session: Session, setup: Setup) -> tuple[Verdict, bool]:
+async def _grade(task: Task, files: dict[str, bytes], session: Session, setup: AttemptSetup) -> tuple[Verdict, bool]:
     """The verdict, and whether it is that of an earlier attempt which left the same files."""
     grader = setup.graders.get(task.grader)
     if grader is None:

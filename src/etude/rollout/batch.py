@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from etude.rollout.attempt import Attempt, Setup, attempt
+from etude.rollout.attempt import Attempt, AttemptSetup, attempt
 from etude.rollout.retry import InfraFault
 from etude.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Job:
+class AttemptJob:
     """One attempt to make."""
 
     task: Task
@@ -32,7 +32,9 @@ class Batch:
 Progress = Callable[[int, int, Attempt | InfraFault], None]
 
 
-async def run_batch(jobs: Sequence[Job], setup: Setup, *, concurrency: int, progress: Progress | None = None) -> Batch:
+async def run_batch(
+    jobs: Sequence[AttemptJob], setup: AttemptSetup, *, concurrency: int, progress: Progress | None = None
+) -> Batch:
     """All jobs, at most `concurrency` at a time; on cancellation or a bug in one, the others are stopped and cleaned up.
 
     `progress(done, total, last)` is called after each.

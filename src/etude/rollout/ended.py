@@ -13,7 +13,7 @@ from etude.agent.harness.agent import AgentOutcome
 
 
 @dataclass(frozen=True)
-class Ended:
+class UngradedAttempt:
     """`files`: the whole tree that the agent left; `objection`: why it could not be taken, if so. `number`: the try, from 1. `seconds` by
     phase: create, agent (of it policy, tools), export."""
 
@@ -27,8 +27,8 @@ class Ended:
     seconds: dict[str, float]
 
 
-Keep = Callable[[Ended], None]  # called before the grading begins
+Keep = Callable[[UngradedAttempt], None]  # called before the grading begins
 
 
-def unkept(ended: Ended) -> None:
+def unkept(ended: UngradedAttempt) -> None:
     """After a kill it is not continued."""

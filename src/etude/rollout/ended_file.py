@@ -3,7 +3,7 @@
     sha256 of all after it | zstd of: length of the head (8 bytes) | head (JSON) | token blocks | route blocks | changed files in order
 
 The tree is held as what differs from the task's own files, whose digest is in the head: over another base it would be another tree. Bytes
-that are damaged anywhere, or that belong to another task or place, are refused (`DamagedEnded`): a refusal costs a rollout, a mistake would
+that are damaged anywhere, or that belong to another task or place, are refused (`DamagedUngradedFile`): a refusal costs a rollout, a mistake would
 be a wrong reward. Sessions are held as the trace has them on disk (`core/trace/block.py`), routes too, for they are trained on.
 """
 
@@ -22,7 +22,7 @@ from etude.core.trace.bounded_zstd import BadFrame, decompress
 from etude.core.trace.entry import Entry, Header
 from etude.core.trace.group_file import LEAST_BOUND_BYTES, MOST_RATIO
 from etude.core.trace.session import Session
-from etude.rollout.ended import Ended
+from etude.rollout.ended import UngradedAttempt
 from etude.rollout.verdicts import key_of
 from etude.tasks.content import file_bytes, mode_of
 from etude.tasks.task import Task
@@ -32,11 +32,11 @@ FORMAT = 1
 _OF_ATTEMPT = ("name", "objection", "number", "host", "began_unix_s", "seconds")
 
 
-class DamagedEnded(ValueError):
+class DamagedUngradedFile(ValueError):
     """Bytes that are no whole ended attempt, or not one of this task and place."""
 
 
-def pack_ended(ended: Ended, task: Task, tags: Mapping[str, int]) -> bytes:
+def pack_ended(ended: UngradedAttempt, task: Task, tags: Mapping[str, int]) -> bytes:
     """The bytes of the file; `tags` say whose it is."""
     base = _base(task)
     changed = {path: data for path, data in ended.files.items() if base.get(path) != data}
@@ -66,13 +66,15 @@ def tags_of(packed: bytes) -> dict[str, int]:
     return _opened(packed)[0]["tags"]
 
 
-def unpack_ended(packed: bytes, task: Task, tags: Mapping[str, int]) -> Ended:
+def unpack_ended(packed: bytes, task: Task, tags: Mapping[str, int]) -> UngradedAttempt:
     """What `pack_ended` was given for this task under these tags. Raises DamagedEnded."""
     head, rest = _opened(packed)
     base = _base(task)
     expected, found = (dict(tags), task.id, key_of(task.id, base)), (head["tags"], head["task"], head["base"])
     if expected != found:
-        raise DamagedEnded(f"an ended attempt of {found}, where one of {expected} should be: it is rolled out again")
+        raise DamagedUngradedFile(
+            f"an ended attempt of {found}, where one of {expected} should be: it is rolled out again"
+        )
     token_bytes, route_bytes = head["sizes"]
     at = token_bytes + route_bytes
     files = {path: data for path, data in base.items() if path not in set(head["gone"])}
@@ -82,7 +84,7 @@ def unpack_ended(packed: bytes, task: Task, tags: Mapping[str, int]) -> Ended:
     session = _session(head, rest[:token_bytes], rest[token_bytes : token_bytes + route_bytes])
     reason, message, counters, seconds = head["outcome"]
     outcome = AgentOutcome(reason, message, session.segments(), counters, session, seconds)
-    return Ended(outcome=outcome, files=files, **{name: head[name] for name in _OF_ATTEMPT})
+    return UngradedAttempt(outcome=outcome, files=files, **{name: head[name] for name in _OF_ATTEMPT})
 
 
 def _base(task: Task) -> dict[str, bytes]:
@@ -92,15 +94,17 @@ def _base(task: Task) -> dict[str, bytes]:
 def _opened(packed: bytes) -> tuple[dict[str, Any], bytes]:
     """The head, and what comes behind it. What passes the checksum is what was written, so only its format is asked for beyond that."""
     if len(packed) <= DIGEST or hashlib.sha256(packed[DIGEST:]).digest() != packed[:DIGEST]:
-        raise DamagedEnded(f"{len(packed)} bytes that are no whole ended attempt (checksum): it is rolled out again")
+        raise DamagedUngradedFile(
+            f"{len(packed)} bytes that are no whole ended attempt (checksum): it is rolled out again"
+        )
     try:
         data = decompress(packed[DIGEST:], max(LEAST_BOUND_BYTES, MOST_RATIO * len(packed)))
     except BadFrame as error:
-        raise DamagedEnded(f"{error}: it is rolled out again") from error
+        raise DamagedUngradedFile(f"{error}: it is rolled out again") from error
     stop = 8 + int.from_bytes(data[:8], "little")
     head = json.loads(data[8:stop])
     if head["format"] != FORMAT:
-        raise DamagedEnded(f"an ended attempt of format {head['format']}, not {FORMAT}: it is rolled out again")
+        raise DamagedUngradedFile(f"an ended attempt of format {head['format']}, not {FORMAT}: it is rolled out again")
     return head, data[stop:]
 
 

@@ -46,7 +46,7 @@ class Interjection:
         return found
 
 
-class Bystander(NullObserver):
+class Interjector(NullObserver):
     """Says the words when their moments come, and closes the inbox when none can come any more."""
 
     def __init__(self, words: list[Interjection], inbox: Inbox) -> None:
@@ -74,10 +74,10 @@ class Bystander(NullObserver):
             self._inbox.say(one.manner, one.text)
 
 
-def overheard(task: Task) -> tuple[Inbox | None, Bystander | None]:
+def overheard(task: Task) -> tuple[Inbox | None, Interjector | None]:
     """The inbox and the person of a task in which somebody speaks; nothing for the others. Raises ValueError."""
     rows = task.metadata.get("interjections")
     if not rows:
         return None, None
     inbox = Inbox()
-    return inbox, Bystander([Interjection.from_json(row, task.id) for row in rows], inbox)
+    return inbox, Interjector([Interjection.from_json(row, task.id) for row in rows], inbox)

@@ -15,13 +15,13 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from etude.agent.harness.approval import ApprovalDecision, Approver, Effect
-from etude.agent.policy.protocol import StageError
+from etude.agent.policy.protocol import FatalStageError
 from etude.core.trace.message import ToolCall
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class LatenciesMissing(StageError, ValueError):
+class LatenciesMissing(FatalStageError, ValueError):
     """`rl.attempt.tool_latencies` can't be read, or has none for a tool that agents may call."""
 
 

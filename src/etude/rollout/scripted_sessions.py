@@ -22,7 +22,7 @@ from etude.core.trace.entry import Header
 from etude.core.trace.reader import read_session
 from etude.core.trace.session import Recorder, Session
 from etude.core.trace.writer import SessionWriter
-from etude.rollout.attempt import Setup, attempt
+from etude.rollout.attempt import AttemptSetup, attempt
 from etude.rollout.code_search import CodeSearch
 from etude.sandbox.protocol import Machines
 from etude.tasks.generate.scripted_policies import Expert
@@ -37,7 +37,7 @@ SEED_STRIDE = 10_000_000
 EARLIER = (0.5, 0.75)
 
 
-class Unjudged:
+class NoGrader:
     """Demonstrations are learned from whatever their score, so no sandbox is spent on a verdict that nothing reads."""
 
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
@@ -89,7 +89,7 @@ def _collector(
     search: CodeSearch | None,
 ) -> Callable[[int], Awaitable[None]]:
     """A function that records the session of one number. It raises InfraFault."""
-    judges: dict[str, Grader] = dict.fromkeys(GRADERS, Unjudged())
+    judges: dict[str, Grader] = dict.fromkeys(GRADERS, NoGrader())
 
     async def collect_one(number: int) -> None:
         seed = settings.seed * SEED_STRIDE + number
@@ -97,7 +97,7 @@ def _collector(
         expert = Expert(task, seed, competence=settings.competence)
         record = partial(_recorder, session_path(folder, number), expert, seed)
         session_harness = summarizing(harness, settings, seed)
-        setup = Setup(expert, pool, judges, session_harness, renderer, record=record, search=search)
+        setup = AttemptSetup(expert, pool, judges, session_harness, renderer, record=record, search=search)
         await attempt(task, setup, name=f"{number:06d}", seed=seed)
 
     return collect_one

@@ -12,7 +12,7 @@ import json
 import sys
 from typing import cast
 
-from etude.agent.acp.conversation import Setup
+from etude.agent.acp.conversation import EditorSessionOptions
 from etude.agent.acp.server import serve
 from etude.agent.app.extensions import ExtensionOptions
 from etude.agent.app.model import AgentModel, ModelChoice
@@ -58,7 +58,7 @@ if __name__ == "__main__":
         return model
 
     approval, walls = cast(ApprovalPolicy, sys.argv[1]), cast(SandboxMode, sys.argv[2])
-    setup = Setup(
+    setup = EditorSessionOptions(
         ModelChoice("http://127.0.0.1:9/v1"), opened, walls, False, approval, ExtensionOptions(index=True, mcp=True)
     )
     asyncio.run(serve(setup))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.agent.acp import lines as module
-from etude.agent.acp.lines import BadLine, Lines, pump
+from etude.agent.acp.lines import BadLine, JsonLineReader, pump
 
 GOOD = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
 
@@ -42,7 +42,7 @@ async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read(li
 @given(st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=5), max_size=2), max_size=4), st.data())
 def test_messages_arrive_whole_however_their_bytes_are_cut(messages: list[Any], data: st.DataObject) -> None:
     stream = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
-    lines, read = Lines(), []
+    lines, read = JsonLineReader(), []
     while stream:
         cut = data.draw(st.integers(1, len(stream)))
         read += lines.feed(stream[:cut])
@@ -51,13 +51,13 @@ def test_messages_arrive_whole_however_their_bytes_are_cut(messages: list[Any], 
 
 
 def test_half_a_surrogate_pair_becomes_a_sign_for_it() -> None:
-    [message] = Lines().feed(b'{"text": "half \\ud83d pair", "\\udce9": 1}\n')
+    [message] = JsonLineReader().feed(b'{"text": "half \\ud83d pair", "\\udce9": 1}\n')
     assert message == {"text": "half \ufffd pair", "\ufffd": 1}
 
 
 def test_a_line_without_end_is_refused_once_and_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LINE_BYTES", 100)
-    lines = Lines()
+    lines = JsonLineReader()
     read = [message for _ in range(5) for message in lines.feed(b"x" * 60)]
     read += lines.feed(b"y\n" + json.dumps(GOOD).encode() + b"\n")
     assert isinstance(read[0], BadLine) and read[1:] == [GOOD]

@@ -11,7 +11,7 @@ from typing import Any, Callable
 import pytest
 
 from etude.agent.chat.byte_tokenizer import byte_tokenizer
-from etude.agent.chat.check import Report, check_model
+from etude.agent.chat.check import CheckpointReport, check_model
 from etude.agent.chat.families import FAMILIES, UnknownFamily, by_name
 from etude.agent.chat.family import FamilyRenderer
 from etude.agent.chat.load import load_renderer, read_template
@@ -43,11 +43,11 @@ KIMI = """
 """.strip()
 
 
-def states(report: Report) -> dict[str, str]:
+def states(report: CheckpointReport) -> dict[str, str]:
     return {check.name: check.state for check in report.checks}
 
 
-def of(report: Report, name: str) -> str:
+def of(report: CheckpointReport, name: str) -> str:
     return next(f"{check.detail}; {check.remedy}" for check in report.checks if check.name == name)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 
-from etude.agent.code_index.reading import Batch, BatchDone, read_batch
+from etude.agent.code_index.reading import BatchDone, FileBatch, read_batch
 
 
-def deadly(batch: Batch) -> BatchDone:
+def deadly(batch: FileBatch) -> BatchDone:
     """Reads a batch, or is killed by the file that DEADLY names."""
     if any(wanted.path == os.environ["DEADLY"] for wanted in batch.files):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -18,7 +18,7 @@ FILES = {
 QUESTIONS = ["parse config", "Store.size", "retry policy of a request"]
 
 
-def told(index) -> list:
+def index_state(index) -> list:
     return [index.search(question) for question in QUESTIONS]
 
 
@@ -39,7 +39,7 @@ def test_a_torn_store_is_rebuilt_with_a_notice(lab, kind: str, how: str, seed: i
     lab.write({"c.md": FILES["c.md"]})
     lab.built()
     lab.write(FILES)
-    before = told(lab.built())  # two segments
+    before = index_state(lab.built())  # two segments
     files = sorted(file for file in (lab.home / "store").iterdir() if kind in file.name)
     file = files[seed % len(files)]
     if how == "gone":
@@ -47,8 +47,8 @@ def test_a_torn_store_is_rebuilt_with_a_notice(lab, kind: str, how: str, seed: i
     else:
         file.write_bytes(damaged(file.read_bytes(), how, seed))
     index = lab.built()
-    assert told(index) == before
-    assert told(lab.index()) == before
+    assert index_state(index) == before
+    assert index_state(lab.index()) == before
     silent = kind == "seen" or (kind == "manifest" and how == "gone")  # both only mean: compare everything again
     assert bool(lab.notices) != silent, lab.notices
     assert all(str(lab.home) in notice and ("again" in notice or "anew" in notice) for notice in lab.notices)
@@ -65,10 +65,10 @@ def test_a_reader_of_a_torn_store_is_told_what_to_do(lab) -> None:
 
 def test_a_store_of_another_format_is_built_anew(lab) -> None:
     lab.write(FILES)
-    before = told(lab.built())
+    before = index_state(lab.built())
     manifest = lab.home / "store" / "manifest.json"
     write_checked(manifest, read_checked(manifest) | {"format": 0})
-    assert told(lab.built()) == before
+    assert index_state(lab.built()) == before
     assert "format is 0" in lab.notices[0]
 
 

@@ -170,14 +170,14 @@ def test_workers_that_die_at_any_moment_cost_nothing_but_time(lab, monkeypatch: 
 
 def test_a_file_that_always_kills_its_reader_is_skipped_alone(lab, monkeypatch: pytest.MonkeyPatch) -> None:
     from etude.agent.code_index import workers
-    from etude.agent.code_index.reading import Batch, Wanted
+    from etude.agent.code_index.reading import FileBatch, FileToIndex
     from etude.agent.code_index.walk import Stamp
 
     lay_out(lab.root, 9)
     store = lab.home / "store"
     store.mkdir()
     monkeypatch.setattr(workers, "read_batch", deadly)
-    batch = Batch(lab.root, store / "a.seg", [Wanted(f"f{n:04}.py", Stamp(0, 1), b"") for n in range(9)])
+    batch = FileBatch(lab.root, store / "a.seg", [FileToIndex(f"f{n:04}.py", Stamp(0, 1), b"") for n in range(9)])
     monkeypatch.setenv("DEADLY", "f0005.py")
     done = list(workers.read_all([batch], 2))
     outcomes = {o.wanted.path: (o.status, o.reason) for part in done for o in part.outcomes}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.agent.git_links.written import Written, attribute, is_short, written
+from etude.agent.git_links.written import WrittenLines, attribute, is_short, written
 from etude.core.trace.change import Change, line_hash, split
 from etude.core.trace.entry import Entry, EntryType, Header
 
@@ -41,8 +41,8 @@ def test_an_undone_edit_and_a_deleted_file_leave_nothing() -> None:
     assert list(written(HEADER, undone).lines) == ["b"]
 
 
-def of(name: str, *lines: str) -> Written:
-    return Written(name, "m", "h", {"f": [line_hash(line) for line in lines]})
+def of(name: str, *lines: str) -> WrittenLines:
+    return WrittenLines(name, "m", "h", {"f": [line_hash(line) for line in lines]})
 
 
 def test_lines_belong_to_the_session_that_wrote_them_and_to_nobody_else() -> None:

@@ -24,7 +24,7 @@ class Scene:
         return self.log.answered(call_id, self.log.changes(call_id))
 
     @property
-    def told(self) -> list[tuple]:
+    def recorded_edits(self) -> list[tuple]:
         return [
             (e.data["call_id"], e.data["path"], e.data["kind"], e.data["added"], e.data["removed"])
             for e in self.recorder.session.entries
@@ -44,7 +44,7 @@ def test_an_edit_in_several_steps_is_one_entry_and_one_that_came_to_nothing_is_n
     scene.log("b.py", b"x\n", None)
     scene.log("picture", b"\xff\x00", b"\xfe\x00")
     assert scene.answer("c1") == [0]
-    assert scene.told == [("c1", "a.py", "change", 2, 1)]
+    assert scene.recorded_edits == [("c1", "a.py", "change", 2, 1)]
     assert objections(scene.recorder.session.entries[0].to_json()) == []
     assert changes_of(scene.recorder.session).size() == (1, 2, 1)
 
@@ -54,7 +54,7 @@ def test_calls_one_after_another_do_not_share_their_edits(scene: Scene) -> None:
         scene.log.begin(f"c{number}")
         scene.log("a.py", before, after)
         scene.answer(f"c{number}")
-    assert [(call, kind) for call, _, kind, _, _ in scene.told] == [("c0", "create"), ("c1", "change")]
+    assert [(call, kind) for call, _, kind, _, _ in scene.recorded_edits] == [("c0", "create"), ("c1", "change")]
     assert scene.answer("c1") == []
 
 
@@ -75,4 +75,9 @@ async def test_calls_side_by_side_keep_their_edits_apart(scene: Scene) -> None:
     await asyncio.gather(edit("c0", "a"), edit("c1", "b"))
     scene.answer("c1")
     scene.answer("c0")
-    assert [(call, path) for call, path, *_ in scene.told] == [("c1", "b"), ("c1", "b.2"), ("c0", "a"), ("c0", "a.2")]
+    assert [(call, path) for call, path, *_ in scene.recorded_edits] == [
+        ("c1", "b"),
+        ("c1", "b.2"),
+        ("c0", "a"),
+        ("c0", "a.2"),
+    ]

@@ -13,7 +13,9 @@ TEXTS = st.none() | st.lists(st.integers(0, 12), unique=True, max_size=8).map(la
 EDITS = st.lists(st.tuples(st.sampled_from(["a", "b"]), TEXTS), max_size=8)
 
 
-def told(start: dict[str, str | None], edits: list[tuple[str, str | None]]) -> tuple[NetChange, dict[str, str | None]]:
+def net_change(
+    start: dict[str, str | None], edits: list[tuple[str, str | None]]
+) -> tuple[NetChange, dict[str, str | None]]:
     change, now = NetChange(), dict(start)
     for number, (path, text) in enumerate(edits):
         if now[path] != text:
@@ -26,7 +28,7 @@ def told(start: dict[str, str | None], edits: list[tuple[str, str | None]]) -> t
 def test_the_sum_of_edits_is_the_difference_of_the_ends(
     start: dict[str, str | None], edits: list[tuple[str, str | None]]
 ) -> None:
-    change, now = told(start, edits)
+    change, now = net_change(start, edits)
     whole = [Change(path, start[path], now[path]) for path in start if start[path] != now[path]]
     files, added, removed = change.size()
     assert change.paths == sorted(one.path for one in whole)
@@ -46,8 +48,8 @@ def _least(old: str, new: str) -> tuple[int, int]:
 def test_an_undo_is_as_if_the_edits_had_never_been(
     start: dict[str, str | None], edits: list[tuple[str, str | None]], kept: int
 ) -> None:
-    whole, _ = told(start, edits)
-    part, _ = told(start, edits[:kept])
+    whole, _ = net_change(start, edits)
+    part, _ = net_change(start, edits[:kept])
     whole.undo(list(range(kept, len(edits))))
     assert (whole.size(), whole.paths) == (part.size(), part.paths)
 
@@ -56,9 +58,9 @@ def test_edits_far_apart_in_a_long_file_are_told_apart() -> None:
     old = "".join(f"line {i}\n" for i in range(1000))
     new = old.replace("line 10\n", "ten\nand more\n")
     newer = new.replace("line 990\n", "")
-    change, _ = told({"a": old}, [("a", new), ("a", newer), ("a", newer.replace("and more\n", ""))])
+    change, _ = net_change({"a": old}, [("a", new), ("a", newer), ("a", newer.replace("and more\n", ""))])
     assert change.size() == (1, 1, 2)
-    again, _ = told({"a": old}, [("a", new), ("a", newer), ("a", old)])
+    again, _ = net_change({"a": old}, [("a", new), ("a", newer), ("a", old)])
     assert again.size() == (0, 0, 0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.agent.policy.wire import anthropic, chat, responses
-from etude.agent.policy.wire.answer_stream import AnswerStream, Heard
+from etude.agent.policy.wire.answer_stream import AnswerStream, SentText
 from etude.agent.policy.wire.anthropic_stream import MessagesAssembly, MessagesStream
 from etude.agent.policy.wire.chat_assembly import ChatAssembly
 from etude.agent.policy.wire.chat_stream import ChatStream
@@ -81,7 +81,7 @@ def test_text_that_goes_back_to_thinking_has_a_block_for_each() -> None:
 
 @given(told=WORDS, whole=WORDS)
 def test_what_was_told_stays_told(told: str, whole: str) -> None:
-    heard = Heard(text=told)
+    heard = SentText(text=told)
     said = heard.message(Message("assistant", whole)).text
     assert said.startswith(told)
     assert said == told or said.removeprefix(told) == heard.rest("text", Message("assistant", whole))

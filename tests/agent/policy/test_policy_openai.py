@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from etude.agent.policy import openai
 from etude.agent.policy.openai import OpenAIPolicy
-from etude.agent.policy.protocol import ContextOverflow, PolicyError, Request, Wait
+from etude.agent.policy.protocol import ContextOverflow, PolicyError, Request, RetryWait
 from etude.agent.policy.wire.chat import from_wire
 from etude.agent.policy.wire.opaque import provider_of
 from etude.core.trace.message import FAILED, FILTERED, Message, ToolCall
@@ -445,7 +445,7 @@ def test_an_endpoint_that_refuses_thinking_gets_none_back(endpoint: Endpoint, wo
 
 
 def test_a_wait_before_a_repetition_is_announced_with_its_reason(endpoint: Endpoint) -> None:
-    waits: list[Wait] = []
+    waits: list[RetryWait] = []
     endpoint.answers = [refused("slow down", 429), said(content="ok")]
     ask(endpoint, Request("s", (Message("user", "hi"),), on_wait=waits.append))
     assert [(wait.reason, wait.number, wait.of) for wait in waits] == [("HTTP 429: slow down", 1, 5)]

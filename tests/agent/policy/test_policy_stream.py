@@ -65,7 +65,7 @@ END = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
 USAGE = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
 
 
-async def told(streams: Streams, **changes: Any) -> tuple[Any, list[tuple[str, str]]]:
+async def stream_events(streams: Streams, **changes: Any) -> tuple[Any, list[tuple[str, str]]]:
     pieces: list[tuple[str, str]] = []
     policy = OpenAIPolicy("m", base_url=streams.url, max_retries=2)
     request = Request("s", (Message("user", "hi"),), on_delta=lambda part, text: pieces.append((part, text)), **changes)
@@ -86,7 +86,7 @@ async def test_pieces_are_told_and_the_turn_is_what_they_make(streams: Streams) 
         piece(tool_calls=[rest]),
     ]
     streams.answers = [(SSE, sse(*rows, END, USAGE, b"[DONE]"))]
-    answer, pieces = await told(streams)
+    answer, pieces = await stream_events(streams)
     assert answer.message == Message("assistant", "ok", "hm", (ToolCall("c", "grep", {"pattern": "x"}),))
     assert pieces == [("thinking", "hm"), ("text", "o"), ("text", "k")]
     assert (answer.usage.input_tokens, answer.usage.output_tokens) == (7, 3)
@@ -98,7 +98,7 @@ async def test_pieces_are_told_and_the_turn_is_what_they_make(streams: Streams) 
 )  # fmt: skip
 async def test_a_stream_that_breaks_is_asked_for_again_and_its_pieces_are_void(broken: bytes, streams: Streams) -> None:
     streams.answers = [(SSE, broken), (SSE, sse(piece(content="two"), END))]
-    answer, pieces = await told(streams)
+    answer, pieces = await stream_events(streams)
     assert answer.message == Message("assistant", "two")
     assert pieces == [("text", "on"), ("text", ""), ("text", "two")]
 
@@ -106,21 +106,21 @@ async def test_a_stream_that_breaks_is_asked_for_again_and_its_pieces_are_void(b
 async def test_a_server_that_does_not_stream_is_read_as_it_answers(streams: Streams) -> None:
     body = {"choices": [{"message": {"content": "whole"}, "finish_reason": "stop"}]}
     streams.answers = [("application/json", json.dumps(body).encode())]
-    answer, pieces = await told(streams)
+    answer, pieces = await stream_events(streams)
     assert answer.message == Message("assistant", "whole") and pieces == []
 
 
 async def test_a_conversation_too_long_told_within_the_stream_is_the_policys_fault(streams: Streams) -> None:
     streams.answers = [(SSE, sse({"error": {"message": "maximum context length is 4096 tokens"}}))]
     with pytest.raises(PolicyError) as refused:
-        await told(streams)
+        await stream_events(streams)
     assert not refused.value.infra and len(streams.seen) == 1
 
 
 async def test_effort_is_sent_unless_it_is_what_every_endpoint_takes_as_given(streams: Streams) -> None:
     streams.answers = [(SSE, sse(piece(content="x"), END))]
     for effort in ("low", "medium", "high"):
-        await told(streams, effort=effort)
+        await stream_events(streams, effort=effort)
     assert [body.get("reasoning_effort") for body in streams.seen] == ["low", None, "high"]
 
 
@@ -130,25 +130,27 @@ TURN = [piece(reasoning_content="hm"), piece(content="all"), piece(content=" don
 @pytest.mark.parametrize("kind", ["text/plain", "application/octet-stream", "application/json", "", SSE])
 async def test_a_stream_is_read_as_one_whatever_type_it_declares(kind: str, streams: Streams) -> None:
     streams.answers = [(kind, b"\n: hello\n\n" + sse(*TURN, END, b"[DONE]"))]
-    answer, pieces = await told(streams)
+    answer, pieces = await stream_events(streams)
     assert answer.message == Message("assistant", "all done", "hm") and len(pieces) == 3
 
 
 async def test_json_in_a_stream_s_clothes_is_read_as_json(streams: Streams) -> None:
     body = {"choices": [{"message": {"content": "whole"}, "finish_reason": "stop"}]}
     streams.answers = [(SSE, json.dumps(body).encode())]
-    assert (await told(streams))[0].message == Message("assistant", "whole")
+    assert (await stream_events(streams))[0].message == Message("assistant", "whole")
 
 
 async def test_done_ends_a_stream_that_gives_no_reason(streams: Streams) -> None:
     streams.answers = [(SSE, sse(*TURN, b"[DONE]"))]
-    assert (await told(streams))[0].message == Message("assistant", "all done", "hm") and len(streams.seen) == 1
+    assert (await stream_events(streams))[0].message == Message("assistant", "all done", "hm") and len(
+        streams.seen
+    ) == 1
 
 
 async def test_a_server_whose_streams_just_end_is_believed_the_second_time(streams: Streams) -> None:
     """The first time it may have been a break."""
     streams.answers = [(SSE, sse(*TURN))]
-    answer, pieces = await told(streams)
+    answer, pieces = await stream_events(streams)
     assert answer.message == Message("assistant", "all done", "hm") and len(streams.seen) == 2
     assert ("text", "") in pieces, "what was told of the first one is void"
 
@@ -157,17 +159,17 @@ async def test_a_stream_cut_within_a_call_is_never_believed(streams: Streams) ->
     call = {"index": 0, "id": "c", "function": {"name": "grep", "arguments": '{"patt'}}
     streams.answers = [(SSE, sse(piece(tool_calls=[call])))]
     with pytest.raises(PolicyError, match="broke off"):
-        await told(streams)
+        await stream_events(streams)
     assert len(streams.seen) == 3
 
 
 async def test_an_error_in_a_stream_that_will_not_pass_is_not_tried_again(streams: Streams) -> None:
     streams.answers = [(SSE, sse({"error": {"message": "no such model", "code": 404}}))]
     with pytest.raises(PolicyError, match="HTTP 404: no such model"):
-        await told(streams)
+        await stream_events(streams)
     assert len(streams.seen) == 1
 
 
 async def test_a_last_event_without_a_blank_line_behind_it_counts(streams: Streams) -> None:
     streams.answers = [(SSE, sse(*TURN, END).rstrip())]
-    assert (await told(streams))[0].message.text == "all done" and len(streams.seen) == 1
+    assert (await stream_events(streams))[0].message.text == "all done" and len(streams.seen) == 1

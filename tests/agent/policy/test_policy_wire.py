@@ -19,7 +19,7 @@ from etude.agent.policy.wire.chat_stream import ChatStream
 from etude.agent.policy.wire.chat_types import ChatRequest
 from etude.agent.policy.wire.errors import WireError, anthropic_error, openai_error
 from etude.agent.policy.wire.outgoing import Outgoing
-from etude.agent.policy.wire.sse import DONE, Event, EventReader, frame
+from etude.agent.policy.wire.sse import DONE, EventReader, ServerSentEvent, frame
 from etude.core.trace.completion import Completion, Usage
 from etude.core.trace.message import Message, ToolCall
 
@@ -232,11 +232,11 @@ def test_events_are_read_whole_however_their_bytes_are_cut(rows: list[Any], cuts
     for size in [*cuts, len(sent)]:
         events += reader.feed(sent[at : at + size])
         at += size
-    assert events.pop() == Event("[DONE]")
+    assert events.pop() == ServerSentEvent("[DONE]")
     assert [(event.name, json.loads(event.data)) for event in events] == rows
 
 
 def test_events_with_other_line_breaks_comments_and_two_data_lines_are_read() -> None:
     reader = EventReader()
     assert [*reader.feed(b": hello\r\ndata: a\r")] == []
-    assert [*reader.feed(b"\ndata:b\r\n\r\nid: 3\n\n")] == [Event("a\nb")]
+    assert [*reader.feed(b"\ndata:b\r\n\r\nid: 3\n\n")] == [ServerSentEvent("a\nb")]

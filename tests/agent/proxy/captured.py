@@ -13,7 +13,7 @@ import httpx
 
 from etude.agent.policy.protocol import Request
 from etude.agent.proxy.ask import Ask
-from etude.agent.proxy.book import Book
+from etude.agent.proxy.book import SessionRegistry
 from etude.agent.proxy.session import CaptureSession
 from etude.agent.proxy.settings import CaptureSettings
 from etude.core.trace.completion import Completion, SampledTokens
@@ -90,7 +90,7 @@ class Endpoint:
     """A served book."""
 
     address: str
-    book: Book
+    book: SessionRegistry
     http: httpx.AsyncClient
 
     async def session(self, **fields: Any) -> tuple[CaptureSession, str]:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from etude.agent.proxy.book import Book
+from etude.agent.proxy.book import SessionRegistry
 from etude.agent.proxy.serving import serving
 from etude.agent.proxy.settings import CaptureSettings
 
@@ -25,7 +25,7 @@ def served(tmp_path: Path) -> Serve:
 
     @asynccontextmanager
     async def serve(policy: Any, renderer: Any = None, **settings: Any) -> AsyncIterator[Endpoint]:
-        book = Book(policy, CaptureSettings(tmp_path / "sessions", **settings), renderer)
+        book = SessionRegistry(policy, CaptureSettings(tmp_path / "sessions", **settings), renderer)
         async with serving(book) as address, httpx.AsyncClient(base_url=address, timeout=20) as http:
             yield Endpoint(address, book, http)
 

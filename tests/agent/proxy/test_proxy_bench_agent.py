@@ -15,7 +15,7 @@ from etude.core.trace.message import Message
 from etude.evaluate.bench.runs.mini_swe_agent.agent import MiniSweAgent
 from etude.evaluate.bench.runs.mini_swe_agent.process import VARIABLE
 from etude.pipeline.recipe.read import read_recipe
-from etude.rollout.attempt import Attempt, Setup, attempt
+from etude.rollout.attempt import Attempt, AttemptSetup, attempt
 from etude.sandbox.pool import open_pool
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.registry import GRADERS
@@ -40,7 +40,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_renderer: Callabl
         limits = HarnessSettings.full(**settings)
         pool = await open_pool(recipe.sandbox)
         try:
-            setup = Setup(policy, pool, GRADERS, limits, renderer, agent=MiniSweAgent(limits, renderer))
+            setup = AttemptSetup(policy, pool, GRADERS, limits, renderer, agent=MiniSweAgent(limits, renderer))
             return await attempt(task, setup, name="a", seed=40), policy
         finally:
             await pool.close()

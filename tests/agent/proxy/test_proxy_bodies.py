@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from etude.agent.proxy import body as module
-from etude.agent.proxy.ask import Refused
+from etude.agent.proxy.ask import ProxyRequestError
 from etude.agent.proxy.body import Bodies
 
 
@@ -34,7 +34,7 @@ async def test_a_body_that_is_never_sent_to_its_end_is_refused_in_time(monkeypat
     monkeypatch.setattr(module, "BODY_S", 0.01)
     bodies = Bodies()
     _, reading = begun(bodies, 10)
-    with pytest.raises(Refused, match="did not arrive in time") as refused:
+    with pytest.raises(ProxyRequestError, match="did not arrive in time") as refused:
         await reading
     assert refused.value.status == 408 and bodies.held_bytes == 0
 
@@ -45,7 +45,7 @@ async def test_all_bodies_that_arrive_together_have_one_limit(monkeypatch: pytes
     first, reading = begun(bodies, 60)
     await asyncio.sleep(0)
     _, other = begun(bodies, 60)
-    with pytest.raises(Refused, match="arriving already") as refused:
+    with pytest.raises(ProxyRequestError, match="arriving already") as refused:
         await other
     assert refused.value.status == 503
     first.pieces.put_nowait(None)
@@ -64,6 +64,6 @@ async def test_a_client_that_goes_away_holds_nothing() -> None:
 async def test_one_body_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BODY_BYTES", 50)
     bodies = Bodies()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ProxyRequestError) as refused:
         await begun(bodies, 51)[1]
     assert refused.value.status == 413 and bodies.held_bytes == 0

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.agent.policy.wire.placeholder import placeholder
-from etude.agent.proxy.ask import Refused
+from etude.agent.proxy.ask import ProxyRequestError
 from etude.agent.proxy.dialect import anthropic, chat, responses
 from etude.agent.proxy.dialect.fields import Fields, check
 
@@ -41,7 +41,7 @@ def test_a_field_has_its_effect_or_is_refused_or_noted(body: dict[str, Any]) -> 
     if fine:
         assert check(body, fields, ()) == (("b",) if "b" in body else ())
     else:
-        with pytest.raises(Refused, match="d =" if body.get("c", 1) == 1 else "[cd] ="):
+        with pytest.raises(ProxyRequestError, match="d =" if body.get("c", 1) == 1 else "[cd] ="):
             check(body, fields, ())
     assert set(check(body, fields, {"c", "d"})) <= {"b", "c", "d"}
 
@@ -56,7 +56,7 @@ def test_any_body_is_read_or_refused_in_words(dialect: Any, messages: Any, tools
         body["max_tokens"] = 5
     try:
         assert dialect.read(body, ()).model == "m"
-    except Refused as refused:
+    except ProxyRequestError as refused:
         assert str(refused)
 
 
@@ -79,7 +79,7 @@ def test_claude_code_s_line_for_accounts_does_not_tell_conversations_apart(block
 def test_a_tool_that_can_not_be_declared_is_refused(dialect: Any, tool: dict[str, Any]) -> None:
     talk = [{"role": "user", "content": "Hi"}]
     body = {"model": "m", ("input" if dialect.name == "openai-responses" else "messages"): talk, "tools": [tool]}
-    with pytest.raises(Refused, match="tool"):
+    with pytest.raises(ProxyRequestError, match="tool"):
         dialect.read(body | ({"max_tokens": 5} if dialect.name == "anthropic" else {}), ())
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from etude.agent.policy.protocol import Request
 from etude.agent.policy.scripted import EchoPolicy, ScriptedPolicy
-from etude.agent.proxy.ask import Refused
+from etude.agent.proxy.ask import ProxyRequestError
 from etude.agent.proxy.graph import Node, match
 from etude.core.trace.message import Message, ToolCall
 
@@ -195,11 +195,11 @@ async def test_a_malformed_turn_is_told_as_text_kept_and_goes_on(
 async def test_what_can_not_be_sampled_is_refused(tmp_path: Path, make_renderer: Callable[..., Any]) -> None:
     renderer = make_renderer("qwen3")
     agent = Agent(tmp_path, TokenPolicy(renderer, lambda r: run("ls")), renderer, context_tokens=300)
-    with pytest.raises(Refused, match="must end with a message for the model"):
+    with pytest.raises(ProxyRequestError, match="must end with a message for the model"):
         await agent.ask(USER, Message("assistant", "I will"))
-    with pytest.raises(Refused, match="context_length_exceeded"):
+    with pytest.raises(ProxyRequestError, match="context_length_exceeded"):
         await agent.ask(Message("user", "long " * 500))
     await agent.session.end()
-    with pytest.raises(Refused, match="has ended") as ended:
+    with pytest.raises(ProxyRequestError, match="has ended") as ended:
         await agent.ask(USER)
     assert ended.value.status == 409

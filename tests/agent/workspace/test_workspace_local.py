@@ -14,7 +14,7 @@ from etude.agent.workspace import local_folder as local_module
 from etude.agent.workspace import local_process
 from etude.agent.workspace import workspace as workspace_module
 from etude.agent.workspace.local_folder import LocalFolder
-from etude.agent.workspace.operations import Outside
+from etude.agent.workspace.operations import PathOutside
 from etude.agent.workspace.scripts import kill_tree
 from etude.agent.workspace.text_file import TextFile
 from etude.agent.workspace.workspace import Workspace, WorkspaceError
@@ -34,9 +34,9 @@ async def test_no_path_and_no_link_leads_out(root: Path, tmp_path: Path) -> None
     (root / "up").symlink_to(tmp_path)
     folder = LocalFolder(root)
     for path in ("../secret", "file", "up/secret", str(tmp_path / "secret"), "sub/../../secret", "/etc/hostname"):
-        with pytest.raises(Outside):
+        with pytest.raises(PathOutside):
             await folder.read(path)
-        with pytest.raises(Outside):
+        with pytest.raises(PathOutside):
             await folder.write(path, b"x")
         with pytest.raises(WorkspaceError, match="lies outside of the workspace"):
             await Workspace(folder).save(path, TextFile.like("x", None))

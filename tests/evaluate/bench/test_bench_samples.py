@@ -13,7 +13,7 @@ from etude.core.trace.reader import read_session
 from etude.evaluate.bench.contest import Contest
 from etude.evaluate.bench.outcome import Outcome
 from etude.pipeline.recipe.read import read_recipe, resolved_toml
-from etude.rollout.attempt import Setup
+from etude.rollout.attempt import AttemptSetup
 from etude.sandbox.pool import open_pool
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.generate.scripted_policies import BASELINES
@@ -32,7 +32,7 @@ def ask(folder: Path, names: tuple[str, ...], passes: int = 2) -> dict[str, list
         pool = await open_pool(RECIPE.sandbox)
         try:
             contest = Contest(tasks, folder, 4, 0, EventLog.null(), keep_sessions=2)
-            setups = {name: Setup(BASELINES[name], pool, GRADERS, RECIPE.harness) for name in names}
+            setups = {name: AttemptSetup(BASELINES[name], pool, GRADERS, RECIPE.harness) for name in names}
             return {name: await contest.run(name, setup, passes) for name, setup in setups.items()}
         finally:
             await pool.close()

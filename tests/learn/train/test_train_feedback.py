@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.core.trace.segment import NO_ROUTE, Rollout
-from etude.learn.train.feedback import Flagged, add_feedback, distributions, divergences
+from etude.learn.train.feedback import FlaggedTurn, add_feedback, distributions, divergences
 from etude.learn.train.feedback_settings import FeedbackSettings
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.settings import PolicyStepSettings
@@ -30,7 +30,7 @@ def flagged(segment, hint=HINT):
     start = stop
     while start and segment.sampled[start - 1]:
         start -= 1
-    return Flagged(segment, start - 1, start, stop, hint)
+    return FlaggedTurn(segment, start - 1, start, stop, hint)
 
 
 def logprobs(model, hidden):
@@ -120,7 +120,7 @@ def test_top_k_never_exceeds_the_whole_divergence_and_all_tokens_reach_it(seed, 
 def test_a_turn_that_does_not_lie_in_its_segment_is_refused(make, place):
     segment = make.segment(make.model(), [1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 1, 1])
     with pytest.raises(ValueError, match="does not lie in a segment of 6 tokens"):
-        Flagged(**{"segment": segment, "at": 3, "start": 4, "stop": 6, "hint": HINT, **place})
+        FlaggedTurn(**{"segment": segment, "at": 3, "start": 4, "stop": 6, "hint": HINT, **place})
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import torch
 from etude.learn.model.init import with_drafts
 from etude.learn.train.balance import rows_to_train
 from etude.learn.train.fresh_drafts import FreshDrafts
-from etude.learn.train.gloo_ranks import GlooRanks, Meeting
+from etude.learn.train.gloo_ranks import GlooRanks, Rendezvous
 from etude.learn.train.mtp_settings import FreshDraftsSettings
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.ranks import ALONE, Ranks
@@ -113,7 +113,7 @@ def on(size: int, work: Callable[[Ranks], Any]) -> list[Any]:
     """What `work` gives on each of `size` ranks, which are threads."""
     if size == 1:
         return [work(ALONE)]
-    meeting = Meeting("127.0.0.1")
+    meeting = Rendezvous("127.0.0.1")
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(lambda rank: work(GlooRanks(meeting.address, "127.0.0.1", rank, size, 60)), range(size)))
 

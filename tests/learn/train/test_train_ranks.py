@@ -16,7 +16,7 @@ import torch
 
 from etude.core.trace.segment import Rollout, Segment
 from etude.learn.train import gloo_ranks
-from etude.learn.train.gloo_ranks import GlooRanks, Meeting
+from etude.learn.train.gloo_ranks import GlooRanks, Rendezvous
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.ranks import ALONE, RankLost, Ranks
 from etude.learn.train.settings import PolicyStepSettings
@@ -29,7 +29,7 @@ def on(size: int, work: Callable[[Ranks], Any], silence_s: float = 60.0) -> list
     """What `work` returns or raises on each of `size` ranks."""
     if size == 1:
         return [work(ALONE)]
-    meeting = Meeting("127.0.0.1")
+    meeting = Rendezvous("127.0.0.1")
 
     def one(rank: int) -> Any:
         try:
@@ -184,7 +184,7 @@ def test_a_silent_rank_ends_the_meeting_of_all_in_bounded_time(how):
     if how == "silent":
         found = on(2, work, silence_s=0.5)
     else:
-        meeting = Meeting("127.0.0.1")
+        meeting = Rendezvous("127.0.0.1")
         with pytest.raises(RankLost, match="rank 0 did not meet all 2") as error:
             GlooRanks(meeting.address, "127.0.0.1", 0, 2, 0.5)
         found = [error.value]
@@ -192,7 +192,7 @@ def test_a_silent_rank_ends_the_meeting_of_all_in_bounded_time(how):
 
 
 def test_a_meeting_listens_on_the_given_address_alone():
-    meeting = Meeting("127.0.0.1")
+    meeting = Rendezvous("127.0.0.1")
     port = int(meeting.address.rsplit(":", 1)[1])
     listening = [line.split() for file in ("tcp", "tcp6") for line in open(f"/proc/net/{file}").readlines()[1:]]
     assert [fields[1] for fields in listening if fields[3] == "0A" and fields[1].endswith(f":{port:04X}")] == [

@@ -10,7 +10,7 @@ import torch
 
 from etude.learn.corpus.lookup import LookupQuestion
 from etude.learn.corpus.lookup_line import LookupLine
-from etude.learn.train.retrieval import CHANCE, Retrieval, differences, retrieve
+from etude.learn.train.retrieval import CHANCE, RetrievalScores, differences, retrieve
 
 VOCABULARY = 40
 LETTERS = " abcdefghijklmnopqrstuvwxyz()_,#\n123456"
@@ -79,9 +79,9 @@ def test_likelihoods_are_those_of_whole_sequences(model, others: tuple[str, str,
     assert found.margin[0] == pytest.approx(sum(wrong) / 3 - nats("cat)", compared), abs=1e-4)
 
 
-def scored(right: list[bool], nats: list[float], lengths: list[int]) -> Retrieval:
+def scored(right: list[bool], nats: list[float], lengths: list[int]) -> RetrievalScores:
     questions = tuple(question(target=n // 3, length=length, depth=n % 3 / 2) for n, length in enumerate(lengths))
-    return Retrieval(questions, np.array(right, float), np.zeros(len(right)), np.array(nats, float))
+    return RetrievalScores(questions, np.array(right, float), np.zeros(len(right)), np.array(nats, float))
 
 
 def test_cells_are_means_by_length_and_depth() -> None:

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 
-from etude.learn.weights.errors import MissingShard, Overtaken
+from etude.learn.weights.errors import MissingShard, StoreTakenOver
 
 
 class MemoryBucket:
@@ -43,7 +43,7 @@ class MemoryBucket:
         self.act("replace", key)
         found = self.objects.get(key)
         if (None if found is None else hashlib.sha256(found).hexdigest()) != tag:
-            raise Overtaken(f"{key} was written by another")
+            raise StoreTakenOver(f"{key} was written by another")
         self.objects[key] = data
         self.act("was replaced", key)
         return hashlib.sha256(data).hexdigest()

@@ -19,7 +19,7 @@ from etude.learn.weights.background import BackgroundPublisher
 from etude.learn.weights.digest import state_digest
 from etude.learn.weights.errors import PublishFailed
 from etude.learn.weights.folder import FolderBucket
-from etude.learn.weights.publisher import Published, Publisher
+from etude.learn.weights.publisher import Publication, Publisher
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.store import WeightStore
 
@@ -70,7 +70,7 @@ def test_publish_returns_before_anything_is_uploaded_and_what_was_copied_is_what
 def test_order_is_kept_and_each_version_is_announced_once_it_can_be_fetched(bucket: GatedBucket) -> None:
     store, announced = WeightStore(bucket), []
 
-    def announce(published: Published) -> None:
+    def announce(published: Publication) -> None:
         announced.append((published.version, Receiver(store).catch_up(goal=published.version).version))
 
     publisher = BackgroundPublisher(Publisher(store, anchor_every=3), announce)

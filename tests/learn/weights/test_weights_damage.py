@@ -19,7 +19,7 @@ from etude.learn.weights.errors import (
     ForeignFormat,
     LayoutMismatch,
     MissingShard,
-    Overtaken,
+    StoreTakenOver,
     Unreachable,
     WeightsError,
 )
@@ -189,9 +189,9 @@ def test_the_later_of_two_writers_shuts_the_earlier_out_and_its_files_do_no_harm
     old.publish(state(0), 0)
     new = Publisher(store)
     new.publish(state(1), 1)
-    with pytest.raises(Overtaken, match="was taken over by the writer"):
+    with pytest.raises(StoreTakenOver, match="was taken over by the writer"):
         old.publish(state(4), 1)
-    with pytest.raises(Overtaken):
+    with pytest.raises(StoreTakenOver):
         old.truncate(0)
     new.publish(state(2), 2)
     received = Receiver(store).catch_up(state(0), 0)

@@ -19,7 +19,7 @@ from memory_bucket import MemoryBucket
 
 from etude.learn.weights import inspect
 from etude.learn.weights.digest import state_digest
-from etude.learn.weights.errors import BadStore, CorruptShard, ForeignChain, Overtaken, Unreachable
+from etude.learn.weights.errors import BadStore, CorruptShard, ForeignChain, StoreTakenOver, Unreachable
 from etude.learn.weights.publisher import Publisher
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.relay import OWNER, WeightRelay
@@ -276,7 +276,7 @@ def test_the_later_of_two_relays_shuts_the_earlier_out(world: World) -> None:
     first.once()
     world.relay()
     world.publish(1)
-    with pytest.raises(Overtaken, match="must stop"):
+    with pytest.raises(StoreTakenOver, match="must stop"):
         first.once()
 
 

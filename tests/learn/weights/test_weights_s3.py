@@ -13,7 +13,7 @@ import torch
 
 from etude.learn.weights import inspect
 from etude.learn.weights.digest import state_digest
-from etude.learn.weights.errors import BadStore, MissingShard, Overtaken
+from etude.learn.weights.errors import BadStore, MissingShard, StoreTakenOver
 from etude.learn.weights.publisher import Publisher
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.s3 import S3Bucket
@@ -123,7 +123,7 @@ def test_the_later_of_two_writers_shuts_the_earlier_out(line: Any, conditional: 
     old.publish(state(0), 0)
     new = Publisher(WeightStore(url))
     assert WeightStore(url).bucket.conditional is None and old.store.bucket.conditional is conditional  # type: ignore[attr-defined]
-    with pytest.raises(Overtaken, match="must stop"):
+    with pytest.raises(StoreTakenOver, match="must stop"):
         old.publish(state(5), 1)
     new.publish(state(1), 1)
     assert state_digest(Receiver(WeightStore(url)).catch_up().state) == state_digest(state(1))
@@ -153,7 +153,7 @@ def test_a_commit_that_was_given_up_though_it_was_made_is_no_other_writers(line:
     found = Receiver(WeightStore(url)).catch_up()
     assert found.version == 2 and state_digest(found.state) == state_digest(state(2))
     Publisher(WeightStore(url))
-    with pytest.raises(Overtaken, match="must stop"):
+    with pytest.raises(StoreTakenOver, match="must stop"):
         publisher.publish(state(3), 3)
 
 

@@ -10,7 +10,7 @@ import pytest
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.contents import CONTENTS, contents
 from etude.pipeline.run.execute import Run
-from etude.pipeline.run.ledger import Ledger
+from etude.pipeline.run.ledger import StageLedger
 from etude.pipeline.run.plan import flat_settings
 from etude.pipeline.run.stage import Stage
 
@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Run:
     recipe = Recipe.model_validate({"sft": {"collected": [str(collected)]}})
     found = Run(recipe, tmp_path / "run", (SFT,))
     (found.folder / "sft").mkdir(parents=True)
-    ledger = Ledger(found.folder / "ledger.jsonl")
+    ledger = StageLedger(found.folder / "ledger.jsonl")
     ledger.start("sft", found.settings(SFT), {})
     ledger.finish("sft")
     return found
@@ -58,7 +58,7 @@ def test_a_stage_whose_folder_changed_runs_again_and_says_why(run, tmp_path, cha
 
 
 def test_an_attempt_from_before_contents_were_noted_is_not_stale_for_it(run):
-    ledger = Ledger(run.folder / "ledger.jsonl")
+    ledger = StageLedger(run.folder / "ledger.jsonl")
     ledger.start("sft", flat_settings(run.recipe.model_dump(mode="json"), SFT.reads), {})
     ledger.finish("sft")
     assert action(run)[0] == "skip"

@@ -12,7 +12,7 @@ from etude.core.events.log import EventLog
 from etude.core.trace.segment import Rollout
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run import practice as run_practice
-from etude.pipeline.run.practice import Practice
+from etude.pipeline.run.practice import TrainingTasks
 from etude.pipeline.run.stage import Context, StageError
 from etude.pipeline.run.stages import attempts
 from etude.pipeline.run.stages.attempts import control_tasks
@@ -27,9 +27,9 @@ from etude.tasks.generate.settings import ExerciseSettings
 from etude.tasks.task import Verdict
 
 
-def practice(steps: int, seed: int, tasks: int = 400) -> Practice:
+def practice(steps: int, seed: int, tasks: int = 400) -> TrainingTasks:
     source = ExerciseSource(ExerciseSettings(train_tasks=tasks))
-    return Practice(source, RlSettings(steps=steps, groups_per_step=4, seed=seed))
+    return TrainingTasks(source, RlSettings(steps=steps, groups_per_step=4, seed=seed))
 
 
 @given(steps=st.integers(1, 20), seed=st.integers(0, 99), share=st.floats(0.01, 2.0))
@@ -66,7 +66,7 @@ def sampled_with(monkeypatch, tmp_path, bad: set[int], most: int) -> tuple[Group
         return Batch([], faults)
 
     monkeypatch.setattr(attempts, "run_batch", run_batch)
-    asyncio.run(attempts.Sampling(context, tasks, store, None).run())  # type: ignore[arg-type]
+    asyncio.run(attempts.GroupSampler(context, tasks, store, None).run())  # type: ignore[arg-type]
     return store, (tmp_path / "events.jsonl").read_text()
 
 

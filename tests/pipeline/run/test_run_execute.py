@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from etude.pipeline.run.lock import RunLock, holder
-from etude.pipeline.run.meter import Cost, Meter, tree_usage
+from etude.pipeline.run.meter import Meter, StageCost, tree_usage
 
 BODIES = '''
 import os, signal, sys, time
@@ -204,7 +204,7 @@ def test_an_interrupt_reaches_the_stages_and_the_run_goes_on_afterwards(program:
 
 def test_the_meter_counts_work_of_children_waited_for_or_alive() -> None:
     burn = "import time\nwhile time.process_time() < {}: pass\n"
-    saved: list[Cost] = []
+    saved: list[StageCost] = []
     with Meter(saved.append) as meter:
         subprocess.run([sys.executable, "-c", burn.format(0.4)], check=True)
         alive = subprocess.Popen(
@@ -222,4 +222,4 @@ def test_the_meter_counts_work_of_children_waited_for_or_alive() -> None:
 
 
 def test_costs_of_a_resumed_stage_add_up() -> None:
-    assert Cost(1, 2, 3) + Cost(10, 20, 1) == Cost(11, 22, 3)
+    assert StageCost(1, 2, 3) + StageCost(10, 20, 1) == StageCost(11, 22, 3)

@@ -22,7 +22,7 @@ from etude.core.trace.reader import read_session
 from etude.learn.model.checkpoint import load_checkpoint
 from etude.pipeline.recipe.read import read_recipe
 from etude.pipeline.run.graph import names
-from etude.rl.ledger import Ledger, fold
+from etude.rl.ledger import RlLedger, fold
 from etude.rl.local_ray import sweep
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
@@ -209,7 +209,7 @@ def test_sessions_are_the_same_and_none_is_torn(reference: Path, survivor: Path)
 
 
 def test_rl_trained_the_same_task_list_every_group_once(reference: Path, survivor: Path) -> None:
-    told = [fold(Ledger(run / "rl" / "ledger.jsonl").entries) for run in (reference, survivor)]
+    told = [fold(RlLedger(run / "rl" / "ledger.jsonl").entries) for run in (reference, survivor)]
     assert told[0].plan == told[1].plan, "the digest of the task list"
     for progress in told:
         assert sorted(group for batch in progress.batches.values() for group in batch) == list(range(8))

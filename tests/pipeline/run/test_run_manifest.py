@@ -18,7 +18,7 @@ from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.recipe.run_settings import RunSettings
 from etude.pipeline.run.execute import Run
 from etude.pipeline.run.lock import NotALock, RunLock, holder
-from etude.pipeline.run.manifest import Manifest, NotARunDirectory, is_run_directory, owned, remove, set_aside
+from etude.pipeline.run.manifest import NotARunDirectory, RunManifest, is_run_directory, owned, remove, set_aside
 from etude.pipeline.run.stage import Context, Stage
 
 BODY = f"{__name__}:body"
@@ -155,7 +155,7 @@ def test_a_persons_files_survive_every_remaking_of_a_stage(done: Run, recipe: Re
 
 
 def test_what_a_killed_stage_wrote_is_the_runs(tmp_path: Path) -> None:
-    manifest = Manifest(tmp_path)
+    manifest = RunManifest(tmp_path)
     manifest.begin()
     manifest.open("base")
     (tmp_path / "base").mkdir()
@@ -166,14 +166,14 @@ def test_what_a_killed_stage_wrote_is_the_runs(tmp_path: Path) -> None:
 
 
 def test_what_lay_in_a_folder_before_a_stage_went_on_stays_a_persons(tmp_path: Path) -> None:
-    manifest = Manifest(tmp_path)
+    manifest = RunManifest(tmp_path)
     manifest.begin()
     manifest.open("base")
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "made.json").write_text("x")
     manifest.close("base")
     (tmp_path / "base" / "mine").write_text("mine")
-    Manifest(tmp_path).open("base")
+    RunManifest(tmp_path).open("base")
     (tmp_path / "base" / "more.json").write_text("x")
     assert [path.name for path in remove(tmp_path)] == ["mine"]
 
@@ -187,7 +187,7 @@ def test_exactly_the_outputs_that_were_made_while_a_folder_was_open_are_the_runs
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         run = Path(name) / "run"
-        manifest = Manifest(run)
+        manifest = RunManifest(run)
         manifest.begin()
         for path in before:
             (run / "base" / path).parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +207,7 @@ def test_exactly_the_outputs_that_were_made_while_a_folder_was_open_are_the_runs
 def test_what_a_person_puts_into_a_folder_while_its_stage_runs_stays_a_persons(
     tmp_path: Path, name: str, closed: bool
 ) -> None:
-    manifest = Manifest(tmp_path)
+    manifest = RunManifest(tmp_path)
     manifest.begin()
     manifest.open("sft")
     for path in ("sft/summary.json", f"sft/{name}"):
@@ -219,7 +219,7 @@ def test_what_a_person_puts_into_a_folder_while_its_stage_runs_stays_a_persons(
 
 
 def test_what_lay_in_a_stages_place_before_it_ran_stays_a_persons_when_it_is_set_aside(tmp_path: Path) -> None:
-    Manifest(tmp_path).begin()
+    RunManifest(tmp_path).begin()
     for _ in range(3):
         (tmp_path / "probes").mkdir()
         (tmp_path / "probes" / "notes.json").write_text("mine")
@@ -232,7 +232,7 @@ def test_a_run_of_an_earlier_release_owns_its_outputs_after_it_went_on(done: Run
     (done.folder / "base" / "notes.txt").write_text("mine")
     (done.folder / "photos").mkdir()
     (done.folder / "photos" / "a.json").write_text("mine")
-    Manifest(done.folder).begin()
+    RunManifest(done.folder).begin()
     kept = remove(done.folder)
     assert sorted(path.name for path in kept) == ["a.json", "notes.txt"]
     assert set(_tree(done.folder)) == {"base/notes.txt", "photos/a.json"}
@@ -254,7 +254,7 @@ def test_a_damaged_line_of_a_manifest_counts_for_nothing(done: Run) -> None:
 
 def test_a_manifest_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "manifest.jsonl")
-    assert Manifest(tmp_path).folders == {} and not is_run_directory(tmp_path)
+    assert RunManifest(tmp_path).folders == {} and not is_run_directory(tmp_path)
 
 
 STATE = ["lock", "manifest.jsonl", "ledger.jsonl", "events.jsonl", "recipe.toml", "machine.json", "stages.json"]

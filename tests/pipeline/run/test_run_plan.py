@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.pipeline.run.graph import GRAPH, names
-from etude.pipeline.run.ledger import Ledger
+from etude.pipeline.run.ledger import StageLedger
 from etude.pipeline.run.plan import PlanError, flat_settings, plan, select
 from etude.pipeline.run.stage import Stage
 
@@ -38,7 +38,7 @@ class World:
             raise KeyboardInterrupt
 
     def steps(self, selected: list[str]) -> list[Any]:
-        return plan(CHAIN, Ledger(self.path), self.settings, selected, lambda name: name in self.output)
+        return plan(CHAIN, StageLedger(self.path), self.settings, selected, lambda name: name in self.output)
 
     def settings(self, stage: Stage) -> dict[str, Any]:
         return {f"{stage.name}.x": self.values[stage.name]}
@@ -50,7 +50,7 @@ class World:
             if step.action == "skip":
                 continue
             stage = next(s for s in CHAIN if s.name == step.stage)
-            ledger = Ledger(self.path)
+            ledger = StageLedger(self.path)
             if step.action == "run":
                 self.move()
                 self.output.pop(stage.name, None)
@@ -154,7 +154,7 @@ def test_only_needs_what_comes_before_it(tmp_path: Path) -> None:
 def test_a_stage_whose_input_a_setting_can_name_says_which(tmp_path: Path) -> None:
     graph = (CHAIN[0], replace(CHAIN[1], stand_ins={"a": "run.a_checkpoint"}))
     with pytest.raises(PlanError, match=r"--until b, .* or begin with .* .--set run.a_checkpoint=checkpoints/NAME."):
-        plan(graph, Ledger(tmp_path / "ledger.jsonl"), lambda stage: {}, ["b"], lambda name: False)
+        plan(graph, StageLedger(tmp_path / "ledger.jsonl"), lambda stage: {}, ["b"], lambda name: False)
 
 
 def test_a_stage_alone_does_not_disturb_the_others(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_every_section_of_the_recipe_decides_some_stage() -> None:
 def test_a_stage_does_without_what_it_also_reads_and_runs_again_once_that_is_there(tmp_path: Path) -> None:
     graph = (Stage("a", (), (), "no:body", ""), Stage("late", ("a",), (), "no:body", ""))
     graph += (Stage("judge", ("a",), (), "no:body", "", also=("late",)),)
-    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger = StageLedger(tmp_path / "ledger.jsonl")
 
     def decide(*selected: str) -> dict[str, str]:
         return {s.stage: s.action for s in plan(graph, ledger, lambda s: {}, selected, lambda name: True)}

@@ -14,7 +14,7 @@ from etude.core.trace.segment import Rollout
 from etude.evaluate.bench.outcome import Outcome, OutcomeFile
 from etude.pipeline.run.rollouts import tried_in
 from etude.rl.store import GroupStore
-from etude.rollout.collect.tries import Tries, Try
+from etude.rollout.collect.tries import CollectedAttempt, CollectionLog
 from etude.tasks.difficulty.score import Tried
 from etude.tasks.errors import TaskError
 from etude.tasks.store.folder import TaskFolder
@@ -29,7 +29,7 @@ def runs(tmp_path: Path) -> Path:
     GroupStore(root / "mine" / "rl" / "groups").save(0, [Rollout("r", "easy", 0, [], {"outcome": 1.0}, counters)])
     for place in ("mine/trials/sft.jsonl", "bench/policies/model@medium.jsonl"):
         OutcomeFile(root / place).add(Outcome("hard", 0, "debugging", "made", 0.0, 9, 9, 12, 1.0))
-    Tries(root / "collected", {}).add(Try("hard", 0, 0.0, False, turns=20))
+    CollectionLog(root / "collected", {}).add(CollectedAttempt("hard", 0, 0.0, False, turns=20))
     (root / "mine" / "events.jsonl").write_text('{"kind": "metric"}\n')
     return root
 

@@ -15,7 +15,7 @@ from etude.core.events.stopping import Stopped
 from etude.pipeline.recipe.read import read_recipe
 from etude.pipeline.run import task_making
 from etude.pipeline.run.making_report import EVERY_S, MakingReport
-from etude.pipeline.run.meter import Cost
+from etude.pipeline.run.meter import StageCost
 from etude.tasks.environment.environment import Environment
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
@@ -106,7 +106,7 @@ def test_what_a_kill_would_lose_of_the_account_is_bounded(tmp_path: Path, monkey
     for passed, seconds, written in ((1.0, 1.0, False), (EVERY_S, 31.0, True), (EVERY_S + 1, 62.0, True)):
         (tmp_path / "report.json").unlink(missing_ok=True)
         now[0] += passed
-        report.spent(Cost(seconds, seconds / 2))
+        report.spent(StageCost(seconds, seconds / 2))
         progress(None)  # type: ignore[arg-type]
         assert (tmp_path / "report.json").is_file() == written
     assert GenerationJournal(tmp_path, {}).spent == {"seconds": 62.0, "core_s": 31.0}

@@ -13,7 +13,7 @@ from makers import MadePool
 
 from etude.sandbox.errors import OutputLimit, Unsupported, UserError
 from etude.sandbox.inside import files
-from etude.sandbox.inside.ground import Ground
+from etude.sandbox.inside.ground import SandboxPaths
 from etude.sandbox.protocol import Sandbox
 from etude.sandbox.spec import WORKDIR, FileEntry, Network, SandboxSpec
 
@@ -123,7 +123,7 @@ async def test_what_vanishes_after_it_was_listed_is_left_out_of_an_export(
         return status
 
     monkeypatch.setattr(files, "_lstat", look_and_remove)
-    inside = files.Files(Ground({"workdir": WORKDIR}, {WORKDIR: str(tmp_path)}))
+    inside = files.FileOperations(SandboxPaths({"workdir": WORKDIR}, {WORKDIR: str(tmp_path)}))
     left = {"b": ["a", "d/x", "e"], "d": ["a", "b", "e"]}[gone]
     assert inside.export(".", 100) == [(name, name.encode()) for name in left]
 

@@ -33,7 +33,7 @@ from etude.agent.harness.mcp.server import McpServer
 from etude.agent.harness.observer import Part
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
-from etude.agent.policy.protocol import Wait
+from etude.agent.policy.protocol import RetryWait
 from etude.core.redact.keys import masked
 from etude.core.trace.entry import Effort, Entry
 from etude.core.trace.message import ToolCall
@@ -53,7 +53,7 @@ COMMANDS = {
 
 
 @dataclass(frozen=True)
-class Setup:
+class EditorSessionOptions:
     """What all sessions of a server are made with. `model` is opened with the first session."""
 
     choice: ModelChoice
@@ -69,7 +69,8 @@ class Conversation:
     `held`: what ends with it."""
 
     def __init__(
-        self, setup: Setup, client: Client, session_id: str, runtime: SessionRuntime, held: AsyncExitStack, given: Sequence[McpServer], *,
+        self, setup: EditorSessionOptions, client: Client, session_id: str, runtime: SessionRuntime, held: AsyncExitStack,
+        given: Sequence[McpServer], *,
         session: Path | None = None,
     ) -> None:  # fmt: skip
         self.folder = runtime.place.folder
@@ -117,7 +118,7 @@ class Conversation:
         except AppError as error:
             self._answer.set_exception(refused(str(error)))
         reason = await asyncio.shield(self._answer)
-        await self.told()
+        await self.flush()
         return reason
 
     async def _hear(self, text: str) -> None:
@@ -154,7 +155,7 @@ class Conversation:
         for entry in session.entries:
             self._tell(self._updates.entry(entry, replayed=True))
 
-    async def told(self) -> None:
+    async def flush(self) -> None:
         """Returns when the editor was sent all that happened so far."""
         await self._outgoing.join()
 
@@ -177,7 +178,7 @@ class Conversation:
     def entry(self, entry: Entry) -> None:
         self._tell(self._updates.entry(entry))
 
-    def waiting(self, wait: Wait) -> None:
+    def waiting(self, wait: RetryWait) -> None:
         self._tell([helpers.update_agent_thought_text(f"{wait.reason}: asked again in {wait.seconds:.0f} s\n")])
 
     def idle(self, reason: str, message: str) -> None:
@@ -200,7 +201,7 @@ class Conversation:
         return await approve_server(self._client, self.id, server)
 
     async def _ask(self, call: ToolCall, effect: Effect) -> ApprovalAnswer:
-        await self.told()  # the editor must know the call that it asks for
+        await self.flush()  # the editor must know the call that it asks for
         return await ask(self._client, self.id, self._updates, call, effect)
 
     def _tell(self, updates: Sequence[Any]) -> None:

@@ -20,15 +20,15 @@ _CHUNK_BYTES = 1 << 16
 _PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
 
 
-class Writer(Protocol):
+class ErrorWriter(Protocol):
     """What errors are written to."""
 
     def write(self, data: bytes) -> None: ...
 
 
-async def pump(editor: asyncio.StreamReader, agent: asyncio.StreamReader, answers: Writer) -> None:
+async def pump(editor: asyncio.StreamReader, agent: asyncio.StreamReader, answers: ErrorWriter) -> None:
     """Hand on what the editor sends until it closes the stream."""
-    lines = Lines()
+    lines = JsonLineReader()
     try:
         while data := await editor.read(_CHUNK_BYTES):
             for message in lines.feed(data):
@@ -39,7 +39,7 @@ async def pump(editor: asyncio.StreamReader, agent: asyncio.StreamReader, answer
         agent.feed_eof()
 
 
-def _hand_on(message: dict[str, Any] | BadLine, agent: asyncio.StreamReader, answers: Writer) -> None:
+def _hand_on(message: dict[str, Any] | BadLine, agent: asyncio.StreamReader, answers: ErrorWriter) -> None:
     if isinstance(message, dict):
         agent.feed_data(json.dumps(message).encode() + b"\n")
     else:
@@ -54,7 +54,7 @@ class BadLine(ValueError):
         self.code = code
 
 
-class Lines:
+class JsonLineReader:
     """Messages from bytes as they arrive."""
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ from acp.schema import (
 from acp.stdio import stdio_streams
 
 from etude import __version__
-from etude.agent.acp.conversation import Conversation, Setup, refused
+from etude.agent.acp.conversation import Conversation, EditorSessionOptions, refused
 from etude.agent.acp.editor_folder import EditorFolder
 from etude.agent.acp.lines import MAX_LINE_BYTES, pump
 from etude.agent.acp.permission import is_mode, modes
@@ -62,7 +62,7 @@ _TITLE_CHARS = 80
 class AcpServer:
     """The part of an `acp.Agent` that we offer: one connection to one editor, with as many sessions at once as it likes."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: EditorSessionOptions) -> None:
         self._setup = setup
         self._client: Client | None = None
         self._offered = ClientCapabilities()
@@ -124,7 +124,7 @@ class AcpServer:
             await old.close()
         session = await self._open(session_id, cwd, mcp_servers or [], additional_directories or [], file)
         session.replay(recorded)
-        await session.told()
+        await session.flush()
         return LoadSessionResponse(modes=modes(session.approver.policy), config_options=_options(session))
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
@@ -215,7 +215,7 @@ class NoEditor(UsageError):
     """The protocol can't be spoken over this stdin and stdout."""
 
 
-async def serve(setup: Setup) -> None:
+async def serve(setup: EditorSessionOptions) -> None:
     """Over stdin and stdout, until the editor closes them. Raises NoEditor."""
     for stream in (sys.stdin, sys.stdout):
         if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):

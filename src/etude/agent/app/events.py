@@ -26,7 +26,7 @@ from etude.agent.app.journal import JournalEdit, UndoJournal
 from etude.agent.harness.observer import Part
 from etude.agent.harness.presets.preset import Preset
 from etude.agent.metrics.facts import command
-from etude.agent.policy.protocol import Wait
+from etude.agent.policy.protocol import RetryWait
 from etude.core.trace.change import split
 from etude.core.trace.entry import Entry
 from etude.core.trace.message import Message, ToolCall
@@ -69,7 +69,7 @@ class EventStream:
         if handler is not None:
             handler(entry.data)
 
-    def waiting(self, wait: Wait) -> None:
+    def waiting(self, wait: RetryWait) -> None:
         self._emit(
             {
                 "type": "retry",

@@ -30,7 +30,7 @@ from etude.agent.harness.approval import Approver
 from etude.agent.harness.inbox import Inbox
 from etude.agent.harness.observer import Part
 from etude.agent.harness.settings import HarnessSettings
-from etude.agent.policy.protocol import Wait
+from etude.agent.policy.protocol import RetryWait
 from etude.core.trace.entry import Effort, Entry
 
 DeliveryKind = Literal["request", "steer", "queue"]
@@ -239,7 +239,7 @@ class _IdleTracker:
             self._session.is_idle = False
         self._observer.entry(entry)
 
-    def waiting(self, wait: Wait) -> None:
+    def waiting(self, wait: RetryWait) -> None:
         self._observer.waiting(wait)
 
     def idle(self, reason: str, message: str) -> None:

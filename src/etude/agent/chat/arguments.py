@@ -22,7 +22,7 @@ _Tags = tuple[str, str, str, re.Pattern[str]]
 _CONSTANTS = {"true": True, "false": False, "none": None, "null": None}  # templates spell them as Python or as JSON
 
 
-class Unreadable(ValueError):
+class MalformedArguments(ValueError):
     """Arguments that break the format, or a value that is not of the declared type; says which."""
 
 
@@ -53,7 +53,7 @@ def _pairs(tags: _Tags, text: str) -> list[tuple[str, str]]:
         while stop >= 0 and not follows.match(text, stop + len(closing)):
             stop = text.find(closing, stop + 1)
         if stop < 0:
-            raise Unreadable(f"{opening}... has no end")
+            raise MalformedArguments(f"{opening}... has no end")
         found.append((text[at + len(opening) : border], text[border + len(named) : stop]))
         at = text.find(opening, stop + len(closing))
     return found
@@ -68,7 +68,7 @@ def _tagged(ids: Sequence[int], tokenizer: HubTokenizer) -> dict[str, str]:
     markers = tokenizer.convert_tokens_to_ids(["<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"])
     places = [i for i, token in enumerate(ids) if token in markers]
     if [ids[i] for i in places] != markers * (len(places) // 4):
-        raise Unreadable("an argument is not closed")
+        raise MalformedArguments("an argument is not closed")
     quads = zip(*[iter(places)] * 4, strict=True)
     return {tokenizer.decode(ids[a + 1 : b]).strip(): tokenizer.decode(ids[c + 1 : d]) for a, b, c, d in quads}
 
@@ -97,5 +97,5 @@ def _value(key: str, text: str, types: set[str]) -> Any:
     except ValueError as error:
         if types and "string" not in types:
             wanted = " or ".join(sorted(types))
-            raise Unreadable(f"{key} is {stripped[:40]!r}, which is no {wanted}") from error
+            raise MalformedArguments(f"{key} is {stripped[:40]!r}, which is no {wanted}") from error
         return text

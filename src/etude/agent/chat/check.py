@@ -24,7 +24,7 @@ from etude.core.trace.message import Message
 MALFORMED_DRAWS = 300
 
 
-class Failed(Exception):
+class CheckFailed(Exception):
     """A check that found something; `remedy` says what to do."""
 
     def __init__(self, found: str, remedy: str) -> None:
@@ -32,16 +32,16 @@ class Failed(Exception):
         self.remedy = remedy
 
 
-class Skipped(Exception):
+class CheckSkipped(Exception):
     """A check that has nothing to look at here; says why."""
 
 
-class Incomplete(Failed):
+class Incomplete(CheckFailed):
     """What keeps no model from being trained or served here, and is missing elsewhere."""
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckpointCheck:
     """One proof. `state` is ok, failed, skipped or incomplete."""
 
     name: str
@@ -51,12 +51,12 @@ class Check:
 
 
 @dataclass
-class Report:
+class CheckpointReport:
     """All checks of one directory."""
 
     folder: str
     family: str = ""
-    checks: list[Check] = field(default_factory=list)
+    checks: list[CheckpointCheck] = field(default_factory=list)
 
     @property
     def sound(self) -> bool:
@@ -65,19 +65,19 @@ class Report:
     def run(self, name: str, proof: Callable[[], str]) -> bool:
         """Record one proof, which returns what it saw; False if it failed."""
         try:
-            self.checks.append(Check(name, "ok", proof()))
-        except Skipped as skipped:
-            self.checks.append(Check(name, "skipped", str(skipped)))
-        except Failed as failed:
+            self.checks.append(CheckpointCheck(name, "ok", proof()))
+        except CheckSkipped as skipped:
+            self.checks.append(CheckpointCheck(name, "skipped", str(skipped)))
+        except CheckFailed as failed:
             state = "incomplete" if isinstance(failed, Incomplete) else "failed"
-            self.checks.append(Check(name, state, str(failed), failed.remedy))
+            self.checks.append(CheckpointCheck(name, state, str(failed), failed.remedy))
         except (UnknownFamily, ValueError, OSError) as error:
-            self.checks.append(Check(name, "failed", str(error), "see the message"))
+            self.checks.append(CheckpointCheck(name, "failed", str(error), "see the message"))
         return self.checks[-1].state != "failed"
 
 
 @dataclass(frozen=True)
-class Subject:
+class CheckpointFormat:
     """What is checked."""
 
     folder: Path
@@ -88,9 +88,9 @@ class Subject:
     markers: tuple[str, ...]
 
 
-def check_model(folder: Path, family: str | None = None) -> Report:
+def check_model(folder: Path, family: str | None = None) -> CheckpointReport:
     """Every check of a directory; those that need what failed before are left out."""
-    report = Report(str(folder))
+    report = CheckpointReport(str(folder))
     report.run("files", lambda: _files(folder))
     loaded: list[HubTokenizer] = []
     if not report.run("tokenizer", lambda: _tokenizer(folder, loaded)):
@@ -99,7 +99,7 @@ def check_model(folder: Path, family: str | None = None) -> Report:
     if not report.run("family", lambda: _family(folder, loaded[0], family, names)):
         return report
     report.family = names[0]
-    made: list[Subject] = []
+    made: list[CheckpointFormat] = []
     if not report.run("renderer", lambda: _renderer(folder, loaded[0], names[0], made)):
         return report
     for name, proof in PROOFS.items():
@@ -128,7 +128,7 @@ def _tokenizer(folder: Path, loaded: list[HubTokenizer]) -> str:
     loaded.append(tokenizer := HubTokenizer.load(folder))
     back = tokenizer.decode(tokenizer.encode(trajectories.CODE))
     if back != trajectories.CODE:
-        raise Failed(
+        raise CheckFailed(
             f"text is lost: {trajectories.CODE!r} came back as {back!r}", "use a byte-level or byte-fallback tokenizer"
         )
     return f"{tokenizer.size:,} tokens, lossless on code"
@@ -139,7 +139,7 @@ def _family(folder: Path, tokenizer: HubTokenizer, asked: str | None, names: lis
     return f"{names[0]} ({'as asked' if asked else 'by its files'})"
 
 
-def _renderer(folder: Path, tokenizer: HubTokenizer, family: str, made: list[Subject]) -> str:
+def _renderer(folder: Path, tokenizer: HubTokenizer, family: str, made: list[CheckpointFormat]) -> str:
     renderer = load_renderer(folder, family=family)
     markers = tuple(sorted(tokenizer.added)[:12])
     if family == NANO:
@@ -147,29 +147,29 @@ def _renderer(folder: Path, tokenizer: HubTokenizer, family: str, made: list[Sub
     else:
         thinks = renderer.family.thinks  # pyright: ignore[reportAttributeAccessIssue]
         answers, tools = trajectories.turns(thinks=thinks, markers=markers), trajectories.TOOLS
-    made.append(Subject(folder, tokenizer, renderer, answers, tools, markers))
+    made.append(CheckpointFormat(folder, tokenizer, renderer, answers, tools, markers))
     return f"fingerprint {renderer.fingerprint}"
 
 
-def _vocabulary(subject: Subject) -> str:
+def _vocabulary(subject: CheckpointFormat) -> str:
     config = read_config(subject.folder)
     inner = config.get("text_config")
     rows = config.get("vocab_size") or (inner.get("vocab_size") if isinstance(inner, dict) else None)
     if rows is None:
-        raise Skipped("config.json names no vocab_size")
+        raise CheckSkipped("config.json names no vocab_size")
     if not isinstance(rows, int):
-        raise Failed(
+        raise CheckFailed(
             f"config.json has {rows!r} as vocab_size, where the number of rows belongs", "save the checkpoint again"
         )
     if rows < subject.tokenizer.size:
-        raise Failed(
+        raise CheckFailed(
             f"the model has {rows:,} rows for {subject.tokenizer.size:,} tokens",
             "extend the checkpoint (`etude tokenizer extend`) or take the tokenizer it was trained with",
         )
     words = subject.tokenizer.words()
     absent = sorted(word for word in _named_marks(subject.folder) if word not in words)
     if rows < subject.tokenizer.size + len(absent):
-        raise Failed(
+        raise CheckFailed(
             f"tokenizer_config.json names {', '.join(absent)}, which tokenizer.json lacks: transformers adds it, and the model has no row for it",
             "name tokens of tokenizer.json in tokenizer_config.json",
         )
@@ -187,33 +187,33 @@ def _named_marks(folder: Path) -> set[str]:
     return found
 
 
-def _stop_ids(subject: Subject) -> str:
+def _stop_ids(subject: CheckpointFormat) -> str:
     ends = set(subject.renderer.stop_ids)
     file = subject.folder / "generation_config.json"
     settings = read_json(file) if file.is_file() else read_config(subject.folder)
     named = settings.get("eos_token_id")
     rows = [one for one in (named if isinstance(named, list) else [named]) if one is not None]
     if not all(type(one) is int for one in rows):
-        raise Failed(
+        raise CheckFailed(
             f"eos_token_id is {str(named)[:80]}, no number and no list of numbers",
             "take the file from where it was published",
         )
     declared = set(rows)
     words = ", ".join(f"{subject.tokenizer.decode([i])} {i}" for i in sorted(ends))
     if declared and not declared & ends:
-        raise Failed(
+        raise CheckFailed(
             f"turns end with {words}, the checkpoint declares {sorted(declared)}",
             "set eos_token_id in generation_config.json to the chat format's end of a turn",
         )
     return words
 
 
-def _template(subject: Subject) -> str:
+def _template(subject: CheckpointFormat) -> str:
     differences = template_differences(subject.folder, subject.renderer, subject.tokenizer, subject.answers)
     if differences is None:
-        raise Skipped("the directory has no chat template")
+        raise CheckSkipped("the directory has no chat template")
     if differences:
-        raise Failed(
+        raise CheckFailed(
             differences[0],
             "the checkpoint's template is another than the family's: name the right --family, or do not train "
             "through this renderer",
@@ -221,18 +221,18 @@ def _template(subject: Subject) -> str:
     return "equal ids on all mock conversations"
 
 
-def _round_trip(subject: Subject) -> str:
+def _round_trip(subject: CheckpointFormat) -> str:
     made = 0
     for answer in subject.answers:
         ids = subject.renderer.answer(answer, first_call=made)
         turn = subject.renderer.parse(ids, tools=subject.tools, first_call=made)
         if said(turn) != said(answer):
-            raise Failed(f"said {said(answer)}, read {said(turn)}", "the tokenizer does not fit this family")
+            raise CheckFailed(f"said {said(answer)}, read {said(turn)}", "the tokenizer does not fit this family")
         made += len(turn.calls)
     return f"{len(subject.answers)} turns with {made} calls"
 
 
-def _append_only(subject: Subject) -> str:
+def _append_only(subject: CheckpointFormat) -> str:
     exact = steps = 0
     for held, whole, suffix in grown(subject.renderer, subject.answers, subject.tools, subject.markers):
         steps += 1
@@ -242,47 +242,47 @@ def _append_only(subject: Subject) -> str:
             at = next(
                 (i for i, (a, b) in enumerate(zip(held, whole, strict=False)) if a != b), min(len(held), len(whole))
             )
-            raise Failed(
+            raise CheckFailed(
                 f"step {steps}: the appended prompt leaves the rendered one at token {at} of {len(whole)}",
                 "the renderer does not fit the template: name another --family",
             )
     return f"{steps} steps appended, {exact} of them as the whole rendered anew"
 
 
-def _inert(subject: Subject) -> str:
+def _inert(subject: CheckpointFormat) -> str:
     text = trajectories.spellings(subject.markers)
     ids = subject.renderer.render([Message("user", text)], ())
     plain = subject.renderer.render([Message("user", "x")], ())
     known = set(subject.tokenizer.added.values())
     forged = [i for i in ids if i in known]
     if forged != [i for i in plain if i in known]:
-        raise Failed("text that spells markers became markers", "report it: content must never forge a role")
+        raise CheckFailed("text that spells markers became markers", "report it: content must never forge a role")
     return f"{len(subject.markers)} markers spelt in content stay text"
 
 
-def _malformed(subject: Subject) -> str:
+def _malformed(subject: CheckpointFormat) -> str:
     typed = 0
     draw = random.Random(0)
     spoken = [subject.renderer.answer(answer) for answer in subject.answers]
     for _ in range(MALFORMED_DRAWS):
         turn = subject.renderer.parse(damaged(draw, spoken, subject.tokenizer.size), tools=subject.tools)
         if turn.problem is not None and turn.calls:
-            raise Failed(f"a turn with a problem kept its calls: {turn}", "report it")
+            raise CheckFailed(f"a turn with a problem kept its calls: {turn}", "report it")
         typed += turn.problem is not None
     return f"{MALFORMED_DRAWS} damaged turns read, {typed} of them malformed"
 
 
-def _effort(subject: Subject) -> str:
+def _effort(subject: CheckpointFormat) -> str:
     if subject.renderer.at_effort("low") is subject.renderer:
-        raise Skipped("the family has no field for effort")
+        raise CheckSkipped("the family has no field for effort")
     asked = [Message("user", "x")]
     seen = {tuple(subject.renderer.at_effort(effort).render(asked, ())) for effort in ("low", "medium", "high")}
     if len(seen) < 3:
-        raise Failed(f"three efforts give {len(seen)} prompts", "report it")
+        raise CheckFailed(f"three efforts give {len(seen)} prompts", "report it")
     return "low, medium and high give prompts of their own"
 
 
-PROOFS: dict[str, Callable[[Subject], str]] = {
+PROOFS: dict[str, Callable[[CheckpointFormat], str]] = {
     "vocabulary": _vocabulary,
     "stop ids": _stop_ids,
     "template": _template,
@@ -316,7 +316,7 @@ def grown(
         new = [Message("tool", m.text, call_id=call.id) for m, call in zip(came, turn.calls, strict=True)]
         bridge = renderer.bridge(turn, ids, new, tools)
         if bridge is None:
-            raise Failed(f"the results of turn {len(steps) + 1} can't be appended", "name another --family")
+            raise CheckFailed(f"the results of turn {len(steps) + 1} can't be appended", "name another --family")
         held = [*held, *ids, *bridge.ids]
         messages += [turn, *new]
         made += len(turn.calls)

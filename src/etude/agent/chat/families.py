@@ -21,7 +21,7 @@ class UnknownFamily(ValueError):
 
 
 @dataclass(frozen=True)
-class Family:
+class ChatFamily:
     """One chat format."""
 
     name: str
@@ -128,49 +128,49 @@ _GLM: dict[str, Any] = {
 }
 _GLM_TYPES = frozenset({"glm4_moe", "glm4_moe_lite", "glm_moe_dsa"})
 
-FAMILIES: tuple[Family, ...] = (
-    Family("qwen3", _QWEN3, hides=("<function=",), **_QWEN),
-    Family(
+FAMILIES: tuple[ChatFamily, ...] = (
+    ChatFamily("qwen3", _QWEN3, hides=("<function=",), **_QWEN),
+    ChatFamily(
         "qwen3-coder", _QWEN3, arguments="parameter", shows=("<function=",), hides=("<think>",), package="prime-qwen3",
         thinks=False, **_QWEN,
     ),
-    Family("qwen3.5", _QWEN35, hides=("preserve_thinking",), options={"enable_thinking": True}, **_QWEN_SEEING),
-    Family(
+    ChatFamily("qwen3.5", _QWEN35, hides=("preserve_thinking",), options={"enable_thinking": True}, **_QWEN_SEEING),
+    ChatFamily(
         "qwen3.6", _QWEN35, shows=("preserve_thinking",), hides=("reasoning_effort",), keep=("preserve_thinking", True),
         options={"enable_thinking": True}, **_QWEN_SEEING,
     ),
-    Family(
+    ChatFamily(
         "qwen3.8", _QWEN35, shows=("preserve_thinking", "reasoning_effort"), keeps=True, keep=("preserve_thinking", True),
         options={"enable_thinking": True},
         effort=("reasoning_effort", {"low": "low", "medium": "medium", "high": "xhigh"}), **_QWEN_SEEING,
     ),
-    Family("kimi-k2", frozenset({"kimi_k2"}), hides=("<think>",), thinks=False, **_KIMI),
-    Family(
+    ChatFamily("kimi-k2", frozenset({"kimi_k2"}), hides=("<think>",), thinks=False, **_KIMI),
+    ChatFamily(
         "kimi-k2.5", frozenset({"kimi_k25", "kimi_k2_5"}), **{**_KIMI, "markers": (*_KIMI["markers"], *_MEDIA)},
     ),
-    Family("deepseek-v3", shows=("```json",), hides=("<think>",), thinks=False, declares=_FENCED, **_DEEPSEEK),
-    Family("deepseek-r1", shows=("```json", "<think>"), declares=_FENCED, **_DEEPSEEK),
-    Family(
+    ChatFamily("deepseek-v3", shows=("```json",), hides=("<think>",), thinks=False, declares=_FENCED, **_DEEPSEEK),
+    ChatFamily("deepseek-r1", shows=("```json", "<think>"), declares=_FENCED, **_DEEPSEEK),
+    ChatFamily(
         "deepseek-v3.1", shows=("</think>",), hides=("```json",), package="deepseek-v3", thinks=False, declares=_RAW,
         **{**_DEEPSEEK, "markers": (*_DEEPSEEK["markers"], *_THINK)},
     ),
-    Family("glm-4.5", _GLM_TYPES, hides=("clear_thinking",), **{**_GLM, "markers": (*_GLM["markers"], "/nothink")}),
-    Family(
+    ChatFamily("glm-4.5", _GLM_TYPES, hides=("clear_thinking",), **{**_GLM, "markers": (*_GLM["markers"], "/nothink")}),
+    ChatFamily(
         "glm-5", _GLM_TYPES, shows=("clear_thinking",), hides=("reasoning_effort",), keep=("clear_thinking", False),
         **_GLM,
     ),
-    Family(
+    ChatFamily(
         "glm-5.3", _GLM_TYPES, shows=("clear_thinking", "reasoning_effort"), keeps=True,
         keep=("clear_thinking", False),
         effort=("reasoning_effort", {"low": "low", "medium": "high", "high": "max"}), **_GLM,
     ),
-    Family(
+    ChatFamily(
         "gpt-oss", frozenset({"gpt_oss"}),
         markers=("<|start|>", "<|end|>", "<|return|>", "<|call|>", "<|channel|>", "<|message|>", "<|constrain|>"),
         roles=(), effort=("reasoning_effort", {"low": "low", "medium": "medium", "high": "high"}),
         keep=("auto_drop_analysis", False), named=True, text_end="<|return|>", call_end="<|call|>", think_end="<|end|>",
     ),
-    Family(
+    ChatFamily(
         "minimax-m2", frozenset({"minimax_m2", "minimax"}), arguments="invoke",
         markers=("]~!b[", "]~b]", "[e~[", "<minimax:tool_call>", "</minimax:tool_call>", *_THINK), roles=("]~b]",), first_system=True,
         opener="<minimax:tool_call>", text_end="[e~[", call_end="[e~[",
@@ -178,7 +178,7 @@ FAMILIES: tuple[Family, ...] = (
 )  # fmt: skip
 
 
-def by_name(name: str) -> Family:
+def by_name(name: str) -> ChatFamily:
     """The family of that name; raises UnknownFamily."""
     found = next((family for family in FAMILIES if family.name == name), None)
     if found is None:
@@ -186,7 +186,7 @@ def by_name(name: str) -> Family:
     return found
 
 
-def detect(model_type: str, template: str | None, vocabulary: Collection[str]) -> Family:
+def detect(model_type: str, template: str | None, vocabulary: Collection[str]) -> ChatFamily:
     """The family of a checkpoint; raises UnknownFamily with what was seen and what to do."""
     known = [family for family in FAMILIES if model_type in family.model_types]
     marked = [family for family in FAMILIES if not family.missing(vocabulary)]
@@ -211,7 +211,7 @@ def detect(model_type: str, template: str | None, vocabulary: Collection[str]) -
     return fitting[0]
 
 
-def require_markers(family: Family, vocabulary: Collection[str]) -> None:
+def require_markers(family: ChatFamily, vocabulary: Collection[str]) -> None:
     """Raises UnknownFamily with the markers of `family` that a vocabulary lacks."""
     if missing := family.missing(vocabulary):
         raise UnknownFamily(
@@ -220,5 +220,5 @@ def require_markers(family: Family, vocabulary: Collection[str]) -> None:
         )
 
 
-def _names(families: Collection[Family]) -> str:
+def _names(families: Collection[ChatFamily]) -> str:
     return ", ".join(family.name for family in families)

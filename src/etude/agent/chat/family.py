@@ -18,7 +18,7 @@ from typing import Any, Literal, Sequence
 
 from etude.agent.chat import reading
 from etude.agent.chat.conversation import one_system, package_messages
-from etude.agent.chat.families import Family
+from etude.agent.chat.families import ChatFamily
 from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.agent.chat.kimi_schema import typed_tools
 from etude.agent.chat.live import LiveTurn
@@ -44,7 +44,7 @@ class FamilyRenderer:
 
     def __init__(
         self,
-        family: Family,
+        family: ChatFamily,
         tokenizer: HubTokenizer,
         *,
         thinking_retention: ThinkingRetention | None = None,
@@ -243,7 +243,7 @@ class FamilyRenderer:
 
 
 def _package_renderer(
-    family: Family, tokenizer: HubTokenizer, retention: ThinkingRetention, effort: Effort | None
+    family: ChatFamily, tokenizer: HubTokenizer, retention: ThinkingRetention, effort: Effort | None
 ) -> Any:
     """The package's renderer. Imported here: the package costs half a second of start-up."""
     import renderers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from etude.agent.chat.families import Family
+from etude.agent.chat.families import ChatFamily
 from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.agent.chat.live import HarmonyTurn, LiveTurn, Part
 
@@ -13,7 +13,7 @@ _THINK = "<think>"
 
 
 def live_turns(
-    family: Family, tokenizer: HubTokenizer, generation: Sequence[int], stop_ids: Sequence[int]
+    family: ChatFamily, tokenizer: HubTokenizer, generation: Sequence[int], stop_ids: Sequence[int]
 ) -> Callable[[], LiveTurn]:
     """Makes the readers of a family's turns. `generation` precedes each turn: it may have opened the thinking."""
 

@@ -8,7 +8,7 @@ from typing import Any, Sequence
 
 from etude.agent.chat import trajectories
 from etude.agent.chat.conversation import package_messages
-from etude.agent.chat.families import Family
+from etude.agent.chat.families import ChatFamily
 from etude.agent.chat.family import FamilyRenderer
 from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.agent.chat.renderer import Renderer
@@ -65,7 +65,9 @@ def _nano_differences(
     return found
 
 
-def _conversations(answers: Sequence[Message], family: Family) -> list[tuple[list[Message], Sequence[dict[str, Any]]]]:
+def _conversations(
+    answers: Sequence[Message], family: ChatFamily
+) -> list[tuple[list[Message], Sequence[dict[str, Any]]]]:
     """Without markers spelt in content, which templates take for markers and we don't. gpt-oss is rendered as its reference
     encoder does, from which its template departs in calls, results, instructions and inner schemas: requests remain."""
     if family.name == "gpt-oss":

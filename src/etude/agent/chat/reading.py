@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 
 from etude.agent.chat import arguments
 from etude.agent.chat.conversation import call_id
-from etude.agent.chat.families import Family
+from etude.agent.chat.families import ChatFamily
 from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.agent.chat.problem import Problem
 from etude.core.trace.message import Message, ToolCall
@@ -29,7 +29,7 @@ _KINDS = {
 }
 
 
-class Malformed(Exception):
+class MalformedCall(Exception):
     """A call that can't be run; the text for `Message.problem`."""
 
 
@@ -37,7 +37,7 @@ def message_of(
     parsed: ParsedResponse,
     ids: list[int],
     *,
-    family: Family,
+    family: ChatFamily,
     tokenizer: HubTokenizer,
     closed: bool,
     tools: Sequence[dict[str, Any]],
@@ -47,15 +47,15 @@ def message_of(
     thinking = parsed.reasoning_content or ""
     try:
         if not closed:
-            raise Malformed(Problem.CUT_OFF.say(""))
+            raise MalformedCall(Problem.CUT_OFF.say(""))
         if parsed.reasoning_complete is False:
-            raise Malformed(Problem.OPEN_THINKING.say("end the thinking, then answer or call a tool"))
+            raise MalformedCall(Problem.OPEN_THINKING.say("end the thinking, then answer or call a tool"))
         # A call without a place among the ids was found in text alone: it is no call.
         attempts = [call for call in parsed.tool_calls if call.token_span is not None]
         if len(attempts) < len(parsed.tool_calls):
             return Message("assistant", _after_thinking(tokenizer.decode(ids), family), thinking)
         calls = _calls(attempts, ids, family, tokenizer, tools, first_call)
-    except Malformed as malformed:
+    except MalformedCall as malformed:
         text = _after_thinking(tokenizer.decode(ids), family) if parsed.reasoning_complete is not False else ""
         return Message("assistant", text, thinking, problem=str(malformed))
     return Message("assistant", parsed.content, thinking, tuple(calls))
@@ -64,7 +64,7 @@ def message_of(
 def _calls(
     attempts: Sequence[ParsedToolCall],
     ids: list[int],
-    family: Family,
+    family: ChatFamily,
     tokenizer: HubTokenizer,
     tools: Sequence[dict[str, Any]],
     first_call: int,
@@ -83,7 +83,7 @@ def _arguments(
     attempt: ParsedToolCall,
     within: int,
     ids: list[int],
-    family: Family,
+    family: ChatFamily,
     tokenizer: HubTokenizer,
     tools: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
@@ -92,9 +92,9 @@ def _arguments(
     status = str(attempt.status)
     if status in _KINDS and not (retyped and status == "invalid_json"):
         kind, detail = _KINDS[status]
-        raise Malformed(kind.say(detail.format(name=name)))
+        raise MalformedCall(kind.say(detail.format(name=name)))
     if not attempt.name:
-        raise Malformed(Problem.NO_NAME.say("say which tool to call"))
+        raise MalformedCall(Problem.NO_NAME.say("say which tool to call"))
     given: Any = attempt.arguments
     if retyped:
         assert attempt.token_span is not None
@@ -102,12 +102,12 @@ def _arguments(
         try:
             values = arguments.texts(family.arguments, attempt.raw, ids[start:stop], tokenizer)
             given = arguments.typed(values[within], name, tools)
-        except arguments.Unreadable as error:
-            raise Malformed(Problem.BAD_JSON.say(f"{name}: {error}")) from error
+        except arguments.MalformedArguments as error:
+            raise MalformedCall(Problem.BAD_JSON.say(f"{name}: {error}")) from error
     if not isinstance(given, dict):
-        raise Malformed(Problem.BAD_JSON.say(f"the arguments of {name} are no JSON object"))
+        raise MalformedCall(Problem.BAD_JSON.say(f"the arguments of {name} are no JSON object"))
     if (fault := fault_of(given)) is not None:
-        raise Malformed(Problem.BAD_JSON.say(f"the arguments of {name} are no JSON: {fault}"))
+        raise MalformedCall(Problem.BAD_JSON.say(f"the arguments of {name} are no JSON: {fault}"))
     return whole(given)
 
 
@@ -117,7 +117,7 @@ def _name_in(raw: str) -> str:
     return found[1] if found else "a call"
 
 
-def _after_thinking(text: str, family: Family) -> str:
+def _after_thinking(text: str, family: ChatFamily) -> str:
     """A turn's text for human eyes, without the thinking, which is kept separately."""
     before, end, after = text.partition(family.think_end)
     return (after if end else before).strip()

@@ -36,7 +36,7 @@ class ChatTemplate:
 
     def __init__(self, source: str, names: dict[str, str], date: str, *, limit_s: float = RENDER_S) -> None:
         self._names = names
-        self._child = _Child(source, date, limit_s)
+        self._child = _TemplateProcess(source, date, limit_s)
 
     @classmethod
     def load(cls, folder: Path, date: str) -> ChatTemplate | None:
@@ -56,7 +56,7 @@ class ChatTemplate:
         return self._child.render(values | self._names | settings)
 
 
-class _Child:
+class _TemplateProcess:
     """The process, started at the first need and again after it was ended for exceeding a limit."""
 
     def __init__(self, source: str, date: str, limit_s: float) -> None:

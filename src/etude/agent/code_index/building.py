@@ -22,7 +22,7 @@ PACKING = 1
 MOST = 255
 
 
-class SegmentBuilder:
+class IndexSegmentBuilder:
     """Takes files in the order of their paths."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class SegmentBuilder:
         self._lines: list[tuple[int, int]] = []
         self._symbols: list[bytes] = []
         self._kinds: list[bytes] = []
-        self._words = Numbered()
+        self._words = WordNumbers()
         self._said = array("i")  # the numbers of all words, field after field, chunk after chunk
         self._runs = array("i")  # how many of them each field of each chunk has
         self._packer = zstandard.ZstdCompressor(level=PACKING)
@@ -78,7 +78,7 @@ class SegmentBuilder:
         }
 
 
-class Numbered(dict[str, int]):
+class WordNumbers(dict[str, int]):
     """Numbers words in the order they are first asked for."""
 
     def __missing__(self, word: str) -> int:
@@ -96,7 +96,7 @@ def counted(words: Sequence[str], said: NDArray[np.int64], runs: NDArray[np.int6
     slot = np.repeat(np.arange(len(runs)), runs)  # chunk * fields + field
     key, count = np.unique(slot * max(len(words), 1) + said, return_counts=True)
     slot, word = np.divmod(key, max(len(words), 1))
-    vocabulary = Numbered()
+    vocabulary = WordNumbers()
     expanded = [[vocabulary[term] for term in expand(w)] for w in words]
     sizes = np.array([len(terms) for terms in expanded], np.int64)
     flat = np.array(list(chain.from_iterable(expanded)), np.int64)

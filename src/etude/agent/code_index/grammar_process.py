@@ -39,7 +39,7 @@ def first_error(grammar: str, source: bytes) -> int:
     return _ask("first_error", grammar, source)
 
 
-class _Child:
+class _GrammarWorker:
     """The process at the other end of two pipes."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class _Children:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._child: _Child | None = None
+        self._child: _GrammarWorker | None = None
         os.register_at_fork(after_in_child=self._forget)
         atexit.register(self.end)
 
@@ -91,7 +91,7 @@ class _Children:
         with self._lock:
             for _ in range(2):
                 if self._child is None:
-                    self._child = _Child()
+                    self._child = _GrammarWorker()
                 try:
                     answer = self._child.ask(request, source)
                 except BaseException as error:  # what it still answers would be taken for the next answer

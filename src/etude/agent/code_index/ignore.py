@@ -19,7 +19,7 @@ _STAR = "[^/]*"
 
 
 @dataclass(frozen=True)
-class Rule:
+class IgnoreRule:
     """One line. `pattern` matches a whole path relative to the folder of the file that has the line."""
 
     pattern: re.Pattern[str]
@@ -32,7 +32,7 @@ class Ignores:
     """The rules in force in one folder. `base` is relative to where rules began, "" or ending with `/`; `above` are the outer ones."""
 
     base: str = ""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[IgnoreRule, ...] = ()
     above: Ignores | None = None
 
     def within(self, base: str, texts: Iterable[str]) -> Ignores:
@@ -52,7 +52,7 @@ class Ignores:
         return False
 
 
-def parse(text: str) -> Iterator[Rule]:
+def parse(text: str) -> Iterator[IgnoreRule]:
     """The rules of one file, in order."""
     for line in text.removeprefix("\ufeff").split("\n"):
         line = _stripped(line.removesuffix("\r"))
@@ -63,7 +63,7 @@ def parse(text: str) -> Iterator[Rule]:
         folders_only = line.endswith("/")
         line = line.removesuffix("/")
         if line and (source := _regex(line)) is not None:
-            yield Rule(re.compile(source, re.DOTALL), negated, folders_only)
+            yield IgnoreRule(re.compile(source, re.DOTALL), negated, folders_only)
 
 
 def repository_rules(root: Path) -> tuple[str, Ignores]:

@@ -14,8 +14,8 @@ from etude.agent.code_index.hit import Hit
 from etude.agent.code_index.overlay import Overlay
 from etude.agent.code_index.ranking import Weights
 from etude.agent.code_index.search import Filter, search
-from etude.agent.code_index.store import Notice, State, Store, default_folder
-from etude.agent.code_index.update import Progress, Report, update
+from etude.agent.code_index.store import IndexStore, Notice, State, default_folder
+from etude.agent.code_index.update import IndexUpdateReport, Progress, update
 from etude.agent.code_index.vectors import ChunkVectors
 
 
@@ -33,14 +33,14 @@ class Index:
     ) -> None:
         """`folder`: where the store lies, by default in the user's cache. `notice`: called with a sentence about what had to be rebuilt (stderr)."""
         self.root = Path(root).resolve()
-        self._store = Store(folder or default_folder(self.root), self.root, notice or _to_stderr)
+        self._store = IndexStore(folder or default_folder(self.root), self.root, notice or _to_stderr)
         self._weights = weights or Weights()
         self._vectors = ChunkVectors(embedder, self._store.folder) if embedder is not None else None
         self._lock = threading.Lock()
         self._mark = (-1, -1)
         self._state = State()
 
-    def update(self, *, workers: int = 0, progress: Progress | None = None) -> Report:
+    def update(self, *, workers: int = 0, progress: Progress | None = None) -> IndexUpdateReport:
         """Brings the index up to what the folder holds. Raises IndexRefused if that is no readable folder, EmbedderFailed of the embedder."""
         state, report = update(self._store, self.root, workers=workers, progress=progress)
         if self._vectors is not None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from etude.agent.code_index.building import TERM_TYPE, blob, inverted
 from etude.agent.code_index.columns import Columns
-from etude.agent.code_index.segment import Segment
+from etude.agent.code_index.segment import IndexSegment
 
 # This many segments of one size make a bigger one; a query pays some 20 µs a term and segment.
 FAN_IN = 8
@@ -26,10 +26,10 @@ MOST_DEAD = 0.5
 
 
 @dataclass(frozen=True)
-class Part:
+class LiveSegment:
     """A segment and which of its files (F,) count."""
 
-    segment: Segment
+    segment: IndexSegment
     alive: NDArray[np.bool_]
 
     @property
@@ -39,14 +39,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedSegment:
     """`moved`: for each part, the new number of each old chunk, -1 if it is gone."""
 
     columns: Columns
     moved: list[NDArray[np.int32]]
 
 
-def due(parts: Sequence[Part]) -> list[int]:
+def due(parts: Sequence[LiveSegment]) -> list[int]:
     """Which parts to merge now, as numbers in `parts`; [] if none need it."""
     for number, part in enumerate(parts):
         if part.segment.chunks and part.chunks < part.segment.chunks * (1 - MOST_DEAD):
@@ -58,7 +58,7 @@ def due(parts: Sequence[Part]) -> list[int]:
     return next((found[:FAN_IN] for _, found in sorted(levels.items()) if len(found) >= FAN_IN), [])
 
 
-def merge(parts: Sequence[Part]) -> Merged:
+def merge(parts: Sequence[LiveSegment]) -> MergedSegment:
     """The living files of all parts, by path."""
     files = sorted(
         (part.segment.paths[file], number, int(file))
@@ -77,7 +77,7 @@ def merge(parts: Sequence[Part]) -> Merged:
         **_of_chunks([part.segment for part in parts], moved, made),
         **_postings([part.segment for part in parts], moved),
     }
-    return Merged(columns, moved)
+    return MergedSegment(columns, moved)
 
 
 def _level(chunks: int) -> int:
@@ -88,7 +88,7 @@ def _level(chunks: int) -> int:
     return level
 
 
-def _of_files(parts: Sequence[Part], files: Sequence[tuple[str, int, int]], sizes: NDArray[np.int64]) -> Columns:
+def _of_files(parts: Sequence[LiveSegment], files: Sequence[tuple[str, int, int]], sizes: NDArray[np.int64]) -> Columns:
     texts = []
     for _, number, file in files:
         columns = parts[number].segment.columns
@@ -105,7 +105,7 @@ def _of_files(parts: Sequence[Part], files: Sequence[tuple[str, int, int]], size
     }
 
 
-def _of_chunks(segments: Sequence[Segment], moved: Sequence[NDArray[np.int32]], made: int) -> Columns:
+def _of_chunks(segments: Sequence[IndexSegment], moved: Sequence[NDArray[np.int32]], made: int) -> Columns:
     lines, length = np.empty((made, 2), np.int32), np.empty(made, np.int32)
     names: dict[str, list[bytes]] = {"symbols": [b""] * made, "kinds": [b""] * made}
     for segment, new in zip(segments, moved, strict=True):
@@ -119,7 +119,7 @@ def _of_chunks(segments: Sequence[Segment], moved: Sequence[NDArray[np.int32]], 
     return {"lines": lines, "length": length, **blob("symbols", names["symbols"]), **blob("kinds", names["kinds"])}
 
 
-def _postings(segments: Sequence[Segment], moved: Sequence[NDArray[np.int32]]) -> Columns:
+def _postings(segments: Sequence[IndexSegment], moved: Sequence[NDArray[np.int32]]) -> Columns:
     """All postings of living chunks; words that only dead chunks had go."""
     words = np.unique(np.concatenate([np.empty(0, TERM_TYPE), *(segment.columns["term"] for segment in segments)]))
     terms, chunks, counts = [], [], []

@@ -12,14 +12,14 @@ import numpy as np
 
 from etude.agent.code_index.admission import admitted
 from etude.agent.code_index.analysis import AnalysedFile, analyse
-from etude.agent.code_index.building import SegmentBuilder
+from etude.agent.code_index.building import IndexSegmentBuilder
 from etude.agent.code_index.embedder import Vectors
 from etude.agent.code_index.errors import IndexRefused
 from etude.agent.code_index.hit import Hit
 from etude.agent.code_index.ranking import Weights
 from etude.agent.code_index.reading import digest_of
 from etude.agent.code_index.search import Filter, relative, search
-from etude.agent.code_index.segment import Segment
+from etude.agent.code_index.segment import IndexSegment
 from etude.agent.code_index.store import State
 from etude.agent.code_index.vectors import ChunkVectors, Similarities, chunk_texts
 from etude.agent.code_index.view import View
@@ -69,11 +69,11 @@ class Overlay:
     def view(self) -> View:
         """The base with the changes; made again after a put."""
         if self._view is None:
-            builder = SegmentBuilder()
+            builder = IndexSegmentBuilder()
             for _, file in sorted(self._changed.items()):
                 if file is not None:
                     builder.add(file)
-            own = [Segment("overlay", builder.columns())] if builder.files else []
+            own = [IndexSegment("overlay", builder.columns())] if builder.files else []
             self._view = self._base.changed(self._changed, own)
         return self._view
 

@@ -72,7 +72,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Question:
+class QueryTerms:
     """The terms of a question that the view knows, rarest first. `asked` are all of them, also unknown ones."""
 
     asked: frozenset[str]
@@ -83,23 +83,23 @@ class Question:
         return {term.term: term.idf for term in self.found}
 
 
-def question(view: View, text: str) -> Question:
+def question(view: View, text: str) -> QueryTerms:
     """What of a text can be looked up in a view."""
     words = list(terms(text))
     telling_words = terms(" ".join(word for word in WORD.findall(text) if word.lower() not in FILLERS))
     known = [term for word in words if (term := _look_up(view, word)) is not None]
     telling = [term for term in known if _share(view, term) <= COMMON] or known
     weighed = [term if term.term in telling_words or not telling_words else term.lighter() for term in telling]
-    return Question(frozenset(words), sorted(weighed, key=lambda term: (-term.idf, term.term))[:MOST_TERMS])
+    return QueryTerms(frozenset(words), sorted(weighed, key=lambda term: (-term.idf, term.term))[:MOST_TERMS])
 
 
-def scores(view: View, asked: Question, weights: Weights) -> list[Scores]:
+def scores(view: View, asked: QueryTerms, weights: Weights) -> list[Scores]:
     """(C,) for each part of the view: 0 where no term occurs."""
     mean, file_mean = view.length / max(view.chunks, 1) or 1.0, view.length / max(view.files, 1) or 1.0
     return [_part_scores(part, n, asked, weights, mean, file_mean) for n, part in enumerate(view.parts)]
 
 
-def _part_scores(part: LivePart, number: int, asked: Question, w: Weights, mean: float, file_mean: float) -> Scores:
+def _part_scores(part: LivePart, number: int, asked: QueryTerms, w: Weights, mean: float, file_mean: float) -> Scores:
     segment, fields = part.segment, np.array(w.fields)
     norm = w.k1 * (1 - w.b + w.b * segment.length / mean)  # (C,)
     file_norm = w.k1 * (1 - w.b + w.b * part.file_length / file_mean)  # (F,)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from etude.agent.code_index.admission import LARGEST_BYTES, admitted
 from etude.agent.code_index.analysis import analyse
-from etude.agent.code_index.building import SegmentBuilder
+from etude.agent.code_index.building import IndexSegmentBuilder
 from etude.agent.code_index.columns import write_columns
 from etude.agent.code_index.regular_file import read_regular
 from etude.agent.code_index.walk import Stamp
@@ -19,7 +19,7 @@ Status = Literal["indexed", "same", "skipped", "gone"]
 CRASHED = "crashes the parser"
 
 
-class Wanted(NamedTuple):
+class FileToIndex(NamedTuple):
     """A file to read. `digest`: that of the text already indexed, b"" if none is."""
 
     path: str
@@ -27,35 +27,35 @@ class Wanted(NamedTuple):
     digest: bytes
 
 
-class Outcome(NamedTuple):
+class FileOutcome(NamedTuple):
     """What became of it; `reason` if it was skipped."""
 
-    wanted: Wanted
+    wanted: FileToIndex
     status: Status
     reason: str = ""
 
 
 @dataclass(frozen=True)
-class Batch:
+class FileBatch:
     """Files in the order of their paths, and where their segment goes."""
 
     root: Path
     segment: Path
-    files: Sequence[Wanted]
+    files: Sequence[FileToIndex]
 
 
 @dataclass(frozen=True)
 class BatchDone:
     """`wrote`: there was something to index, and its segment is on the disk."""
 
-    batch: Batch
+    batch: FileBatch
     wrote: bool = False
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[FileOutcome] = field(default_factory=list)
 
 
-def read_batch(batch: Batch) -> BatchDone:
+def read_batch(batch: FileBatch) -> BatchDone:
     """Raises OSError only where the segment can't be written."""
-    builder, outcomes = SegmentBuilder(), []
+    builder, outcomes = IndexSegmentBuilder(), []
     for wanted in batch.files:
         outcomes.append(_read(batch.root, wanted, builder))
     if builder.files:
@@ -68,18 +68,18 @@ def digest_of(raw: bytes) -> bytes:
     return hashlib.blake2b(raw, digest_size=16).digest()
 
 
-def _read(root: Path, wanted: Wanted, builder: SegmentBuilder) -> Outcome:
+def _read(root: Path, wanted: FileToIndex, builder: IndexSegmentBuilder) -> FileOutcome:
     try:
         raw = read_regular(root / wanted.path, LARGEST_BYTES + 1)  # one byte more than is admitted
     except FileNotFoundError:
-        return Outcome(wanted, "gone")
+        return FileOutcome(wanted, "gone")
     except OSError:
-        return Outcome(wanted, "skipped", "unreadable")
+        return FileOutcome(wanted, "skipped", "unreadable")
     digest = digest_of(raw)
     if digest == wanted.digest:
-        return Outcome(wanted, "same")
+        return FileOutcome(wanted, "same")
     text, reason = admitted(wanted.path, raw)
     if reason is not None:
-        return Outcome(wanted, "skipped", reason)
+        return FileOutcome(wanted, "skipped", reason)
     builder.add(analyse(wanted.path, text, digest))
-    return Outcome(wanted, "indexed")
+    return FileOutcome(wanted, "indexed")

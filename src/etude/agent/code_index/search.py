@@ -19,7 +19,7 @@ from etude.agent.code_index.analysis import split_lines
 from etude.agent.code_index.errors import IndexRefused
 from etude.agent.code_index.hit import Hit
 from etude.agent.code_index.languages import LANGUAGES
-from etude.agent.code_index.ranking import FILLERS, Question, Weights, question, scores
+from etude.agent.code_index.ranking import FILLERS, QueryTerms, Weights, question, scores
 from etude.agent.code_index.snippet import snippet
 from etude.agent.code_index.view import LivePart, View
 from etude.agent.code_index.words import PART, WORD, terms
@@ -137,7 +137,7 @@ def _best(found: Sequence[NDArray[np.floating]]) -> list[Scored]:
     ]
 
 
-def _adjusted(view: View, asked: Question, weights: Weights, found: Iterable[Scored]) -> list[Scored]:
+def _adjusted(view: View, asked: QueryTerms, weights: Weights, found: Iterable[Scored]) -> list[Scored]:
     """Definitions whose own name the question spells get more, by the share of the name's words that it has; tests and data less, unless it
     is about them."""
     made = []
@@ -152,7 +152,7 @@ def _adjusted(view: View, asked: Question, weights: Weights, found: Iterable[Sco
     return made
 
 
-def _followed(view: View, asked: Question, ranked: Sequence[Scored]) -> list[Scored]:
+def _followed(view: View, asked: QueryTerms, ranked: Sequence[Scored]) -> list[Scored]:
     """Definitions that the best places name get nearly the score of the place that names them."""
     raised: dict[str, float] = {}
     for (part, chunk), score in ranked[:CALLERS]:
@@ -173,7 +173,7 @@ def _name(view: View, place: Place) -> str:
     return view.parts[place[0]].segment.chunk(place[1]).symbol.rpartition(".")[2]
 
 
-def _share(asked: Question, name: str) -> float:
+def _share(asked: QueryTerms, name: str) -> float:
     """Of a name's words, those that the question has."""
     words = [word for word in terms(name) if word not in FILLERS]
     return sum(word in asked.asked for word in words) / len(words) if words else 0.0
@@ -217,7 +217,7 @@ def _spread(view: View, ranked: Iterable[Scored], limit: int) -> list[Scored]:
     return [scored for _, _, _, scored in sorted(weighed)[:limit]]
 
 
-def _hit(view: View, asked: Question, part: int, chunk: int, score: float) -> Hit:
+def _hit(view: View, asked: QueryTerms, part: int, chunk: int, score: float) -> Hit:
     segment = view.parts[part].segment
     file = int(segment.chunk_file[chunk])
     found = segment.chunk(chunk)

@@ -30,7 +30,7 @@ class Postings:
     counts: NDArray[np.uint8]
 
 
-class Segment:
+class IndexSegment:
     """F files, C chunks, V terms, P postings:
 
     paths, texts, symbols, kinds: bytes end to end with `*_at` (n + 1,) offsets · language, digest (F,), (F, 16) · first_chunk (F + 1,)

@@ -30,7 +30,15 @@ from etude.agent.code_index.bases import Bases
 from etude.agent.code_index.errors import EmbedderFailed, IndexRefused
 from etude.agent.code_index.index import Index
 from etude.agent.code_index.overlay import Overlay
-from etude.agent.code_index.wire import Build, Open, Params, Put, Search, read_params, read_request
+from etude.agent.code_index.wire import (
+    BuildParams,
+    OpenParams,
+    Params,
+    PutParams,
+    SearchParams,
+    read_params,
+    read_request,
+)
 from etude.agent.code_index.workers import cores
 
 # A put of a session's changed files fits; what doesn't is no edit.
@@ -63,16 +71,16 @@ class Connection:
             return {"id": number, "error": {"type": "ServiceLost", "message": f"the service could not: {error}"}}
 
     def _call(self, method: str, params: Params) -> Any:
-        if isinstance(params, Open):
+        if isinstance(params, OpenParams):
             return self._open(params.root) if params.base is None else self._open_base(params.base)
-        if isinstance(params, Build):
+        if isinstance(params, BuildParams):
             return {"files": self._require_bases().build(params.contents()).stats()["files"]}
         if self._index is None or self._overlay is None:
             self._open(None)
         assert self._index is not None and self._overlay is not None
-        if isinstance(params, Search):
+        if isinstance(params, SearchParams):
             return [hit.to_json() for hit in self._overlay.search(**params.model_dump())]
-        if isinstance(params, Put):
+        if isinstance(params, PutParams):
             return {"skipped": self._overlay.put(params.contents()), "changed": len(self._overlay.changed)}
         return self._index.update().to_json() if method == "update" else self._index.stats()
 
@@ -97,7 +105,7 @@ class Connection:
         return self._bases
 
 
-class Handler(socketserver.StreamRequestHandler):
+class IndexRequestHandler(socketserver.StreamRequestHandler):
     """Reads lines until the client goes."""
 
     server: Service
@@ -139,7 +147,7 @@ class Service(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.busy = threading.Semaphore(cores())  # more at once only hold more memory
         before = os.umask(0o177)  # the socket is its owner's from the first moment
         try:
-            super().__init__(str(path), Handler)
+            super().__init__(str(path), IndexRequestHandler)
         finally:
             os.umask(before)
         self.path = path

@@ -26,7 +26,7 @@ import numpy as np
 from etude.agent.code_index.checked import read_checked, write_checked
 from etude.agent.code_index.columns import read_columns
 from etude.agent.code_index.errors import IndexRefused, TornStore
-from etude.agent.code_index.segment import Segment
+from etude.agent.code_index.segment import IndexSegment
 from etude.agent.code_index.view import LivePart, View
 from etude.agent.code_index.walk import Stamp
 
@@ -45,7 +45,7 @@ class State:
 
 
 @dataclass
-class Seen:
+class KnownFiles:
     """What the last update knew of each path. A stamp's mtime_ns is -1 where the file was too fresh to be trusted."""
 
     files: dict[str, Stamp] = field(default_factory=dict)
@@ -60,12 +60,12 @@ def default_folder(root: Path) -> Path:
     return cache / "etude" / "index" / f"{root.name[:40]}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}"
 
 
-class Store:
+class IndexStore:
     """A store's folder. `notice` is called with what had to be left out."""
 
     def __init__(self, folder: Path, root: Path, notice: Notice) -> None:
         self.folder, self.root, self._notice = folder, root, notice
-        self._open: dict[str, Segment] = {}
+        self._open: dict[str, IndexSegment] = {}
 
     def prepare(self) -> None:
         """Makes the folder; only its owner may look in, since it holds the sources' text."""
@@ -112,7 +112,7 @@ class Store:
             self._notice(f"a part of the index in {self.folder} is lost ({torn}); its files are read again")
         return State(body["generation"], View(parts))
 
-    def seen(self) -> Seen:
+    def seen(self) -> KnownFiles:
         """What the last update knew; nothing if that is lost, and then every file is read and compared again."""
         while True:
             mark = self.mark()
@@ -121,21 +121,23 @@ class Store:
                 break
             except TornStore:
                 if mark == self.mark():  # else a writer replaced what we were reading
-                    return Seen()
+                    return KnownFiles()
         files = {path: Stamp(*stamp) for path, stamp in body["files"].items()}
-        return Seen(files, {path: (reason, mtime, size) for path, (reason, mtime, size) in body["skipped"].items()})
+        return KnownFiles(
+            files, {path: (reason, mtime, size) for path, (reason, mtime, size) in body["skipped"].items()}
+        )
 
     def fresh_name(self) -> str:
         """For a segment that no manifest names yet; never used twice, so that a name has one content."""
         return f"{secrets.token_hex(8)}.seg"
 
-    def load(self, name: str) -> Segment:
+    def load(self, name: str) -> IndexSegment:
         """A segment, opened once a process. Raises TornStore."""
         if name not in self._open:
-            self._open[name] = Segment(name, read_columns(self.folder / name))
+            self._open[name] = IndexSegment(name, read_columns(self.folder / name))
         return self._open[name]
 
-    def commit(self, generation: int, view: View, seen: Seen) -> State:
+    def commit(self, generation: int, view: View, seen: KnownFiles) -> State:
         """Makes a view of this store's segments the present one."""
         seen_name = f"seen-{secrets.token_hex(8)}.json"
         write_checked(self.folder / seen_name, {"files": seen.files, "skipped": seen.skipped})

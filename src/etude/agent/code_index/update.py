@@ -16,8 +16,8 @@ from typing import Any
 
 from etude.agent.code_index.columns import write_columns
 from etude.agent.code_index.merging import due, merge
-from etude.agent.code_index.reading import Batch, BatchDone, Wanted
-from etude.agent.code_index.store import Seen, State, Store
+from etude.agent.code_index.reading import BatchDone, FileBatch, FileToIndex
+from etude.agent.code_index.store import IndexStore, KnownFiles, State
 from etude.agent.code_index.vectors import move_vectors
 from etude.agent.code_index.view import View
 from etude.agent.code_index.walk import Stamp, Walk, require_folder, walk
@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass
-class Report:
+class IndexUpdateReport:
     """What an update did, in files. `skipped`: reason -> files and folders left out, ignored ones included."""
 
     files: int = 0
@@ -52,7 +52,9 @@ class Report:
         return asdict(self)
 
 
-def update(store: Store, root: Path, *, workers: int = 0, progress: Progress | None = None) -> tuple[State, Report]:
+def update(
+    store: IndexStore, root: Path, *, workers: int = 0, progress: Progress | None = None
+) -> tuple[State, IndexUpdateReport]:
     """`workers` 0: one a core. Raises IndexRefused for a root that is no readable folder; the store's lock is held meanwhile."""
     began = time.monotonic()
     require_folder(root)  # before a store is made for it
@@ -69,14 +71,14 @@ def update(store: Store, root: Path, *, workers: int = 0, progress: Progress | N
 class _Job:
     """One update, under the lock."""
 
-    def __init__(self, store: Store, root: Path) -> None:
+    def __init__(self, store: IndexStore, root: Path) -> None:
         self.store, self.root = store, root
         self.state = store.read()
-        self.before = store.seen() if self.state.generation else Seen()
+        self.before = store.seen() if self.state.generation else KnownFiles()
         self.now_ns = time.time_ns()
         self.found: Walk = walk(root)
-        self.seen = Seen(skipped={path: (reason, 0, 0) for path, reason in self.found.skipped.items()})
-        self.report = Report()
+        self.seen = KnownFiles(skipped={path: (reason, 0, 0) for path, reason in self.found.skipped.items()})
+        self.report = IndexUpdateReport()
 
     def run(self, workers: int, progress: Progress) -> None:
         view, wanted = self._compare()
@@ -95,7 +97,7 @@ class _Job:
             self._commit(self._merged(view))
             self.store.sweep()
 
-    def _compare(self) -> tuple[View, list[Wanted]]:
+    def _compare(self) -> tuple[View, list[FileToIndex]]:
         """The view without files that went, and the files to read."""
         view = self.state.view
         held = view.places()
@@ -109,23 +111,23 @@ class _Job:
             elif path not in held and self.before.skipped.get(path, ("", 0, 0))[1:] == stamp:
                 self.seen.skipped[path] = self.before.skipped[path]
             else:
-                wanted.append(Wanted(path, stamp, view.digest(path) if path in held else b""))
+                wanted.append(FileToIndex(path, stamp, view.digest(path) if path in held else b""))
         return view.changed(gone, []), wanted
 
-    def _batches(self, wanted: Sequence[Wanted], workers: int) -> Iterator[Batch]:
+    def _batches(self, wanted: Sequence[FileToIndex], workers: int) -> Iterator[FileBatch]:
         """Alike in bytes, so that no worker waits long for the last one."""
         total = sum(w.stamp.size for w in wanted)
         most = min(BATCH_BYTES, max(total // (2 * workers) + 1, ALONE_BYTES))
-        files: list[Wanted] = []
+        files: list[FileToIndex] = []
         size = 0
         for w in wanted:
             files.append(w)
             size += w.stamp.size
             if size >= most or len(files) == BATCH_FILES:
-                yield Batch(self.root, self.store.folder / self.store.fresh_name(), files)
+                yield FileBatch(self.root, self.store.folder / self.store.fresh_name(), files)
                 files, size = [], 0
         if files:
-            yield Batch(self.root, self.store.folder / self.store.fresh_name(), files)
+            yield FileBatch(self.root, self.store.folder / self.store.fresh_name(), files)
 
     def _take(self, view: View, done: BatchDone) -> View:
         """The view with a batch's files in place of what they were."""

@@ -21,7 +21,7 @@ from etude.agent.code_index.chunking import Chunk
 from etude.agent.code_index.columns import read_columns, write_columns
 from etude.agent.code_index.embedder import Embedder, Vectors
 from etude.agent.code_index.errors import TornStore
-from etude.agent.code_index.segment import Segment
+from etude.agent.code_index.segment import IndexSegment
 from etude.agent.code_index.view import View
 
 # What endpoints take in one request without complaint.
@@ -38,7 +38,9 @@ class ChunkVectors:
 
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         self.embedder, self.folder = embedder, folder
-        self._held: WeakKeyDictionary[Segment, Vectors] = WeakKeyDictionary()  # as long as some view has the segment
+        self._held: WeakKeyDictionary[IndexSegment, Vectors] = (
+            WeakKeyDictionary()
+        )  # as long as some view has the segment
 
     def complete(self, view: View, progress: Callable[[int, int], None] | None = None) -> None:
         """Computes and stores what is missing. Raises EmbedderFailed."""
@@ -61,18 +63,20 @@ class ChunkVectors:
         batches = [texts[at : at + BATCH_TEXTS] for at in range(0, len(texts), BATCH_TEXTS)]
         return np.concatenate([self.embedder.embed(batch, "document") for batch in batches]).astype(np.float16)
 
-    def similarity(self, view: View, query: str, own: Mapping[Segment, Vectors] = MappingProxyType({})) -> Similarities:
+    def similarity(
+        self, view: View, query: str, own: Mapping[IndexSegment, Vectors] = MappingProxyType({})
+    ) -> Similarities:
         """The cosine of every chunk (C,) with the query, by part, 0 where a chunk is not embedded yet. `own`: an overlay's vectors."""
         asked = self.embedder.embed([query], "query")[0]
         found = [own.get(part.segment, self._find(part.segment)) for part in view.parts]
         return [None if vectors is None else np.nan_to_num(vectors.astype(np.float32) @ asked) for vectors in found]
 
-    def _missing(self, segment: Segment) -> NDArray[np.int64]:
+    def _missing(self, segment: IndexSegment) -> NDArray[np.int64]:
         """The numbers of chunks without a vector."""
         found = self._find(segment)
         return np.arange(segment.chunks) if found is None else np.flatnonzero(np.isnan(found[:, 0]))
 
-    def _keep(self, segment: Segment, numbers: NDArray[np.int64], made: Vectors) -> None:
+    def _keep(self, segment: IndexSegment, numbers: NDArray[np.int64], made: Vectors) -> None:
         whole = np.full((segment.chunks, made.shape[1]), np.nan, np.float16)
         if (found := self._find(segment)) is not None:
             whole[:] = found
@@ -80,7 +84,7 @@ class ChunkVectors:
         write_columns(self.folder / vectors_name(segment.name, self.embedder.name), {"vectors": whole})
         self._held.pop(segment, None)
 
-    def _find(self, segment: Segment) -> Vectors | None:
+    def _find(self, segment: IndexSegment) -> Vectors | None:
         if segment not in self._held:
             try:
                 found = read_columns(self.folder / vectors_name(segment.name, self.embedder.name))["vectors"]

@@ -13,14 +13,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from etude.agent.code_index.merging import Part
-from etude.agent.code_index.segment import Postings, Segment
+from etude.agent.code_index.merging import LiveSegment
+from etude.agent.code_index.segment import IndexSegment, Postings
 
 
 class LivePart:
     """A segment with its living files (F,) and chunks (C,)."""
 
-    def __init__(self, segment: Segment, alive_files: NDArray[np.bool_]) -> None:
+    def __init__(self, segment: IndexSegment, alive_files: NDArray[np.bool_]) -> None:
         self.segment = segment
         self.alive_files = alive_files
         self.whole = bool(alive_files.all())
@@ -47,8 +47,8 @@ class LivePart:
         kept = self.alive[found.chunks]
         return Postings(found.chunks[kept], found.counts[kept])
 
-    def part(self) -> Part:
-        return Part(self.segment, self.alive_files)
+    def part(self) -> LiveSegment:
+        return LiveSegment(self.segment, self.alive_files)
 
 
 class View:
@@ -71,7 +71,7 @@ class View:
         place = self.place(path)
         return self.parts[place[0]].segment.digest(place[1]) if place else b""
 
-    def changed(self, gone: Iterable[str], added: Sequence[Segment]) -> View:
+    def changed(self, gone: Iterable[str], added: Sequence[IndexSegment]) -> View:
         """This view without some paths and with more segments, which must not hold a path that stays."""
         dead: dict[int, list[int]] = {}
         for path in gone:

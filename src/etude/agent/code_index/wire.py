@@ -16,25 +16,25 @@ class Params(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Nothing(Params):
+class EmptyParams(Params):
     """No parameters."""
 
 
-class Open(Params):
+class OpenParams(Params):
     """One of the served folders, or a base by its digest."""
 
     root: str | None = None
     base: str | None = None
 
 
-class Search(Params):
+class SearchParams(Params):
     query: str
     limit: int = 10
     under: str | None = None
     language: str | None = None
 
 
-class Files(Params):
+class FilesParams(Params):
     """`files`: path -> text, null for deleted; `base64`: path -> bytes that are no UTF-8."""
 
     files: dict[str, str | None] = {}
@@ -51,39 +51,39 @@ class Files(Params):
         return found
 
 
-class Put(Files):
+class PutParams(FilesParams):
     """Into the session's overlay."""
 
 
-class Build(Files):
+class BuildParams(FilesParams):
     """Into a base of that content, if there is none yet."""
 
 
-class Request(Params):
+class IndexRequest(Params):
     id: int | str | None = None
     method: str
     params: dict[str, Any] = Field(default_factory=dict)
 
 
 METHODS: dict[str, type[Params]] = {
-    "open": Open,
-    "build": Build,
-    "search": Search,
-    "put": Put,
-    "update": Nothing,
-    "stats": Nothing,
+    "open": OpenParams,
+    "build": BuildParams,
+    "search": SearchParams,
+    "put": PutParams,
+    "update": EmptyParams,
+    "stats": EmptyParams,
 }
 
 
-def read_request(line: bytes) -> Request:
+def read_request(line: bytes) -> IndexRequest:
     """Raises IndexRefused for anything that is no request."""
     try:
-        return Request.model_validate_json(line)
+        return IndexRequest.model_validate_json(line)
     except ValidationError as error:
         raise IndexRefused(_told(error)) from error
 
 
-def read_params(request: Request) -> Params:
+def read_params(request: IndexRequest) -> Params:
     """The parameters as the method's type. Raises IndexRefused."""
     if request.method not in METHODS:
         raise IndexRefused(f"method {request.method!r} is unknown; known are {', '.join(METHODS)}")

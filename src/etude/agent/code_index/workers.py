@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
-from etude.agent.code_index.reading import CRASHED, Batch, BatchDone, Outcome, read_batch
+from etude.agent.code_index.reading import CRASHED, BatchDone, FileBatch, FileOutcome, read_batch
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
-Read = Callable[[Batch], BatchDone]
+Read = Callable[[FileBatch], BatchDone]
 
 
 def cores() -> int:
@@ -30,7 +30,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def read_all(batches: Sequence[Batch], workers: int) -> Iterator[BatchDone]:
+def read_all(batches: Sequence[FileBatch], workers: int) -> Iterator[BatchDone]:
     """Every batch, in the order they are done; a batch that was halved comes as several. Raises what reading raised."""
     if workers == 1:
         yield from map(read_batch, batches)
@@ -43,7 +43,7 @@ def read_all(batches: Sequence[Batch], workers: int) -> Iterator[BatchDone]:
             ready = wait([reader.connection for reader in readers if reader.batch])
             for reader in [reader for reader in readers if reader.connection in ready]:
                 done = reader.receive()
-                if isinstance(done, Batch):
+                if isinstance(done, FileBatch):
                     readers.remove(reader)
                     losses.update(file.path for file in done.files)
                     yield from _given_up(done, losses)
@@ -59,21 +59,21 @@ class Reader:
     """A process that reads one batch at a time: `batch`, or none while it waits."""
 
     def __init__(self, read: Read) -> None:
-        self.batch: Batch | None = None
+        self.batch: FileBatch | None = None
         spawn = multiprocessing.get_context("spawn")
         self.connection, theirs = spawn.Pipe()
         self._process = spawn.Process(target=_serve, args=(theirs, read, os.getpid()), name="index reader", daemon=True)
         self._process.start()
         theirs.close()
 
-    def give(self, batch: Batch) -> None:
+    def give(self, batch: FileBatch) -> None:
         self.batch = batch
         try:
             self.connection.send(batch)
         except OSError:
             return  # it died: `receive` finds it so
 
-    def receive(self) -> BatchDone | Batch:
+    def receive(self) -> BatchDone | FileBatch:
         """What it has read; its batch as it was if it died over it."""
         assert self.batch is not None  # one that has nothing to read sends nothing
         batch = self.batch
@@ -93,7 +93,7 @@ class Reader:
         self.connection.close()
 
 
-def _hand_out(waiting: deque[Batch], readers: list[Reader], workers: int) -> None:
+def _hand_out(waiting: deque[FileBatch], readers: list[Reader], workers: int) -> None:
     """One batch to each reader that has none; readers are made as they are needed."""
     idle = [reader for reader in readers if reader.batch is None]
     while waiting and (idle or len(readers) < workers):
@@ -103,13 +103,13 @@ def _hand_out(waiting: deque[Batch], readers: list[Reader], workers: int) -> Non
         idle.pop().give(waiting.popleft())
 
 
-def _given_up(lost: Batch, losses: Counter[str]) -> Iterator[BatchDone]:
+def _given_up(lost: FileBatch, losses: Counter[str]) -> Iterator[BatchDone]:
     """A file that was read alone, and not for the first time, kills its reader."""
     if len(lost.files) == 1 and losses[lost.files[0].path] > 1:
-        yield BatchDone(lost, False, [Outcome(lost.files[0], "skipped", CRASHED)])
+        yield BatchDone(lost, False, [FileOutcome(lost.files[0], "skipped", CRASHED)])
 
 
-def _again(lost: Batch, losses: Counter[str]) -> list[Batch]:
+def _again(lost: FileBatch, losses: Counter[str]) -> list[FileBatch]:
     """What of it is still to read, in two; each in a segment of a new name, as what is there of the old one may be torn."""
     if len(lost.files) == 1 and losses[lost.files[0].path] > 1:
         return []

@@ -15,7 +15,7 @@ from typing import Any, Callable, Mapping, Sequence
 from urllib.parse import quote, unquote
 
 import etude
-from etude.agent.git_links.written import Span, Written
+from etude.agent.git_links.written import Span, WrittenLines
 
 VERSION = "0.1.0"
 URN = "urn:etude:session:"
@@ -25,7 +25,7 @@ Record = dict[str, Any]
 
 
 def make_record(
-    commit: str, at_unix_s: float, spans: Mapping[str, Sequence[Span]], sessions: Sequence[Written]
+    commit: str, at_unix_s: float, spans: Mapping[str, Sequence[Span]], sessions: Sequence[WrittenLines]
 ) -> Record:
     """The record of a commit. Its id depends on commit and spans alone: made again, it is the same."""
     files = [
@@ -97,7 +97,7 @@ def content_hash(text: str) -> str:
     return "sha256:" + hashlib.sha256(bare.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _conversations(spans: Sequence[Span], sessions: Sequence[Written]) -> list[dict[str, Any]]:
+def _conversations(spans: Sequence[Span], sessions: Sequence[WrittenLines]) -> list[dict[str, Any]]:
     policies = {session.session_id: session.policy for session in sessions}
     names = list(dict.fromkeys(span.session_id for span in spans))
     return [

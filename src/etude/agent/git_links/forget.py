@@ -21,7 +21,7 @@ from etude.core.trace.entry import Entry, Header
 
 
 @dataclass
-class Forgotten:
+class RemovalReport:
     """What was removed, and what a second look found. `left` is empty if nothing of the session is left."""
 
     session_id: str
@@ -33,10 +33,10 @@ class Forgotten:
     left: list[str] = field(default_factory=list)
 
 
-def forget(file: Path, home: Path) -> Forgotten:
+def forget(file: Path, home: Path) -> RemovalReport:
     """Forget the session in `file`. Safe to repeat after a kill."""
     header, entries = read_entries(file)
-    found = Forgotten(header.session_id)
+    found = RemovalReport(header.session_id)
     for root in _repositories(header, entries, found):
         old = blobs_naming(root, header.session_id)
         found.notes += forget_session(root, header.session_id)
@@ -66,7 +66,7 @@ def _owner(name: str, sessions: list[str]) -> str:
     return max((s for s in sessions if name == s or name.startswith(f"{s}.")), key=len, default="")
 
 
-def _repositories(header: Header, entries: list[Entry], found: Forgotten) -> list[Path]:
+def _repositories(header: Header, entries: list[Entry], found: RemovalReport) -> list[Path]:
     """Where notes may name the session: the repositories of its links, and that of its workspace."""
     linked = [entry.data["repository"] for entry in entries if entry.type == "link"]
     roots: list[Path] = []
@@ -85,7 +85,7 @@ def _repositories(header: Header, entries: list[Entry], found: Forgotten) -> lis
     return roots
 
 
-def _look(home: Path, found: Forgotten) -> None:
+def _look(home: Path, found: RemovalReport) -> None:
     """Every file under the home is read for the session's name."""
     needles = json.dumps(found.session_id).encode(), json.dumps(session_url(found.session_id)).encode()
     for path in sorted(home.rglob("*")):

@@ -22,7 +22,7 @@ from etude.agent.git_links.agent_trace import (
 )
 from etude.agent.git_links.git import commit_changes, file_text, git
 from etude.agent.git_links.notes import read_note, write_note
-from etude.agent.git_links.written import Span, Written, attribute, written
+from etude.agent.git_links.written import Span, WrittenLines, attribute, written
 from etude.core.trace.change import split
 from etude.core.trace.entry import Entry, Header
 from etude.core.trace.writer import SessionBusy, add_entry
@@ -31,7 +31,7 @@ SUFFIX = ".agent-trace.jsonl"
 
 
 @dataclass(frozen=True)
-class Place:
+class LinkedLines:
     """Lines of a commit and the session that wrote them. exact: where the record says; moved: the same text elsewhere in
     the file; lost: not in this commit any more (the lines are those of the record's revision)."""
 
@@ -43,7 +43,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Linked:
+class LinkReport:
     """What came of linking a commit. `busy` are sessions still being written: their own file got no `link` entry."""
 
     commit: str
@@ -55,14 +55,14 @@ class Linked:
 Found = tuple[Path, Header, list[Entry]]
 
 
-def link_commit(repository: Path, commit: str, sessions: Sequence[Found]) -> Linked:
+def link_commit(repository: Path, commit: str, sessions: Sequence[Found]) -> LinkReport:
     """Write note, records and entries; without any line of a session's nothing is written. Linking again changes nothing."""
     own = [in_repository(repository, header, entries) for _, header, entries in sessions]
     changes = commit_changes(repository, commit)
     spans: dict[str, list[Span]] = {change.path: attribute(change, own) for change in changes}
     added = sum(change.added for change in changes)
     if not any(spans.values()):
-        return Linked(commit, {}, added)
+        return LinkReport(commit, {}, added)
     at_unix_s = float(git(repository, "show", "-s", "--format=%ct", commit))
     named = {span.session_id for found in spans.values() for span in found}
     record = make_record(commit, at_unix_s, spans, [session for session in own if session.session_id in named])
@@ -76,15 +76,15 @@ def link_commit(repository: Path, commit: str, sessions: Sequence[Found]) -> Lin
                 _tell(file, header, entries, repository, record)
             except SessionBusy:
                 busy.append(header.session_id)
-    return Linked(commit, counts, added, tuple(busy))
+    return LinkReport(commit, counts, added, tuple(busy))
 
 
-def linked(repository: Path, commit: str) -> list[Place]:
+def linked(repository: Path, commit: str) -> list[LinkedLines]:
     """Which session wrote which lines of a commit, by its note. The commit's own record counts before those that came
     with a rewrite."""
     records = read_note(repository, commit)
     records.sort(key=lambda record: record["vcs"]["revision"] != commit)
-    places: list[Place] = []
+    places: list[LinkedLines] = []
     told: set[str] = set()
     for record in records:
         found = [place for place in _places(repository, commit, record) if place.session_id not in told]
@@ -93,7 +93,7 @@ def linked(repository: Path, commit: str) -> list[Place]:
     return sorted(places, key=lambda place: (place.path, place.start_line))
 
 
-def _places(repository: Path, commit: str, record: Record) -> list[Place]:
+def _places(repository: Path, commit: str, record: Record) -> list[LinkedLines]:
     texts: dict[str, list[str]] = {}
     places = []
     for path, conversation in conversations(record):
@@ -104,7 +104,7 @@ def _places(repository: Path, commit: str, record: Record) -> list[Place]:
             found = _find(texts[path], start, end - start + 1, span.get("content_hash", ""))
             state = "lost" if found is None else "exact" if found == start else "moved"
             at = start if found is None else found
-            places.append(Place(path, session_of(conversation), at, at + end - start, state))
+            places.append(LinkedLines(path, session_of(conversation), at, at + end - start, state))
     return places
 
 
@@ -114,14 +114,16 @@ def _find(lines: list[str], start: int, count: int, wanted: str) -> int | None:
     return next((at for at in starts if content_hash("\n".join(lines[at - 1 : at - 1 + count])) == wanted), None)
 
 
-def in_repository(repository: Path, header: Header, entries: Sequence[Entry]) -> Written:
+def in_repository(repository: Path, header: Header, entries: Sequence[Entry]) -> WrittenLines:
     """A session's lines, by paths from the repository's root."""
     found = written(header, entries)
     place = Path(header.facts.get("workspace") or repository).resolve()
     inside = place.relative_to(repository).as_posix() if repository in place.parents else "."
     if inside == ".":
         return found
-    return Written(found.session_id, found.policy, found.harness, {f"{inside}/{p}": h for p, h in found.lines.items()})
+    return WrittenLines(
+        found.session_id, found.policy, found.harness, {f"{inside}/{p}": h for p, h in found.lines.items()}
+    )
 
 
 def _beside(file: Path, record: Record, session_id: str) -> None:

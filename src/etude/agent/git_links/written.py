@@ -14,7 +14,7 @@ from etude.core.trace.entry import Entry, Header
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenLines:
     """A session's surviving lines: path -> hashes, in order of their place."""
 
     session_id: str
@@ -37,7 +37,7 @@ class Span:
     text: str
 
 
-def written(header: Header, entries: Sequence[Entry]) -> Written:
+def written(header: Header, entries: Sequence[Entry]) -> WrittenLines:
     """What the session's edits left behind."""
     undone = {number for entry in entries if entry.type == "undo" for number in entry.data["edits"]}
     files: dict[str, list[tuple[int, str]]] = {}
@@ -47,7 +47,7 @@ def written(header: Header, entries: Sequence[Entry]) -> Written:
             path = entry.data["path"]
             files[path] = [] if entry.data["kind"] == "delete" else _after(files.get(path, []), hunks)
     lines = {path: [known for _, known in sorted(owned)] for path, owned in files.items() if owned}
-    return Written(header.session_id, header.policy, header.harness, lines)
+    return WrittenLines(header.session_id, header.policy, header.harness, lines)
 
 
 def _after(owned: list[tuple[int, str]], hunks: list[Hunk]) -> list[tuple[int, str]]:
@@ -65,7 +65,7 @@ def _after(owned: list[tuple[int, str]], hunks: list[Hunk]) -> list[tuple[int, s
     return kept + [(hunk.new_start + i, known) for hunk in hunks for i, known in enumerate(hunk.lines)]
 
 
-def attribute(change: Change, sessions: Sequence[Written]) -> list[Span]:
+def attribute(change: Change, sessions: Sequence[WrittenLines]) -> list[Span]:
     """Which of the lines that a commit added each session wrote. Later sessions come first where several wrote the same.
 
     Short lines (`}`, `else:`, blank ones) belong to every author: they count only next to a line of the same session.

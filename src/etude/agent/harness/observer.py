@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from etude.agent.policy.protocol import Wait
+from etude.agent.policy.protocol import RetryWait
 from etude.core.trace.entry import Entry
 
 # "call" is a call as the model writes it, in its chat format's spelling.
@@ -22,7 +22,7 @@ class AgentObserver(Protocol):
         """An entry was recorded."""
         ...
 
-    def waiting(self, wait: Wait) -> None:
+    def waiting(self, wait: RetryWait) -> None:
         """The policy waits before it retries the turn."""
         ...
 
@@ -35,6 +35,6 @@ class NullObserver:
     """An observer that does nothing, used by rollouts."""
 
     def delta(self, part: Part, piece: str) -> None: ...
-    def waiting(self, wait: Wait) -> None: ...
+    def waiting(self, wait: RetryWait) -> None: ...
     def entry(self, entry: Entry) -> None: ...
     def idle(self, reason: str, message: str) -> None: ...

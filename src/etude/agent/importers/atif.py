@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.agent.importers.draft import Draft, ForeignError, Row, maybe, need, rest, unix_s
+from etude.agent.importers.draft import ForeignError, Row, SessionDraft, maybe, need, rest, unix_s
 from etude.core.trace.message import Message, ToolCall
 
 NAME = "atif"
@@ -23,12 +23,12 @@ _STEP = frozenset(
 _METRICS = frozenset("prompt_tokens completion_tokens cached_tokens".split())
 
 
-def read(document: Row, place: str) -> Draft:
+def read(document: Row, place: str) -> SessionDraft:
     """The session of a trajectory. Raises ForeignError."""
     version = need(document, "schema_version", str, place)
     if version not in VERSIONS:
         raise ForeignError(f"{place}: {version}; this program reads {', '.join(sorted(VERSIONS))}")
-    draft = Draft(NAME)
+    draft = SessionDraft(NAME)
     draft.session_id = maybe(document, "session_id", str, place) or "trajectory"
     agent = need(document, "agent", dict, place)
     draft.agent_version = f"{need(agent, 'name', str, place)} {maybe(agent, 'version', str, place)}".strip()
@@ -37,15 +37,15 @@ def read(document: Row, place: str) -> Draft:
         draft.harness_facts["schemas"] = agent["tool_definitions"]
     kept = rest(document, _TOP) | ({"agent": more} if (more := rest(agent, _AGENT)) else {})
     draft.facts |= {"atif": kept} if kept else {}
-    reader = _Reader(draft)
+    reader = _AtifReader(draft)
     for number, step in enumerate(need(document, "steps", list, place), 1):
         reader.step(step, f"{place}, step {number}")
     draft.rows = len(document["steps"])
     return draft
 
 
-class _Reader:
-    def __init__(self, draft: Draft) -> None:
+class _AtifReader:
+    def __init__(self, draft: SessionDraft) -> None:
         self.draft = draft
         self._last: int | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.agent.importers.draft import Draft, ForeignError, Row, maybe, need, rest, unix_s
+from etude.agent.importers.draft import ForeignError, Row, SessionDraft, maybe, need, rest, unix_s
 from etude.core.trace.change import Change
 from etude.core.trace.message import Message, ToolCall
 
@@ -23,20 +23,20 @@ _LINE = frozenset(
 _COPIES = frozenset(("originalFile", "content", "file", "stdout", "stderr"))  # the text is in the result or in an edit
 
 
-def read(rows: list[tuple[str, Row]]) -> Draft:
+def read(rows: list[tuple[str, Row]]) -> SessionDraft:
     """The session of a log's lines, each with its place. Raises ForeignError."""
-    return _Reader().read(rows)
+    return _ClaudeCodeReader().read(rows)
 
 
-class _Reader:
+class _ClaudeCodeReader:
     def __init__(self) -> None:
-        self.draft = Draft(NAME)
+        self.draft = SessionDraft(NAME)
         self._entry: dict[str, int] = {}  # uuid -> entry
         self._names: dict[str, str] = {}  # tool_use id -> tool
         self._blocks: dict[str, list[tuple[str, Any]]] = {}  # message.id -> its blocks so far
         self._answers: dict[str, int] = {}  # message.id -> entry
 
-    def read(self, rows: list[tuple[str, Row]]) -> Draft:
+    def read(self, rows: list[tuple[str, Row]]) -> SessionDraft:
         at = 0
         while at < len(rows):
             place, row = rows[at]

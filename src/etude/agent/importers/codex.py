@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from etude.agent.importers.draft import Draft, Row, maybe, need, rest, unix_s
+from etude.agent.importers.draft import Row, SessionDraft, maybe, need, rest, unix_s
 from etude.core.trace.message import Message, ToolCall
 
 NAME = "codex"
@@ -23,14 +23,14 @@ _EXITED = re.compile(r"^Process exited with code (-?\d+)$", re.MULTILINE)
 _META = frozenset(("id", "timestamp", "cwd", "cli_version", "instructions", "base_instructions", "tools"))
 
 
-def read(rows: list[tuple[str, Row]]) -> Draft:
+def read(rows: list[tuple[str, Row]]) -> SessionDraft:
     """The session of a log's lines, each with its place. Raises ForeignError."""
-    return _Reader().read(rows)
+    return _CodexReader().read(rows)
 
 
-class _Reader:
+class _CodexReader:
     def __init__(self) -> None:
-        self.draft = Draft(NAME)
+        self.draft = SessionDraft(NAME)
         self.draft.asides = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions")
         self._names: dict[str, str] = {}
         self._last: int | None = None  # the last entry of the conversation
@@ -40,7 +40,7 @@ class _Reader:
         self._problem: str | None = None
         self._raw: Row = {}
 
-    def read(self, rows: list[tuple[str, Row]]) -> Draft:
+    def read(self, rows: list[tuple[str, Row]]) -> SessionDraft:
         for place, row in rows:
             kind, payload = need(row, "type", str, place), need(row, "payload", dict, place)
             self.draft.at(unix_s(row.get("timestamp"), place))

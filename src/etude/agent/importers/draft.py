@@ -23,7 +23,7 @@ class ForeignError(ValueError):
     """The log is not of the form that its agent writes; names the place and what was expected."""
 
 
-class Draft:
+class SessionDraft:
     """Collects entries. Times are Unix seconds; those before the first, and lines without one, take the last known."""
 
     def __init__(self, agent: str) -> None:

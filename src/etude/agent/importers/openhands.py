@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from etude.agent.importers.draft import Draft, ForeignError, Row, maybe, need, rest, unix_s
+from etude.agent.importers.draft import ForeignError, Row, SessionDraft, maybe, need, rest, unix_s
 from etude.core.trace.message import Message, Role, ToolCall
 
 NAME = "openhands"
@@ -23,17 +23,17 @@ _ACTION = _EVENT | frozenset(
 _RESULT = _EVENT | frozenset("tool_name tool_call_id action_id observation error rejection_reason".split())
 
 
-def read(rows: list[tuple[str, Row]]) -> Draft:
+def read(rows: list[tuple[str, Row]]) -> SessionDraft:
     """The session of a log's events, each with its place. Raises ForeignError."""
-    return _Reader().read(rows)
+    return _OpenHandsReader().read(rows)
 
 
-class _Reader:
+class _OpenHandsReader:
     def __init__(self) -> None:
-        self.draft = Draft(NAME)
+        self.draft = SessionDraft(NAME)
         self._last: int | None = None
 
-    def read(self, rows: list[tuple[str, Row]]) -> Draft:
+    def read(self, rows: list[tuple[str, Row]]) -> SessionDraft:
         at = 0
         while at < len(rows):
             place, row = rows[at]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.agent.importers import atif, claude_code, codex, openhands
-from etude.agent.importers.draft import Draft, ForeignError
+from etude.agent.importers.draft import ForeignError, SessionDraft
 from etude.core.trace.session import Session
 
 AGENTS = (claude_code.NAME, codex.NAME, openhands.NAME, atif.NAME)
@@ -28,7 +28,7 @@ def read_foreign(path: Path, agent: str | None = None) -> Session:
         codex.NAME: codex.read,
         openhands.NAME: openhands.read,
     }
-    draft: Draft = readers[agent](found)
+    draft: SessionDraft = readers[agent](found)
     draft.session_id = draft.session_id or (path.parent.name if path.name == "events" else path.stem)
     if torn:
         draft.drop("torn last line")

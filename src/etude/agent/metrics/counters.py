@@ -14,7 +14,7 @@ from typing import Any, Sequence
 from etude.agent.metrics import facts as fact
 from etude.agent.metrics.shell_rules import hides_status, runs_tests, tool_instead
 from etude.agent.metrics.todo import TodoList
-from etude.agent.metrics.tokens import Spoken
+from etude.agent.metrics.tokens import TurnTokens
 from etude.agent.metrics.wording import asks, claims_green, thought_comments
 from etude.core.trace.message import Message, ToolCall
 
@@ -42,7 +42,7 @@ class Counters:
         self._lint_delta: float | None = None  # measured at the end
         self._saved_s = 0.0
 
-    def turn(self, tokens: Spoken, *, malformed: bool) -> None:
+    def turn(self, tokens: TurnTokens, *, malformed: bool) -> None:
         self._n["turns"] += 1
         self._n["malformed_turns"] += malformed
         self._n["thinking_tokens"] += tokens.thinking

@@ -13,7 +13,7 @@ from etude.agent.metrics import facts as fact
 from etude.agent.metrics.counters import Counters
 from etude.agent.metrics.net_change import NetChange
 from etude.agent.metrics.todo import STATUSES, TodoList
-from etude.agent.metrics.tokens import Spoken, estimate, spoken
+from etude.agent.metrics.tokens import TurnTokens, estimate, spoken
 from etude.core.trace.entry import Entry, Header
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.plain_json import parse
@@ -92,7 +92,7 @@ def _turn(
     """A turn and its calls, in their order, with the answers that they got later."""
     message = _message(entry)
     told = entry.data.get("spoken")
-    tokens = Spoken(**told) if told else spoken(message)
+    tokens = TurnTokens(**told) if told else spoken(message)
     counters.output(entry.data.get("read", 0))
     if summary:
         cut = entry.data.get("finish") == "length"

@@ -10,7 +10,7 @@ from etude.core.trace.message import Message
 CHARS_PER_TOKEN = 4
 
 
-class Spoken(NamedTuple):
+class TurnTokens(NamedTuple):
     """A turn's tokens by purpose."""
 
     thinking: int = 0
@@ -24,12 +24,12 @@ def estimate(message: Message) -> int:
     return (len(message.text) + len(message.thinking) + calls) // CHARS_PER_TOKEN + 1
 
 
-def spoken(message: Message) -> Spoken:
+def spoken(message: Message) -> TurnTokens:
     """Of a policy's turn. Text before calls is thinking; what `done` says is the message."""
     thinking = len(message.thinking) // CHARS_PER_TOKEN
     text = len(message.text) // CHARS_PER_TOKEN
     if not message.calls:
-        return Spoken(thinking=thinking, message=text)
+        return TurnTokens(thinking=thinking, message=text)
     final = sum(len(str(v)) for c in message.calls if c.name == "done" for v in c.arguments.values())
     calls = sum(len(c.name) + len(str(v)) for c in message.calls for v in c.arguments.values()) - final
-    return Spoken(thinking + text, calls // CHARS_PER_TOKEN, final // CHARS_PER_TOKEN)
+    return TurnTokens(thinking + text, calls // CHARS_PER_TOKEN, final // CHARS_PER_TOKEN)

@@ -6,14 +6,14 @@ that stopped working: the attempts in flight are dropped unscored, those that ar
 
 from __future__ import annotations
 
-from etude.agent.policy.protocol import Policy, PolicyError, Request, StageError, window_of
+from etude.agent.policy.protocol import FatalStageError, Policy, PolicyError, Request, window_of
 from etude.core.trace.completion import Completion
 
 # One lasting failure may be a single conversation that a server chokes on; two in a row without an answer are the server.
 PATIENCE = 2
 
 
-class EndpointGone(StageError):
+class EndpointGone(FatalStageError):
     """The endpoint stopped answering. Not a PolicyError: an attempt must not retry it."""
 
 

@@ -18,7 +18,7 @@ from urllib.parse import urljoin
 
 from etude.agent.policy.connection import connect, words_of
 from etude.agent.policy.openai_stream import STREAM_FAULTS, Reply, ask
-from etude.agent.policy.protocol import ContextOverflow, PolicyError, Request, Wait
+from etude.agent.policy.protocol import ContextOverflow, PolicyError, Request, RetryWait
 from etude.agent.policy.refusal import Refusal, error_words, read_refusal
 from etude.agent.policy.wire.chat import from_wire
 from etude.agent.policy.wire.errors import ProviderError, StreamCut
@@ -162,7 +162,7 @@ class OpenAIPolicy:
                 wait_s = FIRST_WAIT_S * 2**attempt * self._random.uniform(0.5, 1.5)
                 wait_s = min(MAX_WAIT_S, max(wait_s, trouble.asked_s))
                 if request.on_wait is not None:
-                    request.on_wait(Wait(masked(trouble.reason), wait_s, attempt + 1, self._max_retries))
+                    request.on_wait(RetryWait(masked(trouble.reason), wait_s, attempt + 1, self._max_retries))
                 await asyncio.sleep(wait_s)
         raise PolicyError(f"{self._url} failed {self._max_retries + 1} times, last with {trouble.reason}")
 

@@ -17,7 +17,7 @@ from etude.agent.policy.protocol import StreamCallback
 from etude.agent.policy.refusal import error_of, status_of
 from etude.agent.policy.wire.chat_assembly import ChatAssembly
 from etude.agent.policy.wire.errors import ProviderError, WireError
-from etude.agent.policy.wire.sse import Event, EventReader
+from etude.agent.policy.wire.sse import EventReader, ServerSentEvent
 from etude.core.redact.keys import masked
 from etude.core.trace.plain_json import fault_of
 
@@ -108,7 +108,7 @@ async def _streamed(
         raise
 
 
-async def _events(reader: EventReader, head: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
+async def _events(reader: EventReader, head: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[ServerSentEvent]:
     for event in reader.feed(head):
         yield event
     async for received in pieces:
@@ -118,7 +118,7 @@ async def _events(reader: EventReader, head: bytes, pieces: AsyncIterator[bytes]
         yield event
 
 
-def _chunk(event: Event) -> dict[str, Any]:
+def _chunk(event: ServerSentEvent) -> dict[str, Any]:
     """Raises WireError for what is no chunk, ProviderError for an error."""
     try:
         row = json.loads(event.data)

@@ -17,7 +17,7 @@ StreamCallback = Callable[[Literal["text", "thinking", "call"], str], None]
 
 
 @dataclass(frozen=True)
-class Wait:
+class RetryWait:
     """A turn is asked for again after `seconds`: `number` of at most `of` repetitions, because of `reason`."""
 
     reason: str
@@ -44,7 +44,7 @@ class Request:
     seed: int | None = None
     effort: Effort = "medium"
     on_delta: StreamCallback | None = field(default=None, compare=False)  # None: no streaming
-    on_wait: Callable[[Wait], None] | None = field(default=None, compare=False)
+    on_wait: Callable[[RetryWait], None] | None = field(default=None, compare=False)
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -74,7 +74,7 @@ class ContextOverflow(PolicyError):
 
 
 @runtime_checkable
-class Windowed(Protocol):
+class WindowedPolicy(Protocol):
     """A policy that knows its model's window."""
 
     window_tokens: int | None  # prompt and answer together; None: not known yet
@@ -82,10 +82,10 @@ class Windowed(Protocol):
 
 def window_of(policy: Policy) -> int | None:
     """The window of a policy's model, where it is known and messages are sent: a token policy's engine looks after its own."""
-    return policy.window_tokens if isinstance(policy, Windowed) and not policy.takes_tokens else None
+    return policy.window_tokens if isinstance(policy, WindowedPolicy) and not policy.takes_tokens else None
 
 
-class StageError(Exception):
+class FatalStageError(Exception):
     """No attempt of the stage can be made: an endpoint that is gone, a budget that can't be kept, a setting that fits no attempt. It ends
     the stage, is never retried and never scored."""
 

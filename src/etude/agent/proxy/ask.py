@@ -30,7 +30,7 @@ class Ask:
     ignored: tuple[str, ...] = ()  # fields that were let through without effect
 
 
-class Refused(ValueError):
+class ProxyRequestError(ValueError):
     """A request that gets an error instead of an answer; `status` is the HTTP status, the text says what to change."""
 
     def __init__(self, message: str, status: int = 400) -> None:

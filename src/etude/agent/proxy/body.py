@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import Request
 
-from etude.agent.proxy.ask import Refused
+from etude.agent.proxy.ask import ProxyRequestError
 from etude.core.trace.plain_json import parse
 
 # A conversation of a million tokens is some megabytes of text.
@@ -33,7 +33,7 @@ class Bodies:
         send those to any address without asking."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise Refused(f"the content-type is {kind or 'missing'}; send application/json", 415)
+            raise ProxyRequestError(f"the content-type is {kind or 'missing'}; send application/json", 415)
         data = bytearray()
         try:
             start = asyncio.get_running_loop().time()
@@ -44,16 +44,20 @@ class Bodies:
                     limit.reschedule(start + BODY_S + len(data) / LEAST_BYTES_PER_S)
                     self._check(len(data))
         except TimeoutError:
-            raise Refused(f"the body did not arrive in time; send it within {BODY_S:g} s", 408) from None
+            raise ProxyRequestError(f"the body did not arrive in time; send it within {BODY_S:g} s", 408) from None
         finally:
             self.held_bytes -= len(data)
         return bytes(data)
 
     def _check(self, size: int) -> None:
         if size > MAX_BODY_BYTES:
-            raise Refused(f"the body is longer than {MAX_BODY_BYTES >> 20} MiB; shorten the conversation", 413)
+            raise ProxyRequestError(
+                f"the body is longer than {MAX_BODY_BYTES >> 20} MiB; shorten the conversation", 413
+            )
         if self.held_bytes > MAX_HELD_BYTES:
-            raise Refused(f"bodies of {MAX_HELD_BYTES >> 20} MiB are arriving already; try again in a moment", 503)
+            raise ProxyRequestError(
+                f"bodies of {MAX_HELD_BYTES >> 20} MiB are arriving already; try again in a moment", 503
+            )
 
 
 def parsed(data: bytes) -> dict[str, Any]:
@@ -61,7 +65,7 @@ def parsed(data: bytes) -> dict[str, Any]:
     try:
         body = parse(data)
     except ValueError as error:
-        raise Refused(f"the body is no JSON: {error}") from error
+        raise ProxyRequestError(f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
-        raise Refused(f"the body is a JSON {type(body).__name__}; send an object")
+        raise ProxyRequestError(f"the body is a JSON {type(body).__name__}; send an object")
     return body

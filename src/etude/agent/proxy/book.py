@@ -12,7 +12,7 @@ from typing import Any
 
 from etude.agent.chat.renderer import Renderer
 from etude.agent.policy.protocol import Policy
-from etude.agent.proxy.ask import Refused
+from etude.agent.proxy.ask import ProxyRequestError
 from etude.agent.proxy.body import Bodies
 from etude.agent.proxy.session import CaptureSession
 from etude.agent.proxy.settings import CaptureSettings
@@ -22,7 +22,7 @@ PREFIX = "etude-"  # so that a key is known for what it is where one turns up
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
-class Book:
+class SessionRegistry:
     """Opens, finds and ends sessions; they share the policy. A token policy needs its model's renderer; with a renderer a text
     policy's turns are recorded as the tokens of a demonstration."""
 
@@ -42,7 +42,9 @@ class Book:
     def open(self, task_id: str = "") -> tuple[CaptureSession, str]:
         """A new session and its key. Raises Refused for a task id that can't be part of a file's name."""
         if task_id and not _NAME.fullmatch(task_id):
-            raise Refused(f"task_id {task_id[:80]!r} may hold letters, digits, '.', '_' and '-', at most 80 of them")
+            raise ProxyRequestError(
+                f"task_id {task_id[:80]!r} may hold letters, digits, '.', '_' and '-', at most 80 of them"
+            )
         id = f"{task_id or 'capture'}-{time.time_ns():x}-{secrets.token_hex(2)}"
         session = CaptureSession(id, task_id, self.policy, self.renderer, self.settings)
         key = PREFIX + secrets.token_urlsafe(24)
@@ -53,7 +55,7 @@ class Book:
         """The session that a key belongs to, ended or not. Raises Refused (401)."""
         session = self._by_key.get(_digest(key))
         if session is None:
-            raise Refused(
+            raise ProxyRequestError(
                 "this key belongs to no session of this endpoint; make one with POST /sessions, or start the agent with "
                 "etude capture run -- COMMAND (keys end with the endpoint's process)",
                 401,
@@ -63,7 +65,7 @@ class Book:
     def of_id(self, id: str) -> CaptureSession:
         """A session by its id. Raises Refused (404)."""
         if id not in self._sessions:
-            raise Refused(f"no session {id!r} at this endpoint", 404)
+            raise ProxyRequestError(f"no session {id!r} at this endpoint", 404)
         return self._sessions[id]
 
     async def close(self) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from etude.agent.chat.renderer import Renderer, RenderError
-from etude.agent.proxy.ask import Ask, Refused
+from etude.agent.proxy.ask import Ask, ProxyRequestError
 from etude.agent.proxy.tokens import aside
 
 # Without the model's tokenizer tokens can only be estimated: code and English text have some four bytes a token in every large
@@ -21,4 +21,4 @@ async def prompt_tokens(ask: Ask, renderer: Renderer | None) -> int:
     try:
         return len(await aside(ask.messages, renderer.at_effort(ask.effort).render, ask.messages, ask.tools))
     except RenderError as error:
-        raise Refused(f"the model's chat format can't hold this request: {error}") from error
+        raise ProxyRequestError(f"the model's chat format can't hold this request: {error}") from error

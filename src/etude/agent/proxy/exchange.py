@@ -15,14 +15,14 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from etude.agent.policy.protocol import PolicyError
-from etude.agent.policy.wire.answer_stream import AnswerStream, Said
-from etude.agent.proxy.ask import Ask, Refused
+from etude.agent.policy.wire.answer_stream import AnswerStream, TurnPart
+from etude.agent.proxy.ask import Ask, ProxyRequestError
 from etude.agent.proxy.body import parsed
-from etude.agent.proxy.book import Book
+from etude.agent.proxy.book import SessionRegistry
 from etude.agent.proxy.dialect.protocol import Dialect
-from etude.agent.proxy.retries import Sampling, Signs
+from etude.agent.proxy.retries import PendingAnswer, Signs
 from etude.agent.proxy.session import CaptureSession
-from etude.agent.proxy.telling import Telling
+from etude.agent.proxy.telling import TurnDeltas
 from etude.core.trace.completion import Completion
 
 # Within this many seconds an error is still an HTTP status; then a stream begins, and says this often that it lives.
@@ -30,21 +30,21 @@ PATIENCE_S = 10.0
 PING = b": ping\n\n"
 
 
-async def exchange(request: Request, dialect: Dialect, book: Book) -> Response:
+async def exchange(request: Request, dialect: Dialect, book: SessionRegistry) -> Response:
     """The response to one request for a turn."""
     try:
         session = book.of_key(key_of(request))
         if session.ended:
-            raise Refused(f"the session {session.id} has ended; make another with POST /sessions", 409)
+            raise ProxyRequestError(f"the session {session.id} has ended; make another with POST /sessions", 409)
         data = await book.bodies.read(request)
         ask = dialect.read(parsed(data), book.settings.allowed)
         source = {"dialect": dialect.name, "agent": request.headers.get("user-agent", "")}
 
-        def sample(telling: Telling) -> Coroutine[Any, Any, Completion]:
+        def sample(telling: TurnDeltas) -> Coroutine[Any, Any, Completion]:
             return session.answer(ask, source, telling if ask.stream else None)
 
         sampling = session.retries.join(_signs(request, dialect, data), sample)
-    except Refused as refused:
+    except ProxyRequestError as refused:
         return _refusal(dialect, refused)
     number = f"{session.id}-{sampling.number}"
     gone = asyncio.ensure_future(_gone(request))
@@ -77,7 +77,7 @@ def _signs(request: Request, dialect: Dialect, data: bytes) -> Signs:
     )
 
 
-def _answered(sampling: Sampling) -> bool:
+def _answered(sampling: PendingAnswer) -> bool:
     return sampling.task.done() and not sampling.failed
 
 
@@ -91,19 +91,19 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _whole(session: CaptureSession, sampling: Sampling, dialect: Dialect, ask: Ask, number: str) -> Response:
+def _whole(session: CaptureSession, sampling: PendingAnswer, dialect: Dialect, ask: Ask, number: str) -> Response:
     """Called when the sampling is done, or the client is gone: who then hears this does not matter."""
     if not sampling.task.done():
         session.retries.leave(sampling, delivered=False)
         return Response(status_code=499)
     session.retries.leave(sampling, delivered=True)
     told = _outcome(sampling)
-    if isinstance(told, Refused):
+    if isinstance(told, ProxyRequestError):
         return _refusal(dialect, told)
     return JSONResponse(dialect.answer(told, id=number, ask=ask))
 
 
-async def _something(sampling: Sampling, gone: asyncio.Future[None], ask: Ask) -> None:
+async def _something(sampling: PendingAnswer, gone: asyncio.Future[None], ask: Ask) -> None:
     """Waits for the answer, for the client to leave, and for a stream also for its first piece, but not for ever."""
     if not ask.stream:
         await asyncio.wait((sampling.task, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -111,7 +111,7 @@ async def _something(sampling: Sampling, gone: asyncio.Future[None], ask: Ask) -
         await _news(sampling, gone)
 
 
-async def _news(sampling: Sampling, *others: asyncio.Future[None]) -> bool:
+async def _news(sampling: PendingAnswer, *others: asyncio.Future[None]) -> bool:
     """Waits for the next piece or the end; False if neither comes in time."""
     more = asyncio.ensure_future(sampling.telling.news.wait())
     try:
@@ -123,7 +123,7 @@ async def _news(sampling: Sampling, *others: asyncio.Future[None]) -> bool:
 
 
 async def _events(
-    session: CaptureSession, sampling: Sampling, dialect: Dialect, ask: Ask, number: str
+    session: CaptureSession, sampling: PendingAnswer, dialect: Dialect, ask: Ask, number: str
 ) -> AsyncIterator[bytes]:
     delivered = False
     stream = AnswerStream(dialect.stream(id=number, ask=ask))
@@ -131,22 +131,22 @@ async def _events(
         async for piece in _pieces(sampling):
             yield b"".join(map(dialect.frame, stream.piece(*piece))) if piece else PING
         told = _outcome(sampling)
-        if isinstance(told, Refused):
+        if isinstance(told, ProxyRequestError):
             yield dialect.broken(told.status, str(told))
         else:
             yield b"".join(map(dialect.frame, stream.close(told))) + dialect.ended
         delivered = True
-    except Voided:
+    except StreamInvalidated:
         yield dialect.broken(503, "the turn broke off and was begun anew; ask again, and the same turn is told")
     finally:
         session.retries.leave(sampling, delivered=delivered)
 
 
-class Voided(Exception):
+class StreamInvalidated(Exception):
     """Pieces that a client was sent are no longer those of the turn."""
 
 
-async def _pieces(sampling: Sampling) -> AsyncIterator[tuple[Said, str] | None]:
+async def _pieces(sampling: PendingAnswer) -> AsyncIterator[tuple[TurnPart, str] | None]:
     """The pieces of a turn until it is over; None, now and then, where there are none. Raises Voided."""
     told, attempt, telling = 0, sampling.telling.attempt, sampling.telling
     if not telling.pieces and not sampling.task.done():
@@ -154,37 +154,37 @@ async def _pieces(sampling: Sampling) -> AsyncIterator[tuple[Said, str] | None]:
     while True:
         if telling.attempt != attempt:
             if told:
-                raise Voided
+                raise StreamInvalidated
             attempt = telling.attempt
         while told < len(telling.pieces):
             told += 1
             yield telling.pieces[told - 1]
             if telling.attempt != attempt:
-                raise Voided
+                raise StreamInvalidated
         if sampling.task.done():
             return
         if not await _news(sampling):
             yield None
 
 
-def _outcome(sampling: Sampling) -> Completion | Refused:
+def _outcome(sampling: PendingAnswer) -> Completion | ProxyRequestError:
     """What a sampling that is over came to. An infra fault is 503: SDKs then try again. What the upstream endpoint refuses as the
     client's (a key, a model's name, a field) is refused with its status and words: to try again would not help."""
     if sampling.task.cancelled():
-        return Refused("the session ended before this was answered", 409)
+        return ProxyRequestError("the session ended before this was answered", 409)
     error = sampling.task.exception()
     if error is None:
         return sampling.task.result()
     if isinstance(error, PolicyError):
         if error.status is not None and 400 <= error.status < 500:
-            return Refused(error.refusal or str(error), error.status)
-        return Refused(str(error), 503 if error.infra else 400)
+            return ProxyRequestError(error.refusal or str(error), error.status)
+        return ProxyRequestError(str(error), 503 if error.infra else 400)
     if isinstance(error, OSError):
-        return Refused(f"the session can't be written, so this turn is not given out: {error}", 500)
-    if isinstance(error, Refused):
+        return ProxyRequestError(f"the session can't be written, so this turn is not given out: {error}", 500)
+    if isinstance(error, ProxyRequestError):
         return error
     raise error
 
 
-def _refusal(dialect: Dialect, refused: Refused) -> Response:
+def _refusal(dialect: Dialect, refused: ProxyRequestError) -> Response:
     return JSONResponse(dialect.error(refused.status, str(refused)), refused.status)

@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from etude.agent.proxy.tokens import Held
+from etude.agent.proxy.tokens import TokenChain
 from etude.core.trace.message import Message
 
 _JSON = json.JSONEncoder(sort_keys=True)  # made once: json.dumps would make one for every message
@@ -27,11 +27,11 @@ class Node:
     message: Message | None  # None: the root of conversations that share their tools and effort
     parent: Node | None = None
     entry: int | None = None
-    held: Held | None = None
+    held: TokenChain | None = None
     sampled: list[int] | None = None  # a turn of the policy's: its ids, or none where there are no tokens
     turn: bool = False
     heard: Message | None = None  # the turn as its agent was sent it in pieces, where that differs from its text
-    fork: tuple[int, Held] | None = None  # the root that holds this conversation from now on
+    fork: tuple[int, TokenChain] | None = None  # the root that holds this conversation from now on
     children: dict[str, list[Node]] = field(default_factory=dict)
 
     def add(self, node: Node) -> Node:
@@ -65,14 +65,14 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Match:
+class ConversationMatch:
     """How far a conversation is known, and what of it is new."""
 
     node: Node
     new: tuple[Message, ...]
 
 
-def match(root: Node, messages: Sequence[Message]) -> Match:
+def match(root: Node, messages: Sequence[Message]) -> ConversationMatch:
     """The longest known path. Ids of calls in what is new are those of the session, not the agent's own."""
     node = root
     names: dict[str, str] = {}
@@ -80,11 +80,11 @@ def match(root: Node, messages: Sequence[Message]) -> Match:
         message = _named(message, names)
         child = node.find(message)
         if child is None or child.message is None:
-            return Match(node, tuple(_named(late, names) for late in messages[i:]))
+            return ConversationMatch(node, tuple(_named(late, names) for late in messages[i:]))
         pairs = zip(message.calls, child.message.calls, strict=True)
         names.update((theirs.id, ours.id) for theirs, ours in pairs)
         node = child
-    return Match(node, ())
+    return ConversationMatch(node, ())
 
 
 def _named(message: Message, names: dict[str, str]) -> Message:

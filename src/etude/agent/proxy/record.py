@@ -9,7 +9,7 @@ from typing import Any
 
 from etude.agent.metrics.of_session import counters_of
 from etude.agent.proxy.graph import Node
-from etude.agent.proxy.tokens import Held
+from etude.agent.proxy.tokens import TokenChain
 from etude.core.trace.completion import Completion, SampledTokens
 from etude.core.trace.entry import EntryRoutes, EntryTokens, Header
 from etude.core.trace.message import Message
@@ -40,21 +40,21 @@ class Record:
         tokens = EntryTokens(list(ids), lead=len(ids)) if self._tokens else None
         data |= {"foreign": foreign} if foreign else {}
         entry = self._writer.append(kind, data, parent=parent.entry, tokens=tokens)
-        held = Held(list(ids), parent.held) if self._tokens else None
+        held = TokenChain(list(ids), parent.held) if self._tokens else None
         return parent.add(Node(message, entry=entry, held=held))
 
-    def fork(self, node: Node, ids: list[int]) -> tuple[int, Held]:
+    def fork(self, node: Node, ids: list[int]) -> tuple[int, TokenChain]:
         """A new root that holds the whole conversation, because the tokens held can't go on."""
         self.counts["forks"] += 1
         entry = self._writer.append("fork", {"held_by": node.entry}, tokens=EntryTokens(ids, lead=len(ids)))
-        return entry, Held(ids)
+        return entry, TokenChain(ids)
 
     def turn(
         self,
         node: Node,
         message: Message,
         answer: Completion,
-        place: tuple[int | None, Held | None],
+        place: tuple[int | None, TokenChain | None],
         lead: list[int],
         sampled: SampledTokens | None,
         foreign: dict[str, Any],
@@ -70,7 +70,7 @@ class Record:
         tokens = routes = held = None
         if sampled is not None:
             self.counts["sampled_tokens"] += len(sampled.ids)
-            held = Held([*lead, *sampled.ids], place[1])
+            held = TokenChain([*lead, *sampled.ids], place[1])
             tokens = EntryTokens(held.ids, len(lead), sampled.logprobs, sampled.versions)
             if sampled.routes is not None and len(sampled.routes):
                 routes = EntryRoutes(sampled.route_start, sampled.routes)

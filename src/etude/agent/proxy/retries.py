@@ -17,14 +17,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from etude.agent.proxy.ask import Refused
-from etude.agent.proxy.telling import Telling
+from etude.agent.proxy.ask import ProxyRequestError
+from etude.agent.proxy.telling import TurnDeltas
 from etude.core.trace.completion import Completion
 
 # Answers kept for retries. An SDK tries again within seconds, and an agent has tens of requests in flight, not hundreds.
 KEPT = 64
 
-Sample = Callable[[Telling], Coroutine[Any, Any, Completion]]
+Sample = Callable[[TurnDeltas], Coroutine[Any, Any, Completion]]
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Signs:
 
 
 @dataclass(eq=False)
-class Sampling:
+class PendingAnswer:
     """One answer in the making, and how many clients wait for it."""
 
     number: int
     digest: str
     task: asyncio.Task[Completion]
-    telling: Telling
+    telling: TurnDeltas
     waiting: int = 0
     delivered: bool = False
 
@@ -59,15 +59,15 @@ class Retries:
     def __init__(self, grace_s: float) -> None:
         self.counts: Counter[str] = Counter()
         self._grace_s = grace_s
-        self._by_digest: OrderedDict[str, Sampling] = OrderedDict()
-        self._by_key: OrderedDict[str, Sampling] = OrderedDict()
-        self._open: set[Sampling] = set()
+        self._by_digest: OrderedDict[str, PendingAnswer] = OrderedDict()
+        self._by_key: OrderedDict[str, PendingAnswer] = OrderedDict()
+        self._open: set[PendingAnswer] = set()
 
-    def join(self, signs: Signs, sample: Sample) -> Sampling:
+    def join(self, signs: Signs, sample: Sample) -> PendingAnswer:
         """The sampling that answers this request, begun if need be. Every `join` is followed by a `leave`."""
         found = self._by_key.get(signs.key) if signs.key else self._by_digest.get(signs.digest)
         if found is not None and found.digest != signs.digest:
-            raise Refused(f"the Idempotency-Key {signs.key!r} was used with another body; use a new one", 422)
+            raise ProxyRequestError(f"the Idempotency-Key {signs.key!r} was used with another body; use a new one", 422)
         if found is None or found.failed or not self._repeats(found, signs):
             found = self._begin(signs, sample)
         else:
@@ -75,7 +75,7 @@ class Retries:
         found.waiting += 1
         return found
 
-    def leave(self, sampling: Sampling, *, delivered: bool) -> None:
+    def leave(self, sampling: PendingAnswer, *, delivered: bool) -> None:
         """A client has its answer, or is gone."""
         sampling.waiting -= 1
         sampling.delivered = sampling.delivered or delivered
@@ -92,14 +92,14 @@ class Retries:
         self._by_digest.clear()
         self._by_key.clear()
 
-    def _repeats(self, found: Sampling, signs: Signs) -> bool:
+    def _repeats(self, found: PendingAnswer, signs: Signs) -> bool:
         return bool(signs.key) or signs.retried or not found.task.done() or not found.delivered
 
-    def _begin(self, signs: Signs, sample: Sample) -> Sampling:
+    def _begin(self, signs: Signs, sample: Sample) -> PendingAnswer:
         self.counts["sampled"] += 1
-        telling = Telling()
+        telling = TurnDeltas()
         task = asyncio.create_task(sample(telling))
-        sampling = Sampling(self.counts["sampled"], signs.digest, task, telling)
+        sampling = PendingAnswer(self.counts["sampled"], signs.digest, task, telling)
         self._open.add(sampling)
         sampling.task.add_done_callback(lambda task: self._over(sampling))
         kept = [(self._by_digest, signs.digest), *([(self._by_key, signs.key)] if signs.key else [])]
@@ -110,12 +110,12 @@ class Retries:
                 table.popitem(last=False)
         return sampling
 
-    def _over(self, sampling: Sampling) -> None:
+    def _over(self, sampling: PendingAnswer) -> None:
         self._open.discard(sampling)
         if not sampling.task.cancelled():
             sampling.task.exception()  # a waiting client gets it; none may be left
 
-    def _give_up(self, sampling: Sampling) -> None:
+    def _give_up(self, sampling: PendingAnswer) -> None:
         if sampling.waiting == 0 and not sampling.task.done():
             self.counts["cancelled"] += 1
             sampling.task.cancel()

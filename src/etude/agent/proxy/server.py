@@ -15,9 +15,9 @@ from fastapi.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from etude.agent.policy.wire.errors import openai_error
-from etude.agent.proxy.ask import Refused
+from etude.agent.proxy.ask import ProxyRequestError
 from etude.agent.proxy.body import parsed
-from etude.agent.proxy.book import Book
+from etude.agent.proxy.book import SessionRegistry
 from etude.agent.proxy.counting import prompt_tokens
 from etude.agent.proxy.dialect.anthropic import AnthropicDialect
 from etude.agent.proxy.dialect.chat import ChatDialect
@@ -33,13 +33,13 @@ DIALECTS: dict[str, Dialect] = {
 }
 
 
-def make_app(book: Book, *, operator_key: str = "", hosts: frozenset[str] | None = LOOPBACK) -> FastAPI:
+def make_app(book: SessionRegistry, *, operator_key: str = "", hosts: frozenset[str] | None = LOOPBACK) -> FastAPI:
     """The application. Without an operator's key anyone who reaches it may make a session; without `hosts` it answers to any
     name."""
     app = FastAPI(openapi_url=None)
     if hosts is not None:
         app.add_middleware(HostGuard, hosts=hosts)
-    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(ProxyRequestError, _refused)
     for path, dialect in DIALECTS.items():
         app.add_api_route(path, _turns(dialect, book), methods=["POST"])
     _sessions(app, book, operator_key)
@@ -64,18 +64,18 @@ class HostGuard:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
+    assert isinstance(error, ProxyRequestError)
     return JSONResponse(openai_error(error.status, str(error)), error.status)
 
 
-def _turns(dialect: Dialect, book: Book) -> Any:
+def _turns(dialect: Dialect, book: SessionRegistry) -> Any:
     async def turn(request: Request) -> Response:
         return await exchange(request, dialect, book)
 
     return turn
 
 
-def _models(app: FastAPI, book: Book) -> None:
+def _models(app: FastAPI, book: SessionRegistry) -> None:
     """Who answers, in one shape that both makers' SDKs read. Any name is answered, hence found."""
 
     def row(name: str) -> dict[str, Any]:
@@ -97,28 +97,30 @@ def _models(app: FastAPI, book: Book) -> None:
         return Response()
 
 
-def _counts(app: FastAPI, book: Book, dialect: AnthropicDialect) -> None:
+def _counts(app: FastAPI, book: SessionRegistry, dialect: AnthropicDialect) -> None:
     @app.post("/v1/messages/count_tokens")
     async def count(request: Request) -> Response:
         try:
             book.of_key(key_of(request))
             ask = dialect.counted(parsed(await book.bodies.read(request)), book.settings.allowed)
             return JSONResponse({"input_tokens": await prompt_tokens(ask, book.renderer)})
-        except Refused as refused:
+        except ProxyRequestError as refused:
             return JSONResponse(dialect.error(refused.status, str(refused)), refused.status)
 
 
-def _sessions(app: FastAPI, book: Book, operator_key: str) -> None:
+def _sessions(app: FastAPI, book: SessionRegistry, operator_key: str) -> None:
     def operates(request: Request) -> bool:
         return hmac.compare_digest(key_of(request).encode(), operator_key.encode())
 
     @app.post("/sessions")
     async def make(request: Request) -> dict[str, str]:
         if operator_key and not operates(request):
-            raise Refused("sessions of this endpoint are made with its operator's key (ETUDE_CAPTURE_KEY)", 401)
+            raise ProxyRequestError(
+                "sessions of this endpoint are made with its operator's key (ETUDE_CAPTURE_KEY)", 401
+            )
         body = parsed(await book.bodies.read(request))
         if unknown := body.keys() - {"task_id"}:
-            raise Refused(f"POST /sessions knows no field {min(unknown)!r}; task_id is the only one")
+            raise ProxyRequestError(f"POST /sessions knows no field {min(unknown)!r}; task_id is the only one")
         session, key = book.open(str(body.get("task_id") or ""))
         root = str(request.base_url).rstrip("/")
         return {"id": session.id, "key": key, "openai_base_url": f"{root}/v1", "anthropic_base_url": root}
@@ -126,7 +128,7 @@ def _sessions(app: FastAPI, book: Book, operator_key: str) -> None:
     def mine(request: Request, id: str) -> Any:
         session = book.of_id(id)
         if not (operator_key and operates(request)) and book.of_key(key_of(request)) is not session:
-            raise Refused(f"this key belongs to another session than {id}", 403)
+            raise ProxyRequestError(f"this key belongs to another session than {id}", 403)
         return session
 
     @app.get("/sessions/{id}")

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator
 
 import uvicorn
 
-from etude.agent.proxy.book import Book
+from etude.agent.proxy.book import SessionRegistry
 from etude.agent.proxy.server import LOOPBACK, make_app
 
 # Agents that stream keep connections open; those left at the end are closed after this.
 LAST_WORDS_S = 2
 
 
-class Exposed(ValueError):
+class UnprotectedEndpoint(ValueError):
     """The endpoint would be open to other machines without a key."""
 
 
@@ -29,11 +29,15 @@ class _Quiet(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(book: Book, *, host: str = "127.0.0.1", port: int = 0, operator_key: str = "") -> AsyncIterator[str]:
+async def serving(
+    book: SessionRegistry, *, host: str = "127.0.0.1", port: int = 0, operator_key: str = ""
+) -> AsyncIterator[str]:
     """The endpoint's address, e.g. http://127.0.0.1:40123; port 0 takes a free one. On leaving, open sessions are ended. Raises
     OSError if the address is taken, Exposed without an operator's key on an address that others can reach."""
     if host not in LOOPBACK and not operator_key:
-        raise Exposed(f"{host} can be reached from other machines: set ETUDE_CAPTURE_KEY, which then makes sessions")
+        raise UnprotectedEndpoint(
+            f"{host} can be reached from other machines: set ETUDE_CAPTURE_KEY, which then makes sessions"
+        )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # By its protocol asyncio knows a socket for which to switch Nagle's algorithm off: else every answer waits 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -17,14 +17,14 @@ from typing import Any
 from etude.agent.chat.renderer import Renderer, RenderError
 from etude.agent.policy.protocol import Policy, PolicyError, Request
 from etude.agent.policy.wire.outgoing import fresh_id
-from etude.agent.proxy.ask import Ask, Refused
+from etude.agent.proxy.ask import Ask, ProxyRequestError
 from etude.agent.proxy.graph import Node, match, message_key
 from etude.agent.proxy.header import capture_header
 from etude.agent.proxy.record import Record
 from etude.agent.proxy.retries import Retries
 from etude.agent.proxy.settings import CaptureSettings
-from etude.agent.proxy.telling import Telling
-from etude.agent.proxy.tokens import Held, aside, continued, opening
+from etude.agent.proxy.telling import TurnDeltas
+from etude.agent.proxy.tokens import TokenChain, aside, continued, opening
 from etude.core.trace.completion import Completion, SampledTokens, Usage
 from etude.core.trace.message import Message
 
@@ -36,7 +36,7 @@ class _Place:
     node: Node
     renderer: Renderer | None
     entry: int | None
-    held: Held | None
+    held: TokenChain | None
     lead: list[int]
     prompt: tuple[int, ...]
 
@@ -70,10 +70,10 @@ class CaptureSession:
     def path(self) -> Path:
         return self._settings.sessions / f"{self.id}.jsonl"
 
-    async def answer(self, ask: Ask, source: dict[str, str], telling: Telling | None = None) -> Completion:
+    async def answer(self, ask: Ask, source: dict[str, str], telling: TurnDeltas | None = None) -> Completion:
         """The policy's turn, recorded; streamed in pieces too, if a client wants them. Raises Refused, PolicyError."""
         if not ask.messages or ask.messages[-1].role == "assistant":
-            raise Refused(
+            raise ProxyRequestError(
                 "the conversation must end with a message for the model; it can't go on with a turn begun for it"
             )
         ask = replace(ask, effort=ask.effort or self._settings.effort)
@@ -118,7 +118,7 @@ class CaptureSession:
 
     def _begin(self, ask: Ask, source: dict[str, str]) -> Record:
         if self.ended:
-            raise Refused(f"the session {self.id} has ended", 409)
+            raise ProxyRequestError(f"the session {self.id} has ended", 409)
         if self._record is None:
             self._tools = ask.tools
             header = capture_header(self.id, self.task_id, ask, self._policy, self._renderer, source)
@@ -136,7 +136,7 @@ class CaptureSession:
             node = self._hang(record, found.node, found.new, pieces, ask)
             return await self._tokens(record, renderer, node, ask)
         except RenderError as error:
-            raise Refused(f"the model's chat format can't hold this request: {error}") from error
+            raise ProxyRequestError(f"the model's chat format can't hold this request: {error}") from error
 
     async def _pieces(
         self, renderer: Renderer | None, node: Node, new: tuple[Message, ...], ask: Ask
@@ -181,13 +181,13 @@ class CaptureSession:
         node.fork = record.fork(node, prompt.follows)
         return _Place(node, renderer, *node.fork, [], prompt.ids)
 
-    def _request(self, place: _Place, ask: Ask, telling: Telling | None) -> Request:
+    def _request(self, place: _Place, ask: Ask, telling: TurnDeltas | None) -> Request:
         path = place.node.path()
         limit = ask.max_tokens or self._settings.max_tokens
         if self._settings.context_tokens is not None and place.renderer is not None:
             left = self._settings.context_tokens - len(place.prompt)
             if left < 1:
-                raise Refused(
+                raise ProxyRequestError(
                     f"context_length_exceeded: the prompt has {len(place.prompt)} tokens and the model's context is "
                     f"{self._settings.context_tokens}; shorten the conversation"
                 )
@@ -211,7 +211,7 @@ class CaptureSession:
         return self._names.setdefault(first, f"{self.id}.{len(self._names)}" if self._names else self.id)
 
     def _take(
-        self, record: Record, place: _Place, ask: Ask, answer: Completion, seconds: float, telling: Telling | None
+        self, record: Record, place: _Place, ask: Ask, answer: Completion, seconds: float, telling: TurnDeltas | None
     ) -> Completion:
         """Record an answer: as it was sampled, or rendered once as if it had been (see `agent/harness/transcript.py`). An agent that takes one call
         gets the first; tokens stay as sampled, so that its next request is another branch."""
@@ -257,7 +257,7 @@ class CaptureSession:
         try:
             return renderer.answer(answer.message, first_call=self._calls)
         except RenderError as error:
-            raise Refused(f"the chat format to record in can't hold this answer: {error}") from error
+            raise ProxyRequestError(f"the chat format to record in can't hold this answer: {error}") from error
 
 
 def _root(ask: Ask) -> str:

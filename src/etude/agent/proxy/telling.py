@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
-from etude.agent.policy.wire.answer_stream import Heard, Said
+from etude.agent.policy.wire.answer_stream import SentText, TurnPart
 from etude.core.trace.message import Message
 
 
-class Telling:
+class TurnDeltas:
     """Filled by the policy, on the event loop. Pieces of calls are left out: calls are sent when all of them are read."""
 
     def __init__(self) -> None:
-        self.pieces: list[tuple[Said, str]] = []
+        self.pieces: list[tuple[TurnPart, str]] = []
         self.attempt = 0  # a policy that starts a turn again voids the pieces before it
         self.news = asyncio.Event()  # set, and another one made, when there is more
 
@@ -31,7 +31,7 @@ class Telling:
 
     def heard(self, message: Message) -> Message:
         """The turn as a client has it that was sent these pieces and then the rest."""
-        heard = Heard()
+        heard = SentText()
         for part, piece in self.pieces:
             heard.add(part, piece)
         return heard.message(message)

@@ -22,16 +22,16 @@ INLINE_CHARS = 16_000
 
 
 @dataclass(frozen=True)
-class Held:
+class TokenChain:
     """The tokens an entry adds to those held before it."""
 
     ids: list[int]
-    before: Held | None = None
+    before: TokenChain | None = None
 
     def all(self) -> list[int]:
         """All tokens up to here."""
         parts: list[list[int]] = []
-        held: Held | None = self
+        held: TokenChain | None = self
         while held is not None:
             parts.append(held.ids)
             held = held.before

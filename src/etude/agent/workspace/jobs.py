@@ -38,7 +38,7 @@ echo $!
 
 
 @dataclass
-class Job:
+class BackgroundJob:
     """One background command. `read_bytes`: how much of its output was handed out."""
 
     number: int
@@ -67,9 +67,9 @@ class Jobs:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, BackgroundJob] = {}
 
-    def __getitem__(self, number: int) -> Job:
+    def __getitem__(self, number: int) -> BackgroundJob:
         """Raises KeyError."""
         return self._jobs[number]
 
@@ -77,7 +77,7 @@ class Jobs:
     def numbers(self) -> list[int]:
         return list(self._jobs)
 
-    async def start(self, command: str, launch: Launch) -> Job:
+    async def start(self, command: str, launch: Launch) -> BackgroundJob:
         """Start a process in the background. Raises OSError if the machine did not."""
         number = len(self._jobs) + 1
         mark = uuid.uuid4().hex
@@ -87,10 +87,10 @@ class Jobs:
         )
         if started.rc != 0 or not started.out.strip().isdigit():
             raise OSError((started.err + started.out).decode(errors="replace").strip() or "the shell did not start it")
-        self._jobs[number] = Job(number, command, mark, int(started.out))
+        self._jobs[number] = BackgroundJob(number, command, mark, int(started.out))
         return self._jobs[number]
 
-    async def look(self, job: Job, wait_s: float = 0.0) -> Look:
+    async def look(self, job: BackgroundJob, wait_s: float = 0.0) -> Look:
         """What it said since the last look; waits up to `wait_s` for its end."""
         until_s, pause_s = time.monotonic() + wait_s, _FIRST_LOOK_S
         while not await self._ended(job) and (left_s := until_s - time.monotonic()) > 0:
@@ -100,7 +100,7 @@ class Jobs:
         job.read_bytes += len(piece)
         return Look(piece, _status(job))
 
-    async def kill(self, job: Job) -> None:
+    async def kill(self, job: BackgroundJob) -> None:
         """End it and everything it started; SIGKILL follows where SIGTERM is ignored."""
         if await self._ended(job):
             return
@@ -123,7 +123,7 @@ class Jobs:
         except OSError as error:
             raise InfraError(str(error)) from error
 
-    async def _ended(self, job: Job) -> bool:
+    async def _ended(self, job: BackgroundJob) -> bool:
         if job.killed or job.rc is not None:
             return True
         if text := (await self._workspace.output(f"{job.name}.end", 0, 16)).strip():
@@ -140,7 +140,7 @@ class Jobs:
         return True
 
 
-def _status(job: Job) -> str:
+def _status(job: BackgroundJob) -> str:
     if job.rc is not None:
         return f"exit {job.rc}"
     return "killed" if job.killed else "running"

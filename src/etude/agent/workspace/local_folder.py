@@ -18,7 +18,7 @@ from pathlib import Path
 from etude.agent.workspace.bounded_file import is_inside, read_regular
 from etude.agent.workspace.environment import NO_BYTECODE, without_keys
 from etude.agent.workspace.local_process import Background, run_process
-from etude.agent.workspace.operations import OUTPUTS_FOLDER, Outside
+from etude.agent.workspace.operations import OUTPUTS_FOLDER, PathOutside
 from etude.sandbox.errors import DiskFull, OutputLimit, UserError
 from etude.sandbox.inside.leftover import VARIABLE
 from etude.sandbox.spec import ExecResult, FileEntry, SandboxSpec
@@ -125,7 +125,7 @@ class LocalFolder:
             real = os.path.realpath(os.path.join(self.spec.workdir, path))
             allowed = self._allowed
         if not is_inside(real, allowed):
-            raise Outside(f"{path} lies outside of {self.spec.workdir}")
+            raise PathOutside(f"{path} lies outside of {self.spec.workdir}")
         return real
 
 

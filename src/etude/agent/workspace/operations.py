@@ -10,5 +10,5 @@ OUTPUTS = "$OUTPUTS"
 OUTPUTS_FOLDER = "/tmp/etude-outputs"
 
 
-class Outside(UserError):
+class PathOutside(UserError):
     """A path that leads out of a folder that may not be left."""

@@ -93,7 +93,7 @@ env -0"""
 
 
 @dataclass(frozen=True)
-class Ran:
+class ShellResult:
     """A command's end. `output`: both streams; `folder`: where the shell is now, relative to the workspace; `moved`: by this one;
     `left`: the file with what a process that it left running writes from now on, "" if it left none."""
 
@@ -128,7 +128,7 @@ class ShellState:
         self._known = False  # whether `_variables` was ever read
         self._runs = 0
 
-    async def run(self, workspace: Workspace, command: str, *, timeout_s: float, max_output_bytes: int) -> Ran:
+    async def run(self, workspace: Workspace, command: str, *, timeout_s: float, max_output_bytes: int) -> ShellResult:
         """Run it where the last one ended."""
         launch = await self._launch(workspace, _FOREGROUND, command)
         self._runs += 1
@@ -140,7 +140,7 @@ class ShellState:
         before = self._folder
         self._remember(await workspace.output(MEMORY_FILE, 0, MAX_MEMORY_BYTES))
         left = f"{OUTPUTS}/{name}" if await workspace.output(name, 0, 1) else ""
-        return Ran(result, result.out, self.folder, self._folder != before, left)
+        return ShellResult(result, result.out, self.folder, self._folder != before, left)
 
     async def background(self, workspace: Workspace, command: str) -> Launch:
         """The process that runs a command line from here and leaves no memory."""

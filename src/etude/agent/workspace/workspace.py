@@ -14,7 +14,7 @@ import posixpath
 from collections.abc import Callable
 from typing import Literal, Sequence
 
-from etude.agent.workspace.operations import OUTPUTS, OUTPUTS_FOLDER, Outside
+from etude.agent.workspace.operations import OUTPUTS, OUTPUTS_FOLDER, PathOutside
 from etude.agent.workspace.path_rules import WorkspaceError, require_length, require_path
 from etude.agent.workspace.text_file import NotText, TextFile
 from etude.core.spelling import similar
@@ -37,7 +37,7 @@ LONGEST_ARGUMENT_BYTES = 120_000
 MAX_ENTRIES = 10_000
 
 
-class TooLarge(WorkspaceError):
+class FileTooLarge(WorkspaceError):
     """A file of more than MAX_LOAD_BYTES."""
 
 
@@ -115,7 +115,7 @@ class Workspace:
         place = self.place(path)
         try:
             data = await self._operations.read(place, max_bytes=MAX_LOAD_BYTES + 1)
-        except Outside:
+        except PathOutside:
             raise WorkspaceError(f"{path} lies outside of the workspace") from None
         except (UserError, OSError):
             target = await self._link(place)
@@ -128,7 +128,7 @@ class Workspace:
             return None
         if len(data) > MAX_LOAD_BYTES:
             remedy = "search it, or take a part with the shell: sed -n '1,200p'"
-            raise TooLarge(f"{path} is larger than {MAX_LOAD_BYTES >> 20} MiB; {remedy}")
+            raise FileTooLarge(f"{path} is larger than {MAX_LOAD_BYTES >> 20} MiB; {remedy}")
         return data
 
     async def restore(self, path: str, data: bytes | None) -> None:
@@ -147,7 +147,7 @@ class Workspace:
             raise WorkspaceError(f"no file {path}{await self._similar(path)}")
         try:
             await self._operations.remove(place)
-        except Outside:
+        except PathOutside:
             raise WorkspaceError(f"{path} lies outside of the workspace") from None
         except (UserError, OSError) as error:
             raise WorkspaceError(f"cannot delete {path}") from error
@@ -159,7 +159,7 @@ class Workspace:
         """What a folder holds, depth first, names in byte order."""
         try:
             return await self._list(self.place(path), recursive=recursive)
-        except Outside:
+        except PathOutside:
             raise WorkspaceError(f"{path} lies outside of the workspace") from None
         except OutputLimit:
             raise WorkspaceError(f"{path} holds more than {MAX_ENTRIES} entries; name a folder below it") from None
@@ -178,7 +178,7 @@ class Workspace:
     async def _list(self, place: str, *, recursive: bool) -> list[FileEntry]:
         try:
             return await self._operations.list(place, recursive=recursive, max_entries=MAX_ENTRIES)
-        except (Outside, OutputLimit):
+        except (PathOutside, OutputLimit):
             raise
         except (UserError, OSError):
             target = await self._link(place)
@@ -259,7 +259,7 @@ class Workspace:
     async def _store(self, path: str, data: bytes) -> None:
         try:
             await self._operations.write(path, data)
-        except Outside:
+        except PathOutside:
             raise WorkspaceError(f"{path} lies outside of the workspace") from None
         except (UserError, OSError) as error:
             raise WorkspaceError("disk full" if isinstance(error, DiskFull) else f"cannot write {path}") from error
@@ -277,14 +277,14 @@ class Workspace:
                 raise
             place = self._inside(target)
             await self._store(place, data)
-        if not isinstance(before, TooLarge):
+        if not isinstance(before, FileTooLarge):
             self._tell(place, before, data)
 
-    async def content_before(self, path: str) -> bytes | TooLarge | None:
+    async def content_before(self, path: str) -> bytes | FileTooLarge | None:
         """A file's content before a change, None where there is no file. Raises WorkspaceError."""
         try:
             return await self.bytes_of(path)
-        except TooLarge as large:
+        except FileTooLarge as large:
             return large
 
     def _tell(self, path: str, before: bytes | None, after: bytes | None) -> None:

@@ -24,7 +24,7 @@ from etude.cli.agent.options import CHOOSE
 from etude.core.trace.entry import Effort
 
 if TYPE_CHECKING:
-    from etude.agent.acp.conversation import Setup
+    from etude.agent.acp.conversation import EditorSessionOptions
 
 _KEY = "OPENAI_API_KEY"
 
@@ -78,9 +78,9 @@ class Making:
         ask = SessionStart(request, tuple(shlex.split(self._flags.test or "")))
         return AgentJob(ask, self._choice(session), place, self.approval, self.wanted, session)
 
-    def setup(self) -> Setup:
+    def setup(self) -> EditorSessionOptions:
         """Of an ACP server: the editor gives folder and requests."""
-        from etude.agent.acp.conversation import Setup
+        from etude.agent.acp.conversation import EditorSessionOptions
         from etude.agent.app.model import open_model
 
         flags = self._flags
@@ -95,7 +95,9 @@ class Making:
         if flags.network and self.walls == "none":
             raise UsageError("--network opens a sandbox' network; with --sandbox none there is no sandbox")
         choice = self._choice(None)
-        return Setup(choice, lambda: open_model(choice), self.walls, flags.network, self.approval, self.wanted)
+        return EditorSessionOptions(
+            choice, lambda: open_model(choice), self.walls, flags.network, self.approval, self.wanted
+        )
 
     def _choice(self, session: Path | None) -> ModelChoice:
         """The model and how it is asked. What the file says of its model holds for that model alone: a key and a name belong to an

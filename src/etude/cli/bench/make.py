@@ -40,7 +40,7 @@ from etude.cli.prepare import DEFAULT_RECIPE
 
 if TYPE_CHECKING:
     from etude.pipeline.recipe.recipe import Recipe
-    from etude.pipeline.run.suite_making import Making
+    from etude.pipeline.run.suite_making import SuiteBuildPlan
     from etude.tasks.recorded.asked import Asked
 
 TASKS = "From tasks"
@@ -142,7 +142,7 @@ def asked_of(places: list[Path], repository: Path | None) -> tuple[list[Asked], 
 
 def of_sessions(
     recipe: Recipe,
-    making: Making,
+    making: SuiteBuildPlan,
     found: list[Asked],
     left_out: dict[str, str],
     test_command: str | None,
@@ -165,7 +165,7 @@ def of_sessions(
 
 
 def _tasks(
-    recipe: Recipe, making: Making, source: str, wanted: tuple[Any, Any, Any], seed: int, dry_run: bool
+    recipe: Recipe, making: SuiteBuildPlan, source: str, wanted: tuple[Any, Any, Any], seed: int, dry_run: bool
 ) -> Answer:
     from etude.evaluate.bench.suites.from_tasks import Choice, candidates
     from etude.pipeline.run.suite_sources import source_of

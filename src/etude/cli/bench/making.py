@@ -16,7 +16,7 @@ from etude.cli.answer import Answer
 if TYPE_CHECKING:
     from etude.evaluate.bench.suites.rubric_making import Decided
     from etude.pipeline.recipe.recipe import Recipe
-    from etude.pipeline.run.suite_making import Making
+    from etude.pipeline.run.suite_making import SuiteBuildPlan
     from etude.tasks.validation.change import GradingContext
     from etude.tasks.validation.suite_build import Candidate, SuiteDecision
 
@@ -88,11 +88,11 @@ def planned(
     limits: dict[str, Any],
     pytest: bool,
     images: dict[str, str] | None = None,
-) -> Making:
+) -> SuiteBuildPlan:
     """The suite to be: everything but its tasks."""
     from etude.evaluate.bench.suites.find import SHELF, read_suite
     from etude.evaluate.bench.suites.manifest import check
-    from etude.pipeline.run.suite_making import Making
+    from etude.pipeline.run.suite_making import SuiteBuildPlan
 
     there(requirements)
     listed = price_list(prices)
@@ -103,7 +103,7 @@ def planned(
     manifest = check(row | facts, f"the suite {name}")
     before = read_suite(after) if after else None
     asked = {"manifest": manifest.model_dump(mode="json", exclude={"released"}), "words": words}
-    return Making(out or SHELF / name, manifest, asked, listed, requirements, before)
+    return SuiteBuildPlan(out or SHELF / name, manifest, asked, listed, requirements, before)
 
 
 def price_list(file: Path | None):
@@ -120,7 +120,7 @@ def there(file: Path | None) -> None:
         raise FileNotFoundError(f"{file}: there is no such file")
 
 
-def sized(making: Making, count: int | None, concurrency: int, timeout_s: float) -> Making:
+def sized(making: SuiteBuildPlan, count: int | None, concurrency: int, timeout_s: float) -> SuiteBuildPlan:
     """How many tasks are wanted, and how they are proved."""
     from dataclasses import replace
 
@@ -134,7 +134,9 @@ def read_recipe_named(named: str, overrides: list[str] | None) -> Recipe:
     return read_recipe([find_recipe(named)], overrides or [])
 
 
-def plan(making: Making, candidates: Sequence[str], left_out: Mapping[str, str], whole: int | None = None) -> Answer:
+def plan(
+    making: SuiteBuildPlan, candidates: Sequence[str], left_out: Mapping[str, str], whole: int | None = None
+) -> Answer:
     """What would be tried, and what would stay of a version before."""
     from etude.evaluate.bench.suites.account import reasons
 
@@ -159,7 +161,7 @@ def plan(making: Making, candidates: Sequence[str], left_out: Mapping[str, str],
 
 def finished(
     recipe: Recipe,
-    making: Making,
+    making: SuiteBuildPlan,
     candidates: Callable[[GradingContext], Sequence[Candidate]],
     left_out: Mapping[str, str],
     *,

@@ -32,7 +32,7 @@ from etude.cli.prepare import DEFAULT_RECIPE
 if TYPE_CHECKING:
     from etude.evaluate.bench.renewal import Renewal
     from etude.evaluate.bench.suites.folder import FolderSuite
-    from etude.pipeline.run.suite_making import Making
+    from etude.pipeline.run.suite_making import SuiteBuildPlan
     from etude.tasks.recorded.asked import Asked
 
 
@@ -136,16 +136,16 @@ def _newer(found: list[Asked], by: Renewal, since: date) -> tuple[list[Asked], d
 
 def _making(
     before: FolderSuite, found: Renewal, words: dict, version: str | None, out: Path | None, prices: Path | None
-) -> Making:
+) -> SuiteBuildPlan:
     """The version to be: limits and environment are the same, else the tasks that stay would be other tasks."""
     from etude.evaluate.bench.renewal import next_version, rubrics_of
-    from etude.pipeline.run.suite_making import Making
+    from etude.pipeline.run.suite_making import SuiteBuildPlan
 
     update = {"version": version or next_version(before.version), "released": date.today()}
     manifest = before.manifest.model_copy(update=update)
     root = out or before.root.parent / f"{before.name}-{manifest.version}"
     named = before.manifest.environment.requirements
-    return Making(
+    return SuiteBuildPlan(
         root,
         manifest,
         {"words": words, "version": manifest.version},

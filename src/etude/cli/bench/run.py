@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from etude.evaluate.bench.runs.entrant import Entrant
     from etude.evaluate.bench.suites.suite import Suite
     from etude.pipeline.recipe.recipe import Recipe
-    from etude.pipeline.run.manner import Manner
-    from etude.pipeline.run.suite_bench import Order
+    from etude.pipeline.run.manner import PolicyOptions
+    from etude.pipeline.run.suite_bench import BenchmarkOrder
 
 
 class BenchError(Exception):
@@ -90,12 +90,12 @@ def run(
     The same command resumes a stopped run. A run that reaches its budget says so, and resumes with a higher one.
     """
     from etude.pipeline.recipe.read import find_recipe, read_recipe
-    from etude.pipeline.run.manner import Manner
-    from etude.pipeline.run.suite_bench import Order
+    from etude.pipeline.run.manner import PolicyOptions
+    from etude.pipeline.run.suite_bench import BenchmarkOrder
     from etude.pipeline.run.suites import open_suite
 
     found = read_recipe([find_recipe(recipe)], [*(overrides or []), f"bench.seed={seed}"])
-    manner = Manner(
+    manner = PolicyOptions(
         _efforts(effort), temperature, preset.value if preset else None, context, key_env, timeout, tuple(omit or ()),
         max_tokens_field, concurrency, _agents(harness),
     )  # fmt: skip
@@ -105,7 +105,7 @@ def run(
     orders = []
     for suite, folder in zip(opened, folders, strict=True):
         log, who = _participants(suite, folder, found, manner, policies or [], only=only, arms=arms, dry_run=dry_run)
-        order = Order(
+        order = BenchmarkOrder(
             suite, _ids(suite, tasks, task), who, folder, log, passes, concurrency, seed, found.bench.resamples,
             max_cost, tuple(other for other in folders if other != folder), attempt_limit, given, judge,
         )  # fmt: skip
@@ -117,7 +117,7 @@ def _participants(
     suite: Suite,
     folder: Path,
     recipe: Recipe,
-    manner: Manner,
+    manner: PolicyOptions,
     policies: list[str],
     *,
     only: bool,
@@ -137,7 +137,9 @@ def _participants(
     return log, found
 
 
-def _answered(orders: list[Order], recipe: Recipe, manner: Manner, judging: Judging, *, dry_run: bool) -> Answer:
+def _answered(
+    orders: list[BenchmarkOrder], recipe: Recipe, manner: PolicyOptions, judging: Judging, *, dry_run: bool
+) -> Answer:
     """What the suites say, or would be asked."""
     if dry_run:
         return _all([_plan(order, manner) for order in orders])
@@ -156,7 +158,7 @@ def _folders(names: list[str], out: Path | None) -> list[Path]:
     return [(out or Path("runs") / "bench") / name for name in names]
 
 
-def _ready(orders: list[Order]) -> None:
+def _ready(orders: list[BenchmarkOrder]) -> None:
     """Read every suite before the first one runs, so that a fault in the last one is reported at the start."""
     from etude.evaluate.bench.runs.checking import ready
 
@@ -202,7 +204,7 @@ def _ids(suite: Suite, most: int | None, globs: list[str] | None) -> list[str]:
     return ids[:most]
 
 
-def _plan(order: Order, manner: Manner) -> Answer:
+def _plan(order: BenchmarkOrder, manner: PolicyOptions) -> Answer:
     from etude.core.redact.keys import api_key
     from etude.evaluate.bench.suites.suite import label
     from etude.pipeline.run.suite_bench import facts
@@ -239,7 +241,7 @@ def _priced(row: dict[str, Any]) -> str:
     return f"${price['input']:g} in, ${price['output']:g} out per million tokens, since {price['since']}"
 
 
-def _go(recipe: Recipe, order: Order) -> Answer:
+def _go(recipe: Recipe, order: BenchmarkOrder) -> Answer:
     from etude.agent.policy.breaker import EndpointGone
     from etude.cli.bench.table import table
     from etude.core.events.live import LiveView
@@ -263,7 +265,7 @@ def _go(recipe: Recipe, order: Order) -> Answer:
     return Answer(document, text, 1 if left else 0)
 
 
-def _judged(answer: Answer, order: Order, how: Judging) -> Answer:
+def _judged(answer: Answer, order: BenchmarkOrder, how: Judging) -> Answer:
     """Add the judge's results if the suite has rubrics. An unfinished run is judged when it is finished."""
     from etude.pipeline.run.suite_bench import rubrics
 

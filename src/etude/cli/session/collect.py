@@ -16,9 +16,9 @@ from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.pipeline.recipe.recipe import Recipe
-    from etude.pipeline.run.collecting import Order
-    from etude.pipeline.run.manner import Manner
-    from etude.rollout.collect.tries import Try
+    from etude.pipeline.run.collecting import CollectionOrder
+    from etude.pipeline.run.manner import PolicyOptions
+    from etude.rollout.collect.tries import CollectedAttempt
 
 
 class CollectError(Exception):
@@ -64,23 +64,23 @@ def collect(
 
     from etude.evaluate.bench.suites.from_tasks import Choice
     from etude.pipeline.recipe.read import find_recipe, read_recipe
-    from etude.pipeline.run.collecting import Order
-    from etude.pipeline.run.manner import Manner
+    from etude.pipeline.run.collecting import CollectionOrder
+    from etude.pipeline.run.manner import PolicyOptions
 
     given = asked.prices_given(prices, price_in, price_out, price_cached, date.today())
     read = read_recipe([find_recipe(recipe)], overrides or [])
-    order = Order(
+    order = CollectionOrder(
         policy, tasks, out, keep, per_task, max(tries, per_task), count, concurrency, seed, max_cost, attempt_limit,
         Choice(split=split), given,
     )  # fmt: skip
-    manner = Manner(
+    manner = PolicyOptions(
         (effort,), temperature, preset, context, key_env, timeout, tuple(omit or ()), max_tokens_field, concurrency,
         command="etude session collect",
     )  # fmt: skip
     return _collected(order, read, manner, dry_run=dry_run)
 
 
-def _collected(order: Order, recipe: Recipe, manner: Manner, *, dry_run: bool) -> Answer:
+def _collected(order: CollectionOrder, recipe: Recipe, manner: PolicyOptions, *, dry_run: bool) -> Answer:
     """Asks the teacher, or says what it would be asked. Raises CollectError where it stops answering."""
     from etude.agent.policy.protocol import PolicyError
     from etude.core.events.log import EventLog
@@ -106,7 +106,7 @@ def _collected(order: Order, recipe: Recipe, manner: Manner, *, dry_run: bool) -
     return Answer(document, _told(document), 1 if ended.faults else 0)
 
 
-def _tell(last: Try | str) -> None:
+def _tell(last: CollectedAttempt | str) -> None:
     """Print one line per attempt on stderr."""
     if not isinstance(last, str):
         last = f"{last.task} try {last.number}: {'kept' if last.kept else ' '.join(last.why.split())[:120]} ({last.seconds:.0f} s)"

@@ -13,7 +13,7 @@ from etude.cli.option import Json
 from etude.cli.session.places import Home, Repository, at_home
 
 if TYPE_CHECKING:
-    from etude.agent.git_links.links import Found, Linked
+    from etude.agent.git_links.links import Found, LinkReport
 
 
 def link(
@@ -82,7 +82,7 @@ def _write(root: Path, commit: str, files: list[Path], home: Path) -> Answer:
     return Answer(document, "\n".join(lines))
 
 
-def _signal(home: Path, sessions: list[Found], done: Linked) -> None:
+def _signal(home: Path, sessions: list[Found], done: LinkReport) -> None:
     """Lines kept at a commit, where signals are on."""
     from etude.agent.git_links.signals import SignalStore, kept_row
     from etude.agent.git_links.written import written

@@ -99,7 +99,7 @@ def make(
     holds installs, yields and costs. With several --builder a project is installed by the first of them that can."""
     from etude.pipeline.recipe.read import find_recipe, read_recipe
     from etude.pipeline.run.lock import RunLock
-    from etude.pipeline.run.task_making import Writer
+    from etude.pipeline.run.task_making import PromptWriter
     from etude.pipeline.run.task_making import make as made
     from etude.tasks.generate.generators.registry import GENERATORS, bound
     from etude.tasks.generate.protocols import GenerationRequest
@@ -120,7 +120,7 @@ def make(
         return _plan(order, shares, out, commit_environments)
     with RunLock(out):
         who = asked.agents(builder, setter, judge, key_env, dollars=max_cost, prices=prices)
-        words = Writer(writer, key_env) if writer else None
+        words = PromptWriter(writer, key_env) if writer else None
         document = made(read, order, listed, out, _tell, words, shares, who, commit_environments)
     return Answer(document, format_report(document), 1 if document["faults"] else 0)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from etude.core.events.log import EventLog
 from etude.evaluate.bench.outcome import Outcome, OutcomeFile
 from etude.evaluate.bench.samples import Samples
-from etude.rollout.attempt import Attempt, Setup
-from etude.rollout.batch import Job, run_batch
+from etude.rollout.attempt import Attempt, AttemptSetup
+from etude.rollout.batch import AttemptJob, run_batch
 from etude.rollout.retry import InfraFault
 from etude.tasks.task import Task
 
@@ -39,7 +39,7 @@ class Contest:
     stage: str = STAGE  # under whose name progress is told
 
     async def run(
-        self, name: str, setup: Setup, passes: int, level_passes: Mapping[str, int] | None = None
+        self, name: str, setup: AttemptSetup, passes: int, level_passes: Mapping[str, int] | None = None
     ) -> list[Outcome]:
         """All outcomes of policy `name`; `level_passes` has the levels with another number of passes.
 
@@ -50,7 +50,7 @@ class Contest:
         samples = Samples(self.folder / "sessions" / name, self.keep_sessions, setup.renderer)
         by_id = {task.id: task for task in self.tasks}
         jobs = [
-            Job(task, f"{task.id}#{number}", seed=self._seed(place, number))
+            AttemptJob(task, f"{task.id}#{number}", seed=self._seed(place, number))
             for number in range(max(wanted.values()))
             for place, task in enumerate(self.tasks)
             if number < wanted[task.id] and (task.id, number) not in file.outcomes

@@ -27,7 +27,7 @@ from etude.learn.corpus.manifest import LibraryManifest, entries
 from etude.learn.corpus.open_sources import open_sources
 from etude.learn.corpus.quota import OVER, Quota
 from etude.learn.corpus.settings import CorpusSettings
-from etude.learn.corpus.workers import Gathered, gather_all
+from etude.learn.corpus.workers import ProjectTexts, gather_all
 
 STAGE = "corpus"
 COPIES = "copies.npy"
@@ -79,7 +79,7 @@ class LibraryBuilder:
         finally:
             fetcher.close()
 
-    def _take(self, gathered: Gathered, quota: Quota, manifest: LibraryManifest, index: DedupIndex) -> None:
+    def _take(self, gathered: ProjectTexts, quota: Quota, manifest: LibraryManifest, index: DedupIndex) -> None:
         source, full = gathered.ref.source, quota.full(gathered.ref.source)
         if not gathered.reason and not quota.admits(source, gathered.tally.bytes.total()):
             if not full:  # those read ahead are left out in silence
@@ -87,7 +87,7 @@ class LibraryBuilder:
                     STAGE, f"source {source} is full: {gathered.ref.id} and what follows is left out ({OVER})"
                 )
             Library(self.folder).path(gathered.ref.id).unlink()
-            gathered = Gathered(gathered.ref, reason=OVER)
+            gathered = ProjectTexts(gathered.ref, reason=OVER)
         elif gathered.reason and gathered.reason != OVER:
             self.log.note(STAGE, f"{gathered.ref.id} is left out: {gathered.reason}")
         if gathered.offline:  # in no manifest: the next build asks again

@@ -36,7 +36,7 @@ class WorkerLost(Exception):
 
 
 @dataclass
-class Gathered:
+class ProjectTexts:
     """A project that has been read. `signatures` has (digest, rank, signature) of each text; `reason` why it was left out as a whole;
     `offline`: only for now."""
 
@@ -74,7 +74,7 @@ def ordered(counts: Counter[str]) -> dict[str, int]:
 
 def gather_all(
     refs: Iterable[Ref], settings: CorpusSettings, folder: Path, cache: Path, full: Callable[[str], bool]
-) -> Iterator[Gathered]:
+) -> Iterator[ProjectTexts]:
     """Every project in the order of `refs`, `library.workers` of them at a time; those of a source that is `full` come unread.
 
     Raises WorkerLost; what was handed out by then is written down or asked again.
@@ -82,12 +82,12 @@ def gather_all(
     workers = settings.library.workers or len(os.sched_getaffinity(0))
     if workers == 1:
         worker = Worker(settings, folder, cache)
-        yield from (Gathered(ref, reason=OVER) if full(ref.source) else worker.gather(ref) for ref in refs)
+        yield from (ProjectTexts(ref, reason=OVER) if full(ref.source) else worker.gather(ref) for ref in refs)
         return
     spawn = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, spawn, _start, (settings, folder, cache, os.getpid()))
     try:
-        waiting: deque[Future[Gathered]] = deque()
+        waiting: deque[Future[ProjectTexts]] = deque()
         for ref in refs:
             waiting.append(_over(ref) if full(ref.source) else _submitted(pool, ref))
             if len(waiting) > AHEAD * workers:
@@ -103,17 +103,17 @@ def gather_all(
         pool.shutdown(cancel_futures=True)
 
 
-def _submitted(pool: ProcessPoolExecutor, ref: Ref) -> Future[Gathered]:
+def _submitted(pool: ProcessPoolExecutor, ref: Ref) -> Future[ProjectTexts]:
     try:
         return pool.submit(_gather, ref)
     except (OSError, ValueError) as error:  # a worker died, and the pool closed its pipes under this very call
         raise BrokenProcessPool(str(error)) from error
 
 
-def _over(ref: Ref) -> Future[Gathered]:
+def _over(ref: Ref) -> Future[ProjectTexts]:
     """Done already, in its place in the order."""
-    future: Future[Gathered] = Future()
-    future.set_result(Gathered(ref, reason=OVER))
+    future: Future[ProjectTexts] = Future()
+    future.set_result(ProjectTexts(ref, reason=OVER))
     return future
 
 
@@ -130,20 +130,20 @@ class Worker:
             for name, table in settings.sources.items()
         }
 
-    def gather(self, ref: Ref) -> Gathered:
+    def gather(self, ref: Ref) -> ProjectTexts:
         """Files the project's records in the library; a project that can't be taken is gathered empty, with the reason."""
-        found = Gathered(ref)
+        found = ProjectTexts(ref)
         try:
             with self.sources[ref.source].open(ref) as project:
                 found.origin = project.origin
                 records = gather(project, self.rules[ref.source], found.tally)
                 self.library.write(ref.id, _signed(records, found))
         except (ProjectRefused, SourceOffline) as error:
-            return Gathered(ref, reason=str(error), offline=isinstance(error, SourceOffline))
+            return ProjectTexts(ref, reason=str(error), offline=isinstance(error, SourceOffline))
         return found
 
 
-def _signed(records: Iterable[TextRecord], found: Gathered) -> Iterator[TextRecord]:
+def _signed(records: Iterable[TextRecord], found: ProjectTexts) -> Iterator[TextRecord]:
     """The records as they come, their signatures noted."""
     for record in records:
         found.signatures.append((record.digest, rank(record), sign(record.text)))
@@ -169,6 +169,6 @@ def _start(settings: CorpusSettings, folder: Path, cache: Path, parent: int) -> 
     _worker = Worker(settings, folder, cache)
 
 
-def _gather(ref: Ref) -> Gathered:
+def _gather(ref: Ref) -> ProjectTexts:
     assert _worker is not None  # the pool's initializer ran
     return _worker.gather(ref)

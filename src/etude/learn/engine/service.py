@@ -14,7 +14,7 @@ from etude.agent.policy.protocol import Request
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.mailbox import Mailbox, Result
 from etude.learn.engine.thread import EngineThread
-from etude.learn.weights.receiver import Received, Receiver
+from etude.learn.weights.receiver import ReceivedState, Receiver
 from etude.learn.weights.store import WeightStore
 
 
@@ -68,7 +68,7 @@ class WeightFollower:
         self._receiver = Receiver(store)
         self._thread = thread
         self._served = version
-        self._held: Received | None = None  # the state last staged
+        self._held: ReceivedState | None = None  # the state last staged
         self.refused: list[str] = []  # broken files of the store that were walked around
         self._lock = threading.Lock()
 

@@ -115,7 +115,7 @@ def to_hf(state: Mapping[str, Tensor], layers: int) -> Iterator[tuple[str, Tenso
         yield from zip(keys, rows.chunk(len(keys)), strict=True)
 
 
-class Shaped(Protocol):
+class HasShape(Protocol):
     """A tensor, or what a file's header says of one."""
 
     @property
@@ -130,7 +130,7 @@ def from_hf(own: Mapping[str, Tensor], found: Mapping[str, Tensor], layers: int)
                 rows.copy_(found[key])
 
 
-def matched(own: Mapping[str, Tensor], found: Mapping[str, Shaped], layers: int) -> dict[str, list[str]]:
+def matched(own: Mapping[str, Tensor], found: Mapping[str, HasShape], layers: int) -> dict[str, list[str]]:
     """For each of our tensors the keys in `found` that fill it. Raises MissingTensors, UnexpectedTensors or WrongShape."""
     sources = {name: _source(name, tensor.shape, layers, found) for name, tensor in own.items()}
     missing = [key for keys in sources.values() for key in keys if key not in found]
@@ -161,7 +161,7 @@ def _rows(own: Tensor, keys: list[str]) -> Iterator[tuple[str, Tensor]]:
     return zip(keys, rows.chunk(len(keys)), strict=True)
 
 
-def _check_shapes(own: Tensor, keys: list[str], found: Mapping[str, Shaped]) -> None:
+def _check_shapes(own: Tensor, keys: list[str], found: Mapping[str, HasShape]) -> None:
     for key, rows in _rows(own, keys):
         if tuple(found[key].shape) != tuple(rows.shape):
             raise WrongShape(

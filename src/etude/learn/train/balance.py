@@ -115,21 +115,21 @@ def imbalance(costs: Sequence[float], dealt: Sequence[Sequence[int]]) -> float:
 
 
 @dataclass(frozen=True)
-class Dealt:
+class RankRows:
     """A batch over ranks: the rows of each, in the order in which one rank alone would train them."""
 
     rows: list[list[Row]]
     imbalance: float
 
 
-def dealt(rollouts: Sequence[Rollout], cost: ComputeCost, ranks: int) -> Dealt:
+def dealt(rollouts: Sequence[Rollout], cost: ComputeCost, ranks: int) -> RankRows:
     """What every rank works out for itself and agrees on with the others, for it follows from the batch alone."""
     if ranks == 1:
-        return Dealt([rows_to_train(rollouts)], 1.0)
+        return RankRows([rows_to_train(rollouts)], 1.0)
     found = bundles(rollouts, cost, ranks)
     costs = [bundle.cost for bundle in found]
     shares = deal(costs, ranks)
-    return Dealt([[row for i in items for row in found[i].rows] for items in shares], imbalance(costs, shares))
+    return RankRows([[row for i in items for row in found[i].rows] for items in shares], imbalance(costs, shares))
 
 
 def _common(rollouts: Sequence[Rollout], first: Row, second: Row) -> int:

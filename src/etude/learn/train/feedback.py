@@ -31,7 +31,7 @@ from etude.learn.train.settings import PolicyStepSettings
 
 
 @dataclass(frozen=True)
-class Flagged:
+class FlaggedTurn:
     """One turn of a segment: its sampled tokens are ids[start:stop]; the hint's tokens belong before position `at` <= start, in
     front of the generation prompt."""
 
@@ -50,7 +50,11 @@ class Flagged:
 
 
 def add_feedback(
-    model: CausalLM, flagged: Sequence[Flagged], rollouts: int, settings: FeedbackSettings, update: PolicyStepSettings
+    model: CausalLM,
+    flagged: Sequence[FlaggedTurn],
+    rollouts: int,
+    settings: FeedbackSettings,
+    update: PolicyStepSettings,
 ) -> dict[str, float]:
     """Add the loss's gradient to that of `model`; returns figures. `rollouts`: of the whole batch, flagged or not."""
     if not settings.weight or not flagged:
@@ -73,7 +77,7 @@ def feedback_of_all(parts: Sequence[dict[str, float]]) -> dict[str, float]:
     return {"feedback_turns": turns, "feedback_kl": mean("feedback_kl"), "feedback_dlogp": mean("feedback_dlogp")}
 
 
-def distributions(model: CausalLM, turn: Flagged, update: PolicyStepSettings) -> tuple[Tensor, Tensor]:
+def distributions(model: CausalLM, turn: FlaggedTurn, update: PolicyStepSettings) -> tuple[Tensor, Tensor]:
     """Hidden states (T, H) that predict the turn's tokens, without the hint (with graph) and with it (without).
 
     The student takes the experts that were recorded, as the policy loss does. The teacher takes them up to the hint; behind it the
@@ -108,7 +112,7 @@ def _hidden(model: CausalLM, ids: np.ndarray, routes: np.ndarray | None) -> Tens
 def _backward(
     student: Tensor,
     teacher: Tensor,
-    turn: Flagged,
+    turn: FlaggedTurn,
     model: CausalLM,
     settings: FeedbackSettings,
     temperature: float,

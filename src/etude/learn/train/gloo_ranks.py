@@ -25,7 +25,7 @@ GLOO = DIST.ProcessGroupGloo
 BUCKET_ELEMENTS = 1 << 24
 
 
-class Meeting:
+class Rendezvous:
     """Where the ranks of one incarnation find each other; the process that starts them holds it for as long as they live."""
 
     def __init__(self, host: str) -> None:

@@ -26,7 +26,7 @@ Encode = Callable[[str], list[int]]
 
 
 @dataclass(frozen=True)
-class Retrieval:
+class RetrievalScores:
     """A question each: `right` (Q,) 1 or 0; `margin` (Q,) nats by which the right choice is likelier than the wrong ones on average,
     0 for a model that can't find it; `nats` (Q,) of the whole right answer, in which knowing code counts as well."""
 
@@ -52,7 +52,7 @@ class Retrieval:
 
 
 @torch.inference_mode()
-def retrieve(model: CausalLM, encode: Encode, questions: Sequence[LookupQuestion]) -> Retrieval:
+def retrieve(model: CausalLM, encode: Encode, questions: Sequence[LookupQuestion]) -> RetrievalScores:
     """Raises ValueError for no question at all, and where one is longer than the model's positions."""
     if not questions:
         raise ValueError("there is no lookup to answer: the held-out files hold too few functions; hold out more code")
@@ -61,10 +61,10 @@ def retrieve(model: CausalLM, encode: Encode, questions: Sequence[LookupQuestion
     for batch in _batches(asked):
         for number, answered in zip(batch, _answer(model, [asked[n] for n in batch]), strict=True):
             found[number] = answered
-    return Retrieval(tuple(questions), *found.T)
+    return RetrievalScores(tuple(questions), *found.T)
 
 
-def differences(before: Retrieval, after: Retrieval) -> list[dict[str, Any]]:
+def differences(before: RetrievalScores, after: RetrievalScores) -> list[dict[str, Any]]:
     """After minus before for each kind and length: each figure with its 95% interval."""
     if before.questions != after.questions:
         raise ValueError("the two checkpoints answered different questions: ask both the same, with one tokenizer")

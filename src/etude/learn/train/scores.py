@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from etude.core.trace.segment import Rollout
-from etude.learn.train.balance import Dealt, Row
+from etude.learn.train.balance import RankRows, Row
 from etude.learn.train.replay import ReplayCounts
 from etude.learn.train.rollout_batch import RolloutBatch, by_segment, sampler_logprobs
 
@@ -56,7 +56,7 @@ class BatchScores:
 def together(
     step: int,
     rollouts: Sequence[Rollout],
-    dealt: Dealt,
+    dealt: RankRows,
     parts: Sequence[RankScores],
     batches: list[RolloutBatch],
     graphs: list[Tensor],

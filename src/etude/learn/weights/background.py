@@ -18,7 +18,7 @@ from concurrent.futures import CancelledError, Future
 from etude.learn.weights.digest import State
 from etude.learn.weights.errors import PublishFailed
 from etude.learn.weights.layout import owned
-from etude.learn.weights.publisher import Published, Publisher
+from etude.learn.weights.publisher import Publication, Publisher
 
 # States copied and not yet under way.
 WAITING = 1
@@ -27,7 +27,7 @@ WAITING = 1
 class BackgroundPublisher:
     """Owns a publisher; nothing else may call it meanwhile. Callers may be of one thread or several."""
 
-    def __init__(self, publisher: Publisher, announce: Callable[[Published], None] | None = None) -> None:
+    def __init__(self, publisher: Publisher, announce: Callable[[Publication], None] | None = None) -> None:
         """`announce` is called on the worker thread when a version is in the store: receivers may fetch it now."""
         self._publisher = publisher
         self._announce = announce
@@ -40,7 +40,7 @@ class BackgroundPublisher:
         self._thread = threading.Thread(target=self._work, name="weights-publish", daemon=True)
         self._thread.start()
 
-    def publish(self, state: State, version: int) -> Future[Published]:
+    def publish(self, state: State, version: int) -> Future[Publication]:
         """Returns once the state is copied; the future tells what the version cost when it is in the store.
 
         Raises PublishFailed if an earlier version could not be published; this one is then not taken.
@@ -53,7 +53,7 @@ class BackgroundPublisher:
         except BaseException:
             self._room.release()
             raise
-        future: Future[Published] = Future()
+        future: Future[Publication] = Future()
         self._put(lambda: self._publish(copy, version, future))
         return future
 
@@ -71,7 +71,7 @@ class BackgroundPublisher:
         """Makes the next publication an anchor."""
         self._later(self._publisher.heal)
 
-    def mend(self, version: int, state: State | None = None) -> Future[Published]:
+    def mend(self, version: int, state: State | None = None) -> Future[Publication]:
         """`Publisher.mend`, behind all that was handed over before; what it raises is the future's alone."""
         self._raise_failure()
         copy, future = None if state is None else owned(state), Future()
@@ -106,7 +106,7 @@ class BackgroundPublisher:
         while (task := self._tasks.get()) is not None:
             task()
 
-    def _publish(self, copy: State, version: int, future: Future[Published]) -> None:
+    def _publish(self, copy: State, version: int, future: Future[Publication]) -> None:
         try:
             if self._skipping:
                 future.set_exception(CancelledError(f"version {version} waited behind one that failed"))
@@ -145,7 +145,7 @@ class BackgroundPublisher:
         self._skipping = False
 
 
-def _settle(future: Future[Published], work: Callable[[], Published]) -> None:
+def _settle(future: Future[Publication], work: Callable[[], Publication]) -> None:
     try:
         future.set_result(work())
     except Exception as error:  # noqa: BLE001 - it is raised where the future is read

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 
-class S3Bucket(Protocol):
+class ObjectBucket(Protocol):
     """Keys are `folder/file` or, for the index, `file`."""
 
     url: str  # for people: where this is
@@ -45,7 +45,7 @@ class S3Bucket(Protocol):
         ...
 
 
-def open_bucket(place: Path | str) -> S3Bucket:
+def open_bucket(place: Path | str) -> ObjectBucket:
     """The bucket at a path or an `s3://bucket/prefix` URL."""
     if isinstance(place, str) and place.startswith("s3://"):
         from etude.learn.weights.s3 import S3Bucket

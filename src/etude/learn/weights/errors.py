@@ -43,7 +43,7 @@ class ForeignFormat(WeightsError):
     """The store is of another format, older or newer: nothing in it is read by guessing."""
 
 
-class Overtaken(WeightsError):
+class StoreTakenOver(WeightsError):
     """Another writer claimed the store; the caller must stop writing."""
 
 

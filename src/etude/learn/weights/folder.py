@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from etude.learn.weights.errors import MissingShard, Overtaken
+from etude.learn.weights.errors import MissingShard, StoreTakenOver
 
 PARTIAL = ".partial-"
 
@@ -64,7 +64,7 @@ class FolderBucket:
             except MissingShard:
                 found = None
             if found != tag:
-                raise Overtaken(f"{self.root / key} was written by another publisher since this one read it")
+                raise StoreTakenOver(f"{self.root / key} was written by another publisher since this one read it")
             self.put(key, data)
         return hashlib.sha256(data).hexdigest()
 

@@ -31,7 +31,7 @@ WORKERS = 4
 
 
 @dataclass(frozen=True)
-class Published:
+class Publication:
     """What one version cost. `ratio` is delta bytes over the newest anchor's bytes, both as stored (None without delta)."""
 
     version: int
@@ -90,7 +90,7 @@ class Publisher:
         self._chain.acknowledge(receiver, version)
         self._forget()
 
-    def publish(self, state: State, version: int, *, copied: bool = False) -> Published:
+    def publish(self, state: State, version: int, *, copied: bool = False) -> Publication:
         """Puts `state` into the store as `version`; it is copied, so the caller may train on (`copied`: nothing else writes to it).
 
         Publishing a version again is fine if the state is the same (a resumed trainer), else it raises ForkedChain. If
@@ -119,7 +119,7 @@ class Publisher:
         """Makes the next publication an anchor: for when receivers report that the chain can't be walked."""
         self._chain.anchor_next()
 
-    def mend(self, version: int, state: State | None = None) -> Published:
+    def mend(self, version: int, state: State | None = None) -> Publication:
         """An anchor for a version that is published and can't be read: its objects are written again, whatever is under their names.
         `state` is wanted where this publisher holds it no more. Raises ForkedChain if it is not what was published, Unreachable if nothing
         was, or no state is at hand."""
@@ -164,7 +164,7 @@ class Publisher:
         )
         return self._writer.put_manifest(manifest)
 
-    def _again(self, state: State, version: int, known: str, start: float) -> Published:
+    def _again(self, state: State, version: int, known: str, start: float) -> Publication:
         digest = state_digest(state)
         if digest != known:
             raise ForkedChain(
@@ -173,11 +173,11 @@ class Publisher:
             )
         return self._report(version, start)
 
-    def _report(self, version: int, start: float) -> Published:
+    def _report(self, version: int, start: float) -> Publication:
         own = {entry.base is None: entry for entry in self._writer.index.entries if entry.version == version}
         delta, anchor = own.get(False), self._writer.index.entries[_last_anchor(self._writer.index)]
         some = delta or anchor
-        return Published(
+        return Publication(
             version=version,
             base=delta.base if delta else None,
             digest=some.digest,

@@ -35,7 +35,7 @@ REREADS = 3
 
 
 @dataclass(frozen=True)
-class Received:
+class ReceivedState:
     """A state and what it took to get there."""
 
     state: dict[str, Tensor]
@@ -52,7 +52,9 @@ class Receiver:
         self.store = store
         self._workers = workers
 
-    def catch_up(self, state: State | None = None, version: int | None = None, *, goal: int | None = None) -> Received:
+    def catch_up(
+        self, state: State | None = None, version: int | None = None, *, goal: int | None = None
+    ) -> ReceivedState:
         """From `state` at `version` (or from nothing) to version `goal`, by default the newest.
 
         Raises Unreachable if the store leads there in no way, or the error of the file that prevents it; BadStore,
@@ -68,17 +70,17 @@ class Receiver:
                     raise
         return self._from(index, state, version, goal)
 
-    def _from(self, index: StoreIndex, state: State | None, version: int | None, goal: int | None) -> Received:
+    def _from(self, index: StoreIndex, state: State | None, version: int | None, goal: int | None) -> ReceivedState:
         target = index.newest if goal is None else goal
         if target is None or index.digest(target) is None:
             raise Unreachable(f"{self.store.url} holds no version {'at all' if target is None else target} yet")
         if state is not None and version is not None and version == target:
             if state_digest(state) == index.digest(target):
-                return Received(dict(state), target)
+                return ReceivedState(dict(state), target)
             state = None  # that number, other bits: a course that was given up
         return self._catch_up(index, target, state, None if state is None else version)
 
-    def _catch_up(self, index: StoreIndex, target: int, state: State | None, version: int | None) -> Received:
+    def _catch_up(self, index: StoreIndex, target: int, state: State | None, version: int | None) -> ReceivedState:
         edges = [entry.edge for entry in index.entries]
         refused: list[WeightsError] = []
         while True:
@@ -90,7 +92,7 @@ class Receiver:
             if isinstance(reached, dict):
                 names = tuple(("~" if step.rewind else "") + step.edge.name for step in walk)
                 cost = sum(step.edge.bytes for step in walk)
-                return Received(reached, target, names, cost, tuple(str(error) for error in refused))
+                return ReceivedState(reached, target, names, cost, tuple(str(error) for error in refused))
             edge, error = reached
             refused.append(error)
             if isinstance(error, WrongBase | LayoutMismatch) and version is not None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from etude.learn.weights.bucket import S3Bucket
+from etude.learn.weights.bucket import ObjectBucket
 from etude.learn.weights.errors import BadStore, CorruptShard, ForeignChain, MissingShard, Unreachable, WeightsError
 from etude.learn.weights.index import INDEX, IndexEntry, StoreIndex
 from etude.learn.weights.manifest import WeightManifest
@@ -38,7 +38,7 @@ Say = Callable[[dict[str, Any]], None]
 
 
 @dataclass
-class Crossed:
+class RelayTraffic:
     """What came over the link so far. `shard_bytes` of shards, `shards` how many; `bytes` all, manifests and indexes too."""
 
     bytes: int = 0
@@ -72,7 +72,7 @@ class WeightRelay:
     ) -> None:
         """Takes the target over. Raises ForeignChain where it holds what no relay of this source has put there, BadStore."""
         self.source, self.target, self._say = source, target, say
-        self.crossed = Crossed()
+        self.crossed = RelayTraffic()
         self._clock, self._look_s = clock, look_s
         self._looked_s = -look_s
         self._streams = streams
@@ -278,7 +278,7 @@ class WeightRelay:
             self._say({"event": "wedged", "newest": self._index.newest, "held": self.newest})
 
 
-def own(target: S3Bucket, source_url: str) -> None:
+def own(target: ObjectBucket, source_url: str) -> None:
     """Makes the target this source's. Raises ForeignChain where it is another's, or was written by no relay."""
     told = json.dumps({"from": source_url}).encode()
     try:

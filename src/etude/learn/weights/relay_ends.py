@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etude.learn.weights.bucket import S3Bucket, open_bucket
+from etude.learn.weights.bucket import ObjectBucket, open_bucket
 from etude.learn.weights.errors import BadStore
 from etude.learn.weights.store import WeightStore
 
@@ -25,7 +25,7 @@ def target_store(place: str) -> WeightStore:
     return WeightStore(_impatient(place))
 
 
-def _impatient(place: str) -> S3Bucket:
+def _impatient(place: str) -> ObjectBucket:
     try:
         if place.startswith("s3://"):
             from etude.learn.weights.s3 import S3Bucket

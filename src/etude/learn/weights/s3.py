@@ -22,7 +22,7 @@ import os
 from typing import Any, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
-from etude.learn.weights.errors import BadStore, MissingShard, Overtaken
+from etude.learn.weights.errors import BadStore, MissingShard, StoreTakenOver
 
 ENDPOINT = "ETUDE_S3_ENDPOINT"
 # Seven tries with pauses that double from about a second to twenty: a server that restarts is back by then.
@@ -108,13 +108,13 @@ class S3Bucket:
             if self.conditional:
                 return self._put(key, data, **({"IfMatch": tag} if tag is not None else {"IfNoneMatch": "*"}))
             if self._tag(key) != tag:
-                raise Overtaken(f"{key} of {self.url} was written by another publisher since this one read it")
+                raise StoreTakenOver(f"{key} of {self.url} was written by another publisher since this one read it")
             return self._put(key, data)
-        except Overtaken:
+        except StoreTakenOver:
             raise
         except self._errors as error:
             if _code(error) in FAILED or (tag is not None and _code(error) in MISSING):
-                raise Overtaken(
+                raise StoreTakenOver(
                     f"{key} of {self.url} was written by another publisher since this one read it"
                 ) from error
             self._refuse(error, f"replace {key}")

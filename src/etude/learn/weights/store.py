@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from etude.learn.weights.bucket import S3Bucket, open_bucket
+from etude.learn.weights.bucket import ObjectBucket, open_bucket
 from etude.learn.weights.errors import CorruptShard, MissingShard
 from etude.learn.weights.index import INDEX, IndexEntry, StoreIndex
 from etude.learn.weights.manifest import WeightManifest
@@ -23,8 +23,8 @@ from etude.learn.weights.manifest import WeightManifest
 class WeightStore:
     """What readers see. Many may read while one writes (`etude.learn.weights.writer`)."""
 
-    def __init__(self, place: Path | str | S3Bucket) -> None:
-        self.bucket: S3Bucket = open_bucket(place) if isinstance(place, Path | str) else place
+    def __init__(self, place: Path | str | ObjectBucket) -> None:
+        self.bucket: ObjectBucket = open_bucket(place) if isinstance(place, Path | str) else place
 
     @property
     def url(self) -> str:

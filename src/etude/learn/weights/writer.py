@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from etude.learn.weights.errors import Overtaken
+from etude.learn.weights.errors import StoreTakenOver
 from etude.learn.weights.index import INDEX, IndexEntry, StoreIndex
 from etude.learn.weights.manifest import ShardRecord, WeightManifest
 from etude.learn.weights.store import WeightStore
@@ -46,10 +46,10 @@ class StoreWriter:
         index = replace(index, writer=self._name, serial=self.index.serial + 1)
         try:
             self._tag = self.store.bucket.replace(INDEX, index.to_json(), self._tag)
-        except Overtaken:
+        except StoreTakenOver:
             found, tag = self.store.tagged_index()
             if found.writer != self._name:
-                raise Overtaken(
+                raise StoreTakenOver(
                     f"{self.store.url} was taken over by the writer {found.writer or 'of an older index'} (serial "
                     f"{found.serial}); this one, {self._name}, must stop: nothing it wrote since then counts"
                 ) from None

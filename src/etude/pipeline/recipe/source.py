@@ -12,16 +12,16 @@ from etude.pipeline.recipe.errors import RecipeError
 
 
 @dataclass
-class Source:
+class RecipeSource:
     """Merged data; `origins` maps each dotted leaf key to the file it came from, or to `--set`."""
 
     data: dict[str, Any] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
 
 
-def merge(files: Sequence[Path], overrides: Sequence[str] = (), *, below: dict[str, Any] | None = None) -> Source:
+def merge(files: Sequence[Path], overrides: Sequence[str] = (), *, below: dict[str, Any] | None = None) -> RecipeSource:
     """Later files win over earlier ones key by key, overrides (`a.b=value`) over all, all over `below`. Raises RecipeError."""
-    source = Source(below or {})
+    source = RecipeSource(below or {})
     for file in files:
         _overlay(source, source.data, parse(file), str(file), "")
     for text in overrides:
@@ -63,7 +63,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         return key, value.strip()
 
 
-def _overlay(source: Source, below: dict[str, Any], above: dict[str, Any], origin: str, prefix: str) -> None:
+def _overlay(source: RecipeSource, below: dict[str, Any], above: dict[str, Any], origin: str, prefix: str) -> None:
     for name, value in above.items():
         key = f"{prefix}{name}"
         if isinstance(value, dict) and value:  # a table adds to the table beneath it, and replaces what is none

@@ -9,13 +9,13 @@ from pathlib import Path
 from etude.agent.harness.settings import HarnessSettings
 from etude.evaluate.bench.runs.entrant import Entrant, Seat
 from etude.pipeline.run.endpoint import Endpoint
-from etude.pipeline.run.manner import Called, Occasion, UnknownPolicy
+from etude.pipeline.run.manner import PolicyArgument, SuiteContext, UnknownPolicy
 from etude.pipeline.run.other_agent import harness_of, made
 
 CHECKPOINT = "checkpoint:"
 
 
-def checkpoint(called: Called, occasion: Occasion) -> Entrant:
+def checkpoint(called: PolicyArgument, occasion: SuiteContext) -> Entrant:
     """`[NAME=]checkpoint:DIR`; without a name it is called as its folder. Raises UnknownPolicy."""
     from etude.agent.chat.load import load_renderer
     from etude.agent.chat.nano import NanoRenderer
@@ -53,7 +53,7 @@ def checkpoint(called: Called, occasion: Occasion) -> Entrant:
     return Entrant(name, called.effort, "checkpoint", settings, digest, opened, facts=facts, agent=called.agent)
 
 
-def _settings(called: Called, occasion: Occasion, folder: Path, *, nano: bool) -> HarnessSettings:
+def _settings(called: PolicyArgument, occasion: SuiteContext, folder: Path, *, nano: bool) -> HarnessSettings:
     """A nano model's habits are trained in: it has the recipe's limits and the tools it knows. Raises UnknownPolicy."""
     manner, chosen = occasion.manner, occasion.chosen(called.effort)
     if nano:
@@ -63,7 +63,7 @@ def _settings(called: Called, occasion: Occasion, folder: Path, *, nano: bool) -
     return occasion.pinned(own.harness(occasion.recipe), chosen)
 
 
-def _as_it_is(called: Called, occasion: Occasion) -> None:
+def _as_it_is(called: PolicyArgument, occasion: SuiteContext) -> None:
     """What a nano model can't do is refused rather than passed over."""
     manner, what = occasion.manner, called.what
     if manner.preset not in (None, "nano"):

@@ -18,24 +18,24 @@ from etude.evaluate.bench.suites.manifest import Manifest
 from etude.evaluate.bench.suites.suite import Suite
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.entrants import entrants
-from etude.pipeline.run.manner import Manner, UnknownPolicy
+from etude.pipeline.run.manner import PolicyOptions, UnknownPolicy
 from etude.pipeline.run.suite_sources import source_of
-from etude.rollout.attempt import Setup
+from etude.rollout.attempt import AttemptSetup
 from etude.rollout.code_search import code_search
-from etude.rollout.collect.collecting import Collected, Collecting, Keep, Wanted
-from etude.rollout.collect.tries import Tries, Try
+from etude.rollout.collect.collecting import Collection, CollectionSettings, CollectionSummary, Keep
+from etude.rollout.collect.tries import CollectedAttempt, CollectionLog
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.fleet.open import open_sandboxes
 
 TRIES = 2  # as of a bench run: they bridge a sandbox that died
 
 
-class NoPrice(Exception):
+class TeacherPriceMissing(Exception):
     """A budget was set for a teacher whose price nobody knows."""
 
 
 @dataclass(frozen=True)
-class Order:
+class CollectionOrder:
     """What is to be collected, of whom, at what."""
 
     policy: str
@@ -53,7 +53,7 @@ class Order:
     prices: Prices = field(default_factory=Prices)
 
 
-def suite_of(order: Order, recipe: Recipe) -> Suite:
+def suite_of(order: CollectionOrder, recipe: Recipe) -> Suite:
     """The tasks as a suite made on the spot: it pins nothing. Raises SuiteError."""
     source = source_of(order.tasks, recipe, order.choice)
     ids = list(source.ids[: order.count])
@@ -61,7 +61,7 @@ def suite_of(order: Order, recipe: Recipe) -> Suite:
     return TaskSuite(manifest, ids, source.make, graders=source.graders)
 
 
-def teacher(order: Order, suite: Suite, recipe: Recipe, manner: Manner, log: EventLog) -> Entrant:
+def teacher(order: CollectionOrder, suite: Suite, recipe: Recipe, manner: PolicyOptions, log: EventLog) -> Entrant:
     """Raises UnknownPolicy."""
     found = entrants([order.policy], suite, recipe, manner, log, only=True)
     if len(found) != 1:
@@ -70,18 +70,22 @@ def teacher(order: Order, suite: Suite, recipe: Recipe, manner: Manner, log: Eve
 
 
 async def collect(
-    order: Order, recipe: Recipe, suite: Suite, entrant: Entrant, progress: Callable[[Try | str], None]
-) -> tuple[Tries, Collected]:
+    order: CollectionOrder,
+    recipe: Recipe,
+    suite: Suite,
+    entrant: Entrant,
+    progress: Callable[[CollectedAttempt | str], None],
+) -> tuple[CollectionLog, CollectionSummary]:
     """What was tried in all, and how this run ended. Raises NoPrice, Conflict, PolicyError where the teacher is gone."""
     price = order.prices.at(entrant.model, date.today()) or shipped().at(entrant.model, date.today())
     if order.max_cost is not None and price is None and entrant.kind == "endpoint":
-        raise NoPrice(
+        raise TeacherPriceMissing(
             f"--max-cost needs to know what {entrant.model} costs, and no list names it: give --price-in and --price-out, or: "
             f"{priced_by(entrant.model)}"
         )
-    tries = Tries(order.folder, asked(order, entrant))
+    tries = CollectionLog(order.folder, asked(order, entrant))
     facts = {"teacher": entrant.name, "effort": entrant.effort}
-    wanted = Wanted(
+    wanted = CollectionSettings(
         suite.ids, suite.task, order.keep, order.per_task, order.tries, order.concurrency, order.seed, order.max_cost,
         _priced(price, free=entrant.kind != "endpoint"), facts,
     )  # fmt: skip
@@ -89,16 +93,16 @@ async def collect(
     try:
         async with entrant.open() as seat, code_search(entrant.harness) as search:
             limits = AttemptSettings(attempts=TRIES, limit_s=order.attempt_limit_s, max_export_bytes=64 << 20)
-            setup = Setup(
+            setup = AttemptSetup(
                 seat.policy, pool, suite.graders, entrant.harness, seat.renderer, limits, adapt=suite.adapt, search=search,
                 agent=seat.agent,
             )  # fmt: skip
-            return tries, await Collecting(wanted, setup, order.folder, tries, progress).run()
+            return tries, await Collection(wanted, setup, order.folder, tries, progress).run()
     finally:
         await pool.close()
 
 
-def asked(order: Order, entrant: Entrant) -> dict[str, Any]:
+def asked(order: CollectionOrder, entrant: Entrant) -> dict[str, Any]:
     """What makes sessions of one folder alike."""
     return {
         "teacher": entrant.name,
@@ -117,7 +121,7 @@ def _priced(price: Price | None, *, free: bool):
     return lambda usage: dollars_of_usage(price, usage) if price is not None else None
 
 
-def account(tries: Tries, collected: Collected) -> dict[str, Any]:
+def account(tries: CollectionLog, collected: CollectionSummary) -> dict[str, Any]:
     """For people and programs."""
     rows = list(tries.rows.values())
     kept, passed = tries.kept(), sum(row.score >= 1.0 for row in rows)

@@ -9,13 +9,13 @@ from etude.core.redact.keys import api_key
 from etude.evaluate.bench.runs.entrant import Entrant, Seat
 from etude.evaluate.bench.runs.folder import key_of
 from etude.pipeline.run.endpoint import Endpoint, greet
-from etude.pipeline.run.manner import Called, Occasion, UnknownPolicy
+from etude.pipeline.run.manner import PolicyArgument, SuiteContext, UnknownPolicy
 from etude.pipeline.run.other_agent import harness_of, made
 
 RETRIES = 8  # waits of 0.5 to 60 s, over two minutes in all: quotas are counted by the minute
 
 
-def endpoint(called: Called, occasion: Occasion) -> Entrant:
+def endpoint(called: PolicyArgument, occasion: SuiteContext) -> Entrant:
     """`[NAME=]URL#MODEL`; without a name it is called as its model. Raises UnknownPolicy, BadKey."""
     from etude.agent.policy.breaker import Breaker
 

@@ -26,13 +26,13 @@ from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.checkpoint_entrant import CHECKPOINT, checkpoint
 from etude.pipeline.run.endpoint_entrant import endpoint
 from etude.pipeline.run.limits import LIMITS
-from etude.pipeline.run.manner import Called, Manner, Occasion, UnknownPolicy
+from etude.pipeline.run.manner import PolicyArgument, PolicyOptions, SuiteContext, UnknownPolicy
 from etude.pipeline.run.other_agent import fits
 from etude.pipeline.run.replay_entrant import REPLAY, replay
 from etude.tasks.cheats.exercise import CHEATS
 
 CONTROLS = (scripted.NOP, scripted.CHEATS, scripted.EXPERT)
-KINDS: dict[str, Callable[[Called, Occasion], Entrant]] = {
+KINDS: dict[str, Callable[[PolicyArgument, SuiteContext], Entrant]] = {
     "http://": endpoint,
     "https://": endpoint,
     CHECKPOINT: checkpoint,
@@ -41,7 +41,7 @@ KINDS: dict[str, Callable[[Called, Occasion], Entrant]] = {
 
 
 def entrants(
-    words: Sequence[str], suite: Suite, recipe: Recipe, manner: Manner, log: EventLog, *, only: bool = False
+    words: Sequence[str], suite: Suite, recipe: Recipe, manner: PolicyOptions, log: EventLog, *, only: bool = False
 ) -> list[Entrant]:
     """Controls first: where the reference fails or a cheat passes, it is known before a model is paid for.
 
@@ -52,7 +52,7 @@ def entrants(
     absent = [] if only else [word for word in CONTROLS if word not in named]
     if scripted.EXPERT in absent and not all(scripted.has_reference(suite.task(task_id)) for task_id in suite.ids):
         absent.remove(scripted.EXPERT)
-    occasion = Occasion(suite, recipe, manner, log)
+    occasion = SuiteContext(suite, recipe, manner, log)
     controls = [_control(word, occasion) for word in [*absent, *named] if scripted.script(word)]
     asked = [called for word in named if not scripted.script(word) for called in _called(word, manner)]
     for agent in {called.agent for called in asked}:
@@ -64,7 +64,9 @@ def entrants(
     return found
 
 
-def unsummarized(words: Sequence[str], suite: Suite, recipe: Recipe, manner: Manner, log: EventLog) -> list[Entrant]:
+def unsummarized(
+    words: Sequence[str], suite: Suite, recipe: Recipe, manner: PolicyOptions, log: EventLog
+) -> list[Entrant]:
     """The other arm of those named: the same without self-summaries. Raises OneArm, and what `entrants` does."""
     if not words:
         raise UnknownPolicy("--arms compares the policies that are named: name one with --policy")
@@ -78,17 +80,17 @@ def unsummarized(words: Sequence[str], suite: Suite, recipe: Recipe, manner: Man
     return [replace(entrant, name=f"{entrant.name}{WITHOUT}") for entrant in found]
 
 
-def _called(word: str, manner: Manner) -> list[Called]:
+def _called(word: str, manner: PolicyOptions) -> list[PolicyArgument]:
     """Everything a word asks for: each effort, with each agent. A record has its own."""
     name, _, what = word.partition("=") if "=" in re.split("[/:]", word)[0] else ("", "", word)
     if "=" in word and what != word and not NAME.fullmatch(name):
         raise UnknownPolicy(f"{word}: a policy's name has letters, digits, '.', '_' and '-', not {name!r}")
     if what.startswith(REPLAY):
-        return [Called(word, name, what, "medium")]
-    return [Called(word, name, what, effort, agent) for effort in manner.efforts for agent in manner.agents]
+        return [PolicyArgument(word, name, what, "medium")]
+    return [PolicyArgument(word, name, what, effort, agent) for effort in manner.efforts for agent in manner.agents]
 
 
-def _kind(called: Called) -> Callable[[Called, Occasion], Entrant]:
+def _kind(called: PolicyArgument) -> Callable[[PolicyArgument, SuiteContext], Entrant]:
     for lead, kind in KINDS.items():
         if called.what.startswith(lead):
             return kind
@@ -106,7 +108,7 @@ def _unknown(word: str, what: str) -> str:
     )
 
 
-def _control(word: str, occasion: Occasion) -> Entrant:
+def _control(word: str, occasion: SuiteContext) -> Entrant:
     script = scripted.script(word)
     assert script is not None
     # It reads no prompt and samples nothing: the tools of the full preset, and room for whole files in a call.

@@ -22,12 +22,12 @@ from etude.pipeline.recipe.read import resolved_toml
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.contents import contents
 from etude.pipeline.run.graph import GRAPH
-from etude.pipeline.run.ledger import Ledger
+from etude.pipeline.run.ledger import StageLedger
 from etude.pipeline.run.lock import RunLock
 from etude.pipeline.run.machine import machine, versions
-from etude.pipeline.run.manifest import SHARED, Manifest, require_run_directory, set_aside
-from etude.pipeline.run.meter import Cost
-from etude.pipeline.run.plan import Step, flat_settings, plan
+from etude.pipeline.run.manifest import SHARED, RunManifest, require_run_directory, set_aside
+from etude.pipeline.run.meter import StageCost
+from etude.pipeline.run.plan import PlanStep, flat_settings, plan
 from etude.pipeline.run.process import StageProcess
 from etude.pipeline.run.stage import Context, Stage, write_json
 
@@ -44,18 +44,18 @@ class Run:
         """The values that decide a stage's output, and digests of the folders that they name."""
         return flat_settings(self.recipe.model_dump(mode="json"), stage.reads) | contents(self.recipe, stage.reads)
 
-    def plan(self, selected: Collection[str]) -> list[Step]:
+    def plan(self, selected: Collection[str]) -> list[PlanStep]:
         """What `execute` would do now. Reads the directory, changes nothing. Raises PlanError, NotARunDirectory."""
         require_run_directory(self.folder)
-        ledger = Ledger(self.folder / "ledger.jsonl")
+        ledger = StageLedger(self.folder / "ledger.jsonl")
         return plan(self.graph, ledger, self.settings, selected, lambda name: (self.folder / name).is_dir())
 
-    def execute(self, selected: Collection[str], *, view: bool = True) -> list[Step]:
+    def execute(self, selected: Collection[str], *, view: bool = True) -> list[PlanStep]:
         """Runs what the plan says and returns it. Raises PlanError, NotARunDirectory, NotALock, RunBusy, or whatever a stage raises."""
         self.plan(selected)  # what can't run is refused before anything is written
         with RunLock(self.folder):
             steps = self.plan(selected)
-            Manifest(self.folder).begin()
+            RunManifest(self.folder).begin()
             self._describe()
             log = EventLog(self.folder / "events.jsonl")
             with LiveView(self.folder / "events.jsonl") if view else contextlib.nullcontext():
@@ -67,7 +67,7 @@ class Run:
 
     def kept(self) -> str:
         """What the directory holds of the run's stages, in words."""
-        ledger = Ledger(self.folder / "ledger.jsonl")
+        ledger = StageLedger(self.folder / "ledger.jsonl")
         done = [stage.name for stage in self.graph if ledger.finished(stage.name)]
         begun = [stage.name for stage in self.graph if ledger.latest(stage.name) and not ledger.finished(stage.name)]
         words = [f"{', '.join(done)} {'is' if len(done) == 1 else 'are'} finished"] if done else []
@@ -80,13 +80,13 @@ class Run:
         (self.folder / "recipe.toml").write_text(resolved_toml(self.recipe))
         write_json(self.folder / "machine.json", {"machine": machine(), "versions": versions()})
 
-    def _take(self, steps: list[Step], log: EventLog) -> None:
+    def _take(self, steps: list[PlanStep], log: EventLog) -> None:
         """Every step as soon as what it reads is there and the machine has room for its share."""
         for step in steps:
             if step.action == "skip":
                 log.note(step.stage, step.why)
         waiting = {step.stage: step for step in steps if step.action != "skip"}
-        running: dict[str, Running] = {}
+        running: dict[str, RunningStage] = {}
         try:
             while waiting or running:
                 for stage in startable(self.graph, waiting, running):
@@ -100,24 +100,24 @@ class Run:
             for found in running.values():
                 found.process.stop()
 
-    def _start(self, stage: Stage, step: Step, log: EventLog) -> Running:
-        ledger = Ledger(self.folder / "ledger.jsonl")
+    def _start(self, stage: Stage, step: PlanStep, log: EventLog) -> RunningStage:
+        ledger = StageLedger(self.folder / "ledger.jsonl")
         if step.action == "run":
             set_aside(self.folder, stage.name)
             upstream = {name: attempt.id for name in stage.after if (attempt := ledger.latest(name))}
             upstream |= {name: found for name in stage.also if (found := ledger.finished(name))}
             ledger.start(stage.name, self.settings(stage), upstream)
-        manifest = Manifest(self.folder)
+        manifest = RunManifest(self.folder)
         for name in self._folders(stage):
             manifest.open(name)
         context = Context(self.recipe, self.folder, stage.name, log, resumed=step.action == "resume")
         context.folder.mkdir(parents=True, exist_ok=True)
         log.note(stage.name, f"starts: {step.why}")
         log.phase(stage.name, "starting its process")
-        earlier = self._cost(stage.name) if step.action == "resume" and not stage.always else Cost()
-        return Running(StageProcess(stage, context), earlier)
+        earlier = self._cost(stage.name) if step.action == "resume" and not stage.always else StageCost()
+        return RunningStage(StageProcess(stage, context), earlier)
 
-    def _receive(self, found: Running, log: EventLog) -> bool:
+    def _receive(self, found: RunningStage, log: EventLog) -> bool:
         """One message of a stage; False once it has ended well. Raises what it raised."""
         process = found.process
         alive = process.receive()
@@ -126,10 +126,10 @@ class Run:
             return True
         if process.error is not None:
             raise process.error
-        manifest = Manifest(self.folder)
+        manifest = RunManifest(self.folder)
         for name in self._folders(process.stage):
             manifest.close(name)
-        Ledger(self.folder / "ledger.jsonl").finish(process.stage.name)
+        StageLedger(self.folder / "ledger.jsonl").finish(process.stage.name)
         cost = found.cost
         spent = f"done in {duration(cost.seconds)} ({cost.core_seconds / 60:.1f} core-minutes)"
         log.note(process.stage.name, spent, ends=True)
@@ -143,26 +143,26 @@ class Run:
         path = self.folder / "stages.json"
         return json.loads(path.read_text()) if path.is_file() else {}
 
-    def _cost(self, stage: str) -> Cost:
-        return Cost(**self._costs().get(stage, {}))
+    def _cost(self, stage: str) -> StageCost:
+        return StageCost(**self._costs().get(stage, {}))
 
-    def _save_cost(self, stage: str, cost: Cost) -> None:
+    def _save_cost(self, stage: str, cost: StageCost) -> None:
         write_json(self.folder / "stages.json", self._costs() | {stage: asdict(cost)})
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningStage:
     """A stage at work, and what its earlier lives cost."""
 
     process: StageProcess
-    earlier: Cost
+    earlier: StageCost
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> StageCost:
         return self.earlier + self.process.cost
 
 
-def startable(graph: Iterable[Stage], waiting: Collection[str], running: Mapping[str, Running]) -> list[Stage]:
+def startable(graph: Iterable[Stage], waiting: Collection[str], running: Mapping[str, RunningStage]) -> list[Stage]:
     """The waiting stages that may start now, in the graph's order: all they read is there, and the shares sum to at most 1."""
     unfinished = {*waiting, *running}
     taken = sum(found.process.stage.share for found in running.values())

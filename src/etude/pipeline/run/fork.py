@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from etude.pipeline.run.ledger import Ledger
-from etude.pipeline.run.manifest import Manifest
+from etude.pipeline.run.ledger import StageLedger
+from etude.pipeline.run.manifest import RunManifest
 from etude.pipeline.run.stage import StageError, write_json
 
 
@@ -21,14 +21,14 @@ def fork(source: Path, target: Path, stages: Collection[str]) -> None:
 
     Appears whole or not at all: it is put together beside its place and renamed.
     """
-    ledger = Ledger(source / "ledger.jsonl")
+    ledger = StageLedger(source / "ledger.jsonl")
     unfinished = [name for name in stages if ledger.finished(name) is None]
     if unfinished:
         raise StageError(f"{source}: stage {unfinished[0]} is not finished there; run it first")
     part = target.with_name(f".{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    manifest = Manifest(part)
+    manifest = RunManifest(part)
     manifest.begin()
     for name in stages:
         manifest.open(name)

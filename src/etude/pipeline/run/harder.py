@@ -21,7 +21,7 @@ MADE = "harder"  # in the stage's folder: a folder of tasks
 
 
 @dataclass(frozen=True)
-class Harder:
+class HarderTaskServices:
     """`deepen` None: nothing can be made."""
 
     source: TaskSource
@@ -29,19 +29,19 @@ class Harder:
     deepen: Callable[[SandboxPool], HarderTaskBuilder] | None = None
 
 
-def harder_for(recipe: Recipe, source: TaskSource, folder: Path) -> Harder:
+def harder_for(recipe: Recipe, source: TaskSource, folder: Path) -> HarderTaskServices:
     """Siblings are of the training split alone, and what is made is of its projects (promise 10). Raises TaskError."""
     if not isinstance(source, FolderSource):
-        return Harder(source, ExerciseVariants())
+        return HarderTaskServices(source, ExerciseVariants())
     siblings = FolderVariants(map(sized_task, source.rows("train")))
     kept = source.tasks
     if recipe.rl.harder_above is None or not recipe.rl.harder_candidates or not isinstance(kept, TaskFolder):
-        return Harder(source, siblings)  # Harbor directories hold no installed project to make more of
+        return HarderTaskServices(source, siblings)  # Harbor directories hold no installed project to make more of
     place = TaskFolder(folder / MADE, make=True)
     for row in place.rows.values():
         siblings.add(sized_task(row))
     deepen = partial(_deepening, kept, place, recipe)
-    return Harder(GrowingTaskSource(source, place), siblings, deepen)
+    return HarderTaskServices(GrowingTaskSource(source, place), siblings, deepen)
 
 
 def _deepening(tasks: TaskFolder, place: TaskFolder, recipe: Recipe, pool: SandboxPool) -> HarderTaskBuilder:

@@ -55,7 +55,7 @@ class Agents:
 
 
 @dataclass(frozen=True)
-class Crew:
+class InstallerPool:
     """Installers, one a builder, and the bills of those who serve all of them."""
 
     installers: tuple[Installer, ...]
@@ -64,7 +64,7 @@ class Crew:
 
 
 @asynccontextmanager
-async def crew(agents: Agents, recipe: Recipe, pool: SandboxPool, cache: Path) -> AsyncIterator[Crew]:
+async def crew(agents: Agents, recipe: Recipe, pool: SandboxPool, cache: Path) -> AsyncIterator[InstallerPool]:
     """Engines and connections are closed behind it. Raises NoAgent, NoJudge."""
     agents.check()
     async with AsyncExitStack() as stack:
@@ -87,7 +87,7 @@ async def crew(agents: Agents, recipe: Recipe, pool: SandboxPool, cache: Path) -
             sets = setter or (None if agents.setter == RULES else ModelSetter(own, pool))
             found.append(Installer(pool, cache, sets, ModelBuilder(own, pool), judge, bill))
         _distinct(found)
-        yield Crew(tuple(found), setting, judging)
+        yield InstallerPool(tuple(found), setting, judging)
 
 
 def _distinct(installers: Sequence[Installer]) -> None:

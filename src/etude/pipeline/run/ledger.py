@@ -20,7 +20,7 @@ from etude.core.events.finite import dumps
 
 
 @dataclass
-class Attempt:
+class StageAttempt:
     """What the ledger says of the newest attempt at a stage."""
 
     id: str
@@ -29,17 +29,17 @@ class Attempt:
     finished: bool = False
 
 
-class Ledger:
+class StageLedger:
     """Reads the whole file at construction; each record is on disk (fsync) before the call returns."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.attempts: dict[str, Attempt] = {}
+        self.attempts: dict[str, StageAttempt] = {}
         self._counts: dict[str, int] = {}
         for entry in _entries(path):
             self._apply(entry)
 
-    def latest(self, stage: str) -> Attempt | None:
+    def latest(self, stage: str) -> StageAttempt | None:
         """The newest attempt at a stage, None if it was never started."""
         return self.attempts.get(stage)
 
@@ -48,7 +48,7 @@ class Ledger:
         attempt = self.attempts.get(stage)
         return attempt.id if attempt is not None and attempt.finished else None
 
-    def start(self, stage: str, settings: dict[str, Any], upstream: dict[str, str]) -> Attempt:
+    def start(self, stage: str, settings: dict[str, Any], upstream: dict[str, str]) -> StageAttempt:
         """A new attempt at a stage."""
         number = self._counts.get(stage, 0) + 1
         self._record(
@@ -79,7 +79,7 @@ class Ledger:
         stage = entry["stage"]
         if entry["event"] == "started":
             self._counts[stage] = self._counts.get(stage, 0) + 1
-            self.attempts[stage] = Attempt(entry["attempt"], entry["settings"], entry["upstream"])
+            self.attempts[stage] = StageAttempt(entry["attempt"], entry["settings"], entry["upstream"])
         elif entry["event"] == "finished" and stage in self.attempts:
             self.attempts[stage].finished = self.attempts[stage].id == entry["attempt"]
 

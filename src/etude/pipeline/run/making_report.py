@@ -9,7 +9,7 @@ from typing import Any
 from etude.core.events.finite import dumps
 from etude.evaluate.bench.runs.folder import replace_text
 from etude.pipeline.run.machine import machine
-from etude.pipeline.run.meter import Cost
+from etude.pipeline.run.meter import StageCost
 from etude.tasks.generate.protocols import GenerationProgress, ProgressCallback
 from etude.tasks.generate.run.journal import GenerationJournal
 from etude.tasks.generate.run.report import build_report
@@ -24,11 +24,11 @@ class MakingReport:
     def __init__(self, folder: Path, decisions: GenerationJournal) -> None:
         self.path, self.decisions = folder / FILE, decisions
         self.faults: list[str] = []
-        self._cost = Cost()
-        self._reported = Cost()
+        self._cost = StageCost()
+        self._reported = StageCost()
         self._wrote = time.monotonic()
 
-    def spent(self, cost: Cost) -> None:
+    def spent(self, cost: StageCost) -> None:
         self._cost = cost
 
     def with_writes(self, progress: ProgressCallback) -> ProgressCallback:

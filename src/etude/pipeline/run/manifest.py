@@ -52,7 +52,7 @@ class Folder:
 
 
 @dataclass
-class Manifest:
+class RunManifest:
     """The manifest of the run directory `run`. Lines are appended and never rewritten; a torn last line counts for nothing."""
 
     run: Path
@@ -149,7 +149,7 @@ def is_run_directory(folder: Path) -> bool:
     first stage has no event, and no file but its own. One whose files are links is none: they would be written through."""
     if _not_regular(folder):
         return False
-    if Manifest(folder).known:
+    if RunManifest(folder).known:
         return True
     ledger = folder / LEDGER
     if (folder / NAME).exists() or not ledger.is_file():
@@ -173,7 +173,7 @@ def files_below(folder: Path) -> Iterator[str]:
 
 def owned(run: Path, below: Collection[str] | None = None) -> tuple[list[Path], list[Path]]:
     """Files of the directory that the run made, and those that it did not; `below`: of these folders alone."""
-    manifest = Manifest(run)
+    manifest = RunManifest(run)
     ours: list[Path] = []
     others: list[Path] = []
     for name in files_below(run):
@@ -209,7 +209,7 @@ def set_aside(run: Path, stage: str) -> None:
         numbers = (f"{stage}{KEPT}{'' if n == 1 else f'-{n}'}" for n in range(1, 10_000))
         previous.rename(next(run / name for name in numbers if not (run / name).exists()))
     folder.rename(previous)
-    Manifest(run).moved(stage, previous.name)
+    RunManifest(run).moved(stage, previous.name)
 
 
 def _named_as_stage(name: str) -> bool:

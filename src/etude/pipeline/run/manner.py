@@ -18,7 +18,7 @@ class UnknownPolicy(Exception):
 
 
 @dataclass(frozen=True)
-class Manner:
+class PolicyOptions:
     """How they are asked, beside what the suite pins. `preset` None: the one that the kind of policy is used to. `agents`: names of
     others than our harness that attempt the tasks too; "" is our own."""
 
@@ -37,12 +37,12 @@ class Manner:
 
 
 @dataclass(frozen=True)
-class Occasion:
+class SuiteContext:
     """What all entrants of a suite share."""
 
     suite: Suite
     recipe: Recipe
-    manner: Manner
+    manner: PolicyOptions
     log: EventLog
 
     def chosen(self, effort: Effort) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Occasion:
 
 
 @dataclass(frozen=True)
-class Called:
+class PolicyArgument:
     """A policy's word on the command line, at one effort, by one agent. `name` is what the person calls it, if anything."""
 
     word: str

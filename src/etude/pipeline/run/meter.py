@@ -22,15 +22,15 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
-class Cost:
+class StageCost:
     """What was spent. `peak_rss_bytes` sums resident memory over the tree, so shared pages count more than once."""
 
     seconds: float = 0.0
     core_seconds: float = 0.0
     peak_rss_bytes: int = 0
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
+    def __add__(self, other: StageCost) -> StageCost:
+        return StageCost(
             self.seconds + other.seconds,
             self.core_seconds + other.core_seconds,
             max(self.peak_rss_bytes, other.peak_rss_bytes),
@@ -40,7 +40,7 @@ class Cost:
 class Meter:
     """Context manager; `save` is called with the cost so far now and then, and once at the end."""
 
-    def __init__(self, save: Callable[[Cost], None]) -> None:
+    def __init__(self, save: Callable[[StageCost], None]) -> None:
         self._save = save
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="meter", daemon=True)
@@ -63,10 +63,10 @@ class Meter:
         self._save(self.cost)
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> StageCost:
         """Spent so far."""
         core_s = self._last_s - self._first_s + self._lost_s
-        return Cost(round(time.monotonic() - self._began, 3), round(core_s, 3), self._peak_bytes)
+        return StageCost(round(time.monotonic() - self._began, 3), round(core_s, 3), self._peak_bytes)
 
     def _watch(self) -> None:
         saved = time.monotonic()

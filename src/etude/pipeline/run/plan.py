@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from etude.pipeline.run.contents import CONTENTS
-from etude.pipeline.run.ledger import Attempt, Ledger
+from etude.pipeline.run.ledger import StageAttempt, StageLedger
 from etude.pipeline.run.stage import Stage
 
 Action = Literal["run", "resume", "skip"]
@@ -19,7 +19,7 @@ class PlanError(Exception):
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """One stage's fate in this run."""
 
     stage: str
@@ -29,13 +29,13 @@ class Step:
 
 def plan(
     graph: tuple[Stage, ...],
-    ledger: Ledger,
+    ledger: StageLedger,
     settings: Callable[[Stage], dict[str, Any]],
     selected: Collection[str],
     has_folder: Callable[[str], bool],
-) -> list[Step]:
+) -> list[PlanStep]:
     """A step for each selected stage, in order. Raises PlanError if one needs a stage that is neither selected nor done."""
-    steps: list[Step] = []
+    steps: list[PlanStep] = []
     renewed: set[str] = set()  # stages whose output is, or ought to be, made anew: what follows them is stale as well
     for stage in graph:
         step = _decide(stage, ledger, settings(stage), renewed, selected, has_folder(stage.name))
@@ -51,12 +51,14 @@ def plan(
 
 
 def _lacks(needing: Stage, stage: Stage, why: str) -> str:
-    told = (
+    remedy = (
         f"{needing.name} needs {stage.name}, which is not ready here ({why}): "
         f"run both (etude run --from {stage.name} --until {needing.name}, with the same recipe and --out)"
     )
     key = needing.stand_ins.get(stage.name)
-    return told if key is None else f"{told}, or begin with a checkpoint that is there (--set {key}=checkpoints/NAME)"
+    return (
+        remedy if key is None else f"{remedy}, or begin with a checkpoint that is there (--set {key}=checkpoints/NAME)"
+    )
 
 
 def select(graph: tuple[Stage, ...], only: str | None, first: str | None, last: str | None) -> list[str]:
@@ -77,31 +79,31 @@ def select(graph: tuple[Stage, ...], only: str | None, first: str | None, last: 
 
 def _decide(
     stage: Stage,
-    ledger: Ledger,
+    ledger: StageLedger,
     settings: dict[str, Any],
     renewed: set[str],
     selected: Collection[str],
     has_folder: bool,
-) -> Step:
+) -> PlanStep:
     attempt = ledger.latest(stage.name)
     if attempt is None:
-        return Step(stage.name, "run", "not run yet")
+        return PlanStep(stage.name, "run", "not run yet")
     stale = _stale(stage, attempt, ledger, settings, renewed, selected)
     if stale:
-        return Step(stage.name, "run", stale)
+        return PlanStep(stage.name, "run", stale)
     if not attempt.finished:
-        return Step(stage.name, "resume", "was interrupted, goes on")
+        return PlanStep(stage.name, "resume", "was interrupted, goes on")
     if not has_folder:
-        return Step(stage.name, "run", "its folder is gone")
+        return PlanStep(stage.name, "run", "its folder is gone")
     if stage.always:
-        return Step(stage.name, "resume", "is rebuilt every time")
-    return Step(stage.name, "skip", "done")
+        return PlanStep(stage.name, "resume", "is rebuilt every time")
+    return PlanStep(stage.name, "skip", "done")
 
 
 def _stale(
     stage: Stage,
-    attempt: Attempt,
-    ledger: Ledger,
+    attempt: StageAttempt,
+    ledger: StageLedger,
     settings: dict[str, Any],
     renewed: set[str],
     selected: Collection[str],

@@ -20,7 +20,7 @@ from etude.tasks.task import Task, TaskSource
 
 
 @dataclass(frozen=True)
-class Practice:
+class TrainingTasks:
     """`settings` are RL's, with the shares by which this source is drawn from."""
 
     source: TaskSource
@@ -29,24 +29,24 @@ class Practice:
 
 def folder_of(recipe: Recipe) -> FolderSource | None:
     """None where the recipe names none. Raises TaskError that names the key."""
-    told = recipe.tasks
-    if not told.folder:
-        if told.mix:
+    task_settings = recipe.tasks
+    if not task_settings.folder:
+        if task_settings.mix:
             raise TaskError(
-                f"tasks.mix = {told.mix!r} weighs the tasks of a folder, and the recipe names none: set tasks.folder"
+                f"tasks.mix = {task_settings.mix!r} weighs the tasks of a folder, and the recipe names none: set tasks.folder"
             )
         return None
     try:
-        weights = read_weights(Path(told.mix)) if told.mix else {}
+        weights = read_weights(Path(task_settings.mix)) if task_settings.mix else {}
     except TaskError as error:
-        raise TaskError(f"tasks.mix = {told.mix!r}: {error}") from error
+        raise TaskError(f"tasks.mix = {task_settings.mix!r}: {error}") from error
     try:
-        return FolderSource(open_tasks(Path(told.folder)), weights)
+        return FolderSource(open_tasks(Path(task_settings.folder)), weights)
     except TaskError as error:
-        raise TaskError(f"tasks.folder = {told.folder!r}: {error}") from error
+        raise TaskError(f"tasks.folder = {task_settings.folder!r}: {error}") from error
 
 
-def practice(recipe: Recipe) -> Practice:
+def practice(recipe: Recipe) -> TrainingTasks:
     """What RL draws from. Of the exercises the front half: demonstrations are taken from the end (factory.sessions). Raises TaskError."""
     if (folder := folder_of(recipe)) is not None:
         levels = folder.levels("train")
@@ -56,14 +56,14 @@ def practice(recipe: Recipe) -> Practice:
                 f"tasks.folder = {recipe.tasks.folder!r} holds {there} training tasks, and a single epoch of rl.steps = {recipe.rl.steps} with "
                 f"rl.groups_per_step = {recipe.rl.groups_per_step} takes {wanted}: lower one of them, or make more tasks"
             )
-        return Practice(folder, recipe.rl.model_copy(update={"levels": levels if recipe.tasks.mix else {}}))
+        return TrainingTasks(folder, recipe.rl.model_copy(update={"levels": levels if recipe.tasks.mix else {}}))
     exercises = recipe.exercises
     half = exercises.model_copy(update={"train_tasks": max(1, exercises.train_tasks // 2)})
-    return Practice(ExerciseSource(half), recipe.rl)
+    return TrainingTasks(ExerciseSource(half), recipe.rl)
 
 
 @dataclass(frozen=True)
-class Exam:
+class BenchTasks:
     """The tasks of the bench, and how its averages weigh the levels."""
 
     tasks: list[Task]
@@ -71,17 +71,17 @@ class Exam:
     folder: FolderSource | None = None
 
 
-def exam(recipe: Recipe) -> Exam:
+def exam(recipe: Recipe) -> BenchTasks:
     """Never of the training split: `bench.split` knows but the other two. Raises TaskError, ValueError that names the setting."""
     settings, folder = recipe.bench, folder_of(recipe)
     if folder is None:
         mix = {str(level): weight for level, weight in recipe.exercises.levels.items()}
         source: TaskSource = ExerciseSource(recipe.exercises)
         tasks = choose(source, mix, settings.tasks, settings.seed, settings.split, settings.floors(LEVELS))
-        return Exam(tasks, mix)
+        return BenchTasks(tasks, mix)
     mix = {level: weight for level, weight in folder.levels(settings.split).items() if weight > 0}
     tasks = choose(folder, mix, _count(settings, folder), settings.seed, settings.split, _floors(settings, folder, mix))
-    return Exam(tasks, mix, folder)
+    return BenchTasks(tasks, mix, folder)
 
 
 def _count(settings: BenchSettings, folder: FolderSource) -> int:

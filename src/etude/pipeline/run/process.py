@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from etude.pipeline.run.machine import usable_cores
-from etude.pipeline.run.meter import Cost, Meter
+from etude.pipeline.run.meter import Meter, StageCost
 from etude.pipeline.run.stage import Context, Stage, StageError
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -35,7 +35,7 @@ class StageProcess:
 
     def __init__(self, stage: Stage, context: Context) -> None:
         self.stage = stage
-        self.cost = Cost()
+        self.cost = StageCost()
         self.finished = False
         self.error: BaseException | None = None
         self.connection, theirs = multiprocessing.Pipe(duplex=False)
@@ -93,10 +93,10 @@ def _main(connection: Connection, stage: Stage, context: Context, run_pid: int) 
     threads = min(threads_for(stage.share), int(os.environ.get("OMP_NUM_THREADS") or 2**16))
     os.environ["OMP_NUM_THREADS"] = str(threads)  # torch is not imported yet
     os.nice(stage.nice)
-    told = threading.Lock()  # the meter tells from a thread of its own
+    send_lock = threading.Lock()  # the meter tells from a thread of its own
 
     def tell(*message: Any) -> None:
-        with told:
+        with send_lock:
             connection.send(message)
 
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from etude.pipeline.recipe.read import read_recipe
 from etude.pipeline.run.lock import holder
-from etude.rl.reload import REQUEST, Reload, Reloaded, ReloadRefused, answers, ask, fitted_to
+from etude.rl.reload import REQUEST, Reload, ReloadRefused, ReloadResult, answers, ask, fitted_to
 
 LOOK_S = 0.5
 
@@ -23,7 +23,7 @@ def in_progress() -> Path:
     return found[0]
 
 
-def reload(run: Path, overrides: list[str], only: str, wait: bool) -> Reloaded | None:
+def reload(run: Path, overrides: list[str], only: str, wait: bool) -> ReloadResult | None:
     """`only`: "engines", "trainer" or both. None without `wait`. Raises ReloadRefused, and RecipeError for overrides that are wrong."""
     folder = run / "rl"
     if not (folder / "ledger.jsonl").exists() or not _goes_on(run):
@@ -54,7 +54,7 @@ def _settings(run: Path, overrides: list[str]) -> dict[str, Any]:
     return {key: getattr(recipe.engine, key) for key in keys}
 
 
-def _answer(run: Path, id: str) -> Reloaded:
+def _answer(run: Path, id: str) -> ReloadResult:
     while True:
         goes_on = _goes_on(run)
         if found := [answer for answer in answers(run / "rl") if answer.id == id]:

@@ -11,12 +11,12 @@ from etude.evaluate.bench.runs import conditions
 from etude.evaluate.bench.runs.entrant import Entrant, Seat
 from etude.evaluate.bench.runs.folder import NAME, RunFolder
 from etude.evaluate.bench.runs.replayed import Replayed
-from etude.pipeline.run.manner import Called, Occasion, UnknownPolicy
+from etude.pipeline.run.manner import PolicyArgument, SuiteContext, UnknownPolicy
 
 REPLAY = "replay:"
 
 
-def replay(called: Called, occasion: Occasion) -> Entrant:
+def replay(called: PolicyArgument, occasion: SuiteContext) -> Entrant:
     """`[NAME=]replay:RUN/sessions/NAME@EFFORT`. Raises UnknownPolicy."""
     folder = Path(called.what.removeprefix(REPLAY)).resolve()
     run = RunFolder(folder.parent.parent)

@@ -30,7 +30,7 @@ from etude.evaluate.bench.suites.suite import Suite, label
 from etude.evaluate.report.write import write_page
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.machine import machine, versions
-from etude.pipeline.run.meter import Cost, Meter
+from etude.pipeline.run.meter import Meter, StageCost
 from etude.rollout.code_search import code_search
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.fleet.open import open_sandboxes
@@ -41,12 +41,12 @@ TRIES = 2
 MEMORY_MB = 512
 
 
-class NoPrice(Exception):
+class PolicyPriceMissing(Exception):
     """A budget was set for a policy whose price nobody knows."""
 
 
 @dataclass(frozen=True)
-class Order:
+class BenchmarkOrder:
     """What is to be done. `ids`: the tasks asked, in the suite's order; `prices` beside the suite's own, and before them."""
 
     suite: Suite
@@ -71,7 +71,7 @@ class Order:
         return self.suite.manifest.attempts(base)
 
 
-async def bench_suite(recipe: Recipe, order: Order) -> tuple[dict[str, Any], list[Asked]]:
+async def bench_suite(recipe: Recipe, order: BenchmarkOrder) -> tuple[dict[str, Any], list[Asked]]:
     """The report, and how each entrant's asking ended.
 
     Raises SuiteBroken, NotStrict, ConditionsDiffer, NoPrice before anybody is asked; EndpointRefused, EndpointGone, UsageMissing,
@@ -96,18 +96,18 @@ async def bench_suite(recipe: Recipe, order: Order) -> tuple[dict[str, Any], lis
     return document, asked
 
 
-async def _ask(bench: Bench, entrant: Entrant, order: Order) -> Asked:
+async def _ask(bench: Bench, entrant: Entrant, order: BenchmarkOrder) -> Asked:
     price = next(row.price for row in read_table(bench.folder).rows if row.key == entrant.key)
     before = _timings(bench.folder.timings).get(entrant.key, {})
     async with code_search(entrant.harness) as search:
         asking = Asking(bench, entrant, order.limits, price, search)
-        with Meter(partial(_time, bench.folder.timings, entrant.key, Cost(**before))):
+        with Meter(partial(_time, bench.folder.timings, entrant.key, StageCost(**before))):
             found = await asking.run()
     order.log.note(entrant.key, asking.line(), ends=True)
     return found
 
 
-def shared(order: Order) -> dict[str, Any]:
+def shared(order: BenchmarkOrder) -> dict[str, Any]:
     """The conditions that bind all policies of a folder."""
     suite = order.suite
     return {
@@ -120,17 +120,17 @@ def shared(order: Order) -> dict[str, Any]:
     }
 
 
-def rubrics(order: Order) -> int:
+def rubrics(order: BenchmarkOrder) -> int:
     """How many of the tasks ask for a judge beside their tests."""
     return sum(order.suite.rubric(task_id) is not None for task_id in order.ids)
 
 
-def facts(order: Order, entrant: Entrant) -> dict[str, Any]:
+def facts(order: BenchmarkOrder, entrant: Entrant) -> dict[str, Any]:
     """The conditions of one policy. Raises NoPrice."""
     today = date.today()
     price = order.prices.at(entrant.model, today) or order.suite.prices.at(entrant.model, today)
     if price is None and order.max_cost is not None and entrant.kind == "endpoint":
-        raise NoPrice(
+        raise PolicyPriceMissing(
             f"--max-cost needs to know what {entrant.model} costs, and no list names it (--prices, the suite's prices.toml, the "
             f"program's own): {priced_by(entrant.model)}"
         )
@@ -150,7 +150,7 @@ def facts(order: Order, entrant: Entrant) -> dict[str, Any]:
     }
 
 
-def _purse(folder: RunFolder, order: Order) -> Purse:
+def _purse(folder: RunFolder, order: BenchmarkOrder) -> Purse:
     """With what earlier runs of the folder spent, and the dearest attempt of each policy."""
     rows = read_table(folder).rows
     prices = {row.key: row.price for row in rows}
@@ -174,6 +174,6 @@ def _timings(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
-def _time(path: Path, key: str, before: Cost, now: Cost) -> None:
+def _time(path: Path, key: str, before: StageCost, now: StageCost) -> None:
     """Sandboxes and engine included, saved as it goes."""
     replace_text(path, json.dumps(_timings(path) | {key: asdict(before + now)}, indent=1) + "\n")

@@ -42,7 +42,7 @@ class Drafting:
 
 
 @dataclass(frozen=True)
-class Making:
+class SuiteBuildPlan:
     """A suite to be, whatever it is made of. `asked` tells this making from another into the same place.
 
     `kept` are tasks of the version before, taken over as they are, with their `rubrics`; `retired` those that are not.
@@ -68,7 +68,7 @@ SuiteProgress = Callable[[int, int, SuiteDecision], None]
 
 def make_suite(
     recipe: Recipe,
-    making: Making,
+    making: SuiteBuildPlan,
     candidates: Callable[[GradingContext], Sequence[Candidate]],
     left_out: Mapping[str, str],
     progress: SuiteProgress,
@@ -82,7 +82,7 @@ def make_suite(
 
 def _worked(
     recipe: Recipe,
-    making: Making,
+    making: SuiteBuildPlan,
     workshop: SuiteBuild,
     candidates: Callable[[GradingContext], Sequence[Candidate]],
     left_out: Mapping[str, str],
@@ -110,7 +110,7 @@ def _worked(
     return account(suite, decided, left_out, making.retired, drawn.account if drawn else None)
 
 
-def _nothing(making: Making, decided: Sequence[SuiteDecision], left_out: Mapping[str, str]) -> str:
+def _nothing(making: SuiteBuildPlan, decided: Sequence[SuiteDecision], left_out: Mapping[str, str]) -> str:
     """Why there is no suite, with every reason."""
     reasons = [f"{d.id}: {d.reason}" for d in decided] + [f"{name}: {reason}" for name, reason in left_out.items()]
     head = f"no task was taken of {len(decided)} candidates, so there is no suite"
@@ -119,7 +119,7 @@ def _nothing(making: Making, decided: Sequence[SuiteDecision], left_out: Mapping
     return "\n  ".join([head, *reasons])
 
 
-def _drawn(making: Making, tasks: Sequence[Task], workshop: SuiteBuild) -> Written | None:
+def _drawn(making: SuiteBuildPlan, tasks: Sequence[Task], workshop: SuiteBuild) -> Written | None:
     """Rubrics for new tasks, where somebody is named to draft them. Raises SuiteError; the tasks are proved and kept by then."""
     drafting = making.drafting
     if drafting is None:
@@ -142,7 +142,7 @@ def _drawn(making: Making, tasks: Sequence[Task], workshop: SuiteBuild) -> Writt
 
 async def _made(
     recipe: Recipe,
-    making: Making,
+    making: SuiteBuildPlan,
     workshop: SuiteBuild,
     candidates: Callable[[GradingContext], Sequence[Candidate]],
     progress: SuiteProgress,
@@ -157,7 +157,7 @@ async def _made(
         await pool.close()
 
 
-def bench_of(making: Making, pool: Machines) -> GradingContext:
+def bench_of(making: SuiteBuildPlan, pool: Machines) -> GradingContext:
     """Candidates run where the suite's tasks will: the requirements lie where the person has them, the rest is the manifest's."""
     environment = making.manifest.environment
     root = making.root

@@ -19,7 +19,7 @@ from etude.tasks.task import Grader, Task
 
 
 @dataclass(frozen=True)
-class Source:
+class SuiteSource:
     """Tasks by id, and who grades them."""
 
     ids: Sequence[str]
@@ -27,18 +27,18 @@ class Source:
     graders: dict[str, Grader]
 
 
-def source_of(named: str, recipe: Recipe, choice: Choice) -> Source:
+def source_of(named: str, recipe: Recipe, choice: Choice) -> SuiteSource:
     """`exercises`, `real` or a folder of tasks: one that was made here, or Harbor directories. Raises SuiteError."""
     split = choice.split or "heldout"
     if named == "exercises":
         source = ExerciseSource(recipe.exercises)
         try:
-            return Source(source.ids(split, level=choice.level), source.task, dict(GRADERS))
+            return SuiteSource(source.ids(split, level=choice.level), source.task, dict(GRADERS))
         except ValueError as error:
             raise SuiteError(str(error)) from error
     if named == "real":
         packages = RealPackages(default_cache())
-        return Source(packages.ids(split, level=choice.level), packages.task, dict(GRADERS))
+        return SuiteSource(packages.ids(split, level=choice.level), packages.task, dict(GRADERS))
     folder = Path(named)
     if not folder.is_dir():
         raise SuiteError(
@@ -49,4 +49,4 @@ def source_of(named: str, recipe: Recipe, choice: Choice) -> Source:
         tasks = open_tasks(folder)
     except TaskError as error:
         raise SuiteError(str(error)) from error
-    return Source([*tasks.ids()], tasks.task, dict(GRADERS))
+    return SuiteSource([*tasks.ids()], tasks.task, dict(GRADERS))

@@ -72,7 +72,7 @@ def installing_first(installers: Sequence[Installer]) -> Callable[[Wanted], Awai
 
 
 @dataclass(frozen=True)
-class Writer:
+class PromptWriter:
     """Who words prompts: `[NAME=]URL#MODEL` or `checkpoint:DIR`, as a judge is named."""
 
     word: str
@@ -85,7 +85,7 @@ def make(
     listed: Mapping[str, Wanted],
     out: Path,
     progress: ProgressCallback,
-    writer: Writer | None = None,
+    writer: PromptWriter | None = None,
     shares: Shares = Shares(),
     agents: Agents = Agents(),
     commit_environments: int = MOST,
@@ -108,7 +108,7 @@ def _different(listed: Mapping[str, Wanted], names: Sequence[str]) -> int:
 
 
 @asynccontextmanager
-async def finishing(writer: Writer | None) -> AsyncIterator[FinalizeFunction]:
+async def finishing(writer: PromptWriter | None) -> AsyncIterator[FinalizeFunction]:
     """By the rules' words, or a policy's, priced by the program's own list. Raises NoJudge."""
     if writer is None:
         yield finalize_task
@@ -127,7 +127,7 @@ async def _made(
     placing: SplitAssigner,
     report: MakingReport,
     progress: ProgressCallback,
-    writer: Writer | None,
+    writer: PromptWriter | None,
     agents: Agents,
     commit_environments: int,
 ) -> None:

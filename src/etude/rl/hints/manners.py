@@ -9,7 +9,7 @@ from etude.agent.metrics import facts as fact
 from etude.agent.metrics.of_session import todos_of
 from etude.core.trace.session import Session
 from etude.rl.hints.hint import Hint
-from etude.rl.hints.turns import Called, turns_of
+from etude.rl.hints.turns import AnsweredCall, turns_of
 
 
 def unfinished_todos(session: Session) -> Iterator[Hint]:
@@ -45,7 +45,7 @@ def repeated_read(session: Session) -> Iterator[Hint]:
             yield Hint(turn.entry, "repeated_read", f"Reminder: You have read {files} already and it has not changed.")
 
 
-def _read(one: Called, shown: dict[str, set[str]]) -> list[str]:
+def _read(one: AnsweredCall, shown: dict[str, set[str]]) -> list[str]:
     """The files that the call showed, if all of them were shown by the same call before."""
     key = json.dumps([one.call.name, one.call.arguments], sort_keys=True, default=str)
     paths = () if one.failed else fact.paths_read(one.call, one.reads)

@@ -18,12 +18,12 @@ from etude.rl.hints.hint import Hint
 _ASKED = Message("user", "a")
 
 
-class Unplaced(ValueError):
+class HintNotRenderable(ValueError):
     """A hint that the chat format can't hold in front of a turn."""
 
 
 @dataclass(frozen=True)
-class Place:
+class TurnSpan:
     """Of one turn: its sampled tokens are ids[start:stop] of segment `segment`, what was rendered before them begins at `lead`."""
 
     segment: int
@@ -32,12 +32,12 @@ class Place:
     stop: int
 
 
-def places(session: Session) -> dict[int, Place]:
+def places(session: Session) -> dict[int, TurnSpan]:
     """By completion, in the numbering of `Session.segments`: a turn that several branches share belongs to the last of them."""
     parents = {entry.id: entry.parent for entry in session.entries if entry.tokens is not None}
     added = {entry.id: entry.tokens for entry in session.entries if entry.tokens is not None}
     inner = set(parents.values())
-    found: dict[int, Place] = {}
+    found: dict[int, TurnSpan] = {}
     number = 0
     paths = [_path(parents, leaf) for leaf in parents if leaf not in inner]
     last = {entry: i for i, path in enumerate(paths) for entry in path}
@@ -47,7 +47,7 @@ def places(session: Session) -> dict[int, Place]:
             tokens = added[entry]
             if tokens.logprobs and last[entry] == i:
                 start = at + tokens.lead
-                found[entry] = Place(number, at, start, start + len(tokens.logprobs))
+                found[entry] = TurnSpan(number, at, start, start + len(tokens.logprobs))
                 sampled = True
             at += len(tokens.ids)
         number += sampled  # segments without a sampled token are left out
@@ -66,7 +66,7 @@ def hint_ids(renderer: Renderer, text: str) -> list[int]:
     before = renderer.render([_ASKED], (), generation=False)
     after = renderer.render([_ASKED, Message("user", text)], (), generation=False)
     if after[: len(before)] != before:
-        raise Unplaced(
+        raise HintNotRenderable(
             f"the chat format {renderer.name} does not append a message: hints need one that does; leave rl.feedback.weight at 0"
         )
     return after[len(before) :]

@@ -13,7 +13,7 @@ from etude.core.trace.session import Session
 
 
 @dataclass(frozen=True)
-class Called:
+class AnsweredCall:
     """One call and its answer."""
 
     call: ToolCall
@@ -29,15 +29,15 @@ class Called:
 
 
 @dataclass(frozen=True)
-class Turn:
+class HintTurn:
     """One answer of the policy; `entry` is its completion's number in the session."""
 
     entry: int
     message: Message
-    calls: tuple[Called, ...]
+    calls: tuple[AnsweredCall, ...]
 
 
-def turns_of(session: Session) -> Iterator[Turn]:
+def turns_of(session: Session) -> Iterator[HintTurn]:
     """In order, self-summaries left aside. A call that was never answered is left out."""
     answers: dict[str, list[Entry]] = {}
     for entry in reversed(session.of("tool_result")):
@@ -50,13 +50,13 @@ def turns_of(session: Session) -> Iterator[Turn]:
         message = Message.from_json(entry.data.get("message") or {"role": "assistant", "text": ""})
         if not summary:
             called = [_called(call, answers[call.id].pop()) for call in message.calls if answers.get(call.id)]
-            yield Turn(entry.id, message, tuple(called))
+            yield HintTurn(entry.id, message, tuple(called))
         summary = False
 
 
-def _called(call: ToolCall, answer: Entry) -> Called:
+def _called(call: ToolCall, answer: Entry) -> AnsweredCall:
     data: dict[str, Any] = answer.data
     failed = bool(data["failed"])
-    told = data.get("facts")
-    facts = dict(fact.assumed(call, failed=failed) if told is None else told)
-    return Called(call, data.get("text", ""), failed, facts, tuple(data.get("reads", ())))
+    recorded = data.get("facts")
+    facts = dict(fact.assumed(call, failed=failed) if recorded is None else recorded)
+    return AnsweredCall(call, data.get("text", ""), failed, facts, tuple(data.get("reads", ())))

@@ -40,7 +40,7 @@ class Alarm:
     text: str
 
 
-class Watch:
+class AlarmMonitor:
     """Fed one step's figures after another."""
 
     def __init__(self) -> None:
@@ -64,16 +64,16 @@ class Watch:
         return [*found, *self._together()]
 
     def _alone(self, name: str, shift: Shift, drift: Drift) -> list[Alarm]:
-        told = f"{name} went from {drift.reference:.3g} to {drift.recent:.3g}"
+        text = f"{name} went from {drift.reference:.3g} to {drift.recent:.3g}"
         if name.startswith("share_"):
             if shift == "up" and drift.recent > 0.5:
-                return [Alarm("tool_takes_over", told)]
+                return [Alarm("tool_takes_over", text)]
             if shift == "down" and drift.recent < drift.reference / 2:
-                return [Alarm("tool_collapses", told)]
+                return [Alarm("tool_collapses", text)]
         if name == "broken_per_turn" and shift == "up":
-            return [Alarm("broken_calls", told)]
+            return [Alarm("broken_calls", text)]
         worse = name.startswith("raw_") and shift == "down"
-        return [Alarm("component", told)] if worse else []
+        return [Alarm("component", text)] if worse else []
 
     def _together(self) -> list[Alarm]:
         found: list[Alarm] = []

@@ -6,24 +6,24 @@ Units: items, lines, reads and calls are counted; an untested last edit is one; 
 
 from __future__ import annotations
 
-from etude.rl.rewards.component import Measure, Subject
+from etude.rl.rewards.component import Measure, RewardInput
 
 
 def _minus(name: str, *counters: str) -> Measure:
     return Measure(name, "penalty", counters, lambda subject: -sum(subject.counter(one) for one in counters))
 
 
-def _untested(subject: Subject) -> float:
+def _untested(subject: RewardInput) -> float:
     return -float(subject.counter("edits_untested") > 0)
 
 
-def _shell_only(subject: Subject) -> float:
+def _shell_only(subject: RewardInput) -> float:
     """Share of the calls that are shell commands which a tool of the preset is for. To build and to test by the shell is no fault."""
     calls = subject.counter("calls")
     return -subject.counter("shell_for_tool") / calls if calls else 0.0
 
 
-def _added_lint(subject: Subject) -> float:
+def _added_lint(subject: RewardInput) -> float:
     return -max(0.0, subject.counter("lint_delta"))
 
 

@@ -17,7 +17,7 @@ Kind = Literal["exact", "penalty", "bonus"]
 
 
 @dataclass(frozen=True)
-class Subject:
+class RewardInput:
     """What a component may look at. `k1`: the rollout's `divergence.k1_sum`; None where no reference was scored."""
 
     rollout: Rollout
@@ -41,7 +41,7 @@ class Component(Protocol):
         """Counters without which there is no value."""
         ...
 
-    def value(self, subject: Subject) -> float | None:
+    def value(self, subject: RewardInput) -> float | None:
         """In the component's own unit, before its weight; None: this rollout has none (a judge was silent)."""
         ...
 
@@ -53,7 +53,7 @@ class Measure:
     name: str
     kind: Kind
     needs: tuple[str, ...]
-    of: Callable[[Subject], float | None]
+    of: Callable[[RewardInput], float | None]
 
-    def value(self, subject: Subject) -> float | None:
+    def value(self, subject: RewardInput) -> float | None:
         return self.of(subject)

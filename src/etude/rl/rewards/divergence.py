@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from etude.core.trace.segment import Segment
-from etude.rl.rewards.component import Measure, Subject
+from etude.rl.rewards.component import Measure, RewardInput
 
 
 def k1_sum(segments: Sequence[Segment], reference: Sequence[np.ndarray]) -> float:
@@ -23,7 +23,7 @@ def k1_sum(segments: Sequence[Segment], reference: Sequence[np.ndarray]) -> floa
     return total
 
 
-def _kl(subject: Subject) -> float | None:
+def _kl(subject: RewardInput) -> float | None:
     return None if subject.k1 is None else -subject.k1
 
 

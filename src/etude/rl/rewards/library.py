@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from etude.rl.length import QUANTITIES, effort, penalty
 from etude.rl.rewards.behaviour import BEHAVIOUR
-from etude.rl.rewards.component import Component, Measure, Subject
+from etude.rl.rewards.component import Component, Measure, RewardInput
 from etude.rl.rewards.divergence import KL
 
 
-def _outcome(subject: Subject) -> float:
+def _outcome(subject: RewardInput) -> float:
     return subject.rollout.rewards["outcome"]
 
 
-def _length(subject: Subject) -> float:
+def _length(subject: RewardInput) -> float:
     """-C(x), times the factor of the effort that was asked for; a rollout that does not say was made at medium."""
     settings = subject.settings.length
     factor = getattr(settings.effort, subject.rollout.info.get("effort", "medium"))
     return -factor * penalty(effort(subject.rollout.counters, settings.weights), settings)
 
 
-def _wall_clock(subject: Subject) -> float | None:
+def _wall_clock(subject: RewardInput) -> float | None:
     """-t / (t + half): the agent's seconds as they were recorded, so that a resume has the same."""
     seconds = subject.rollout.info.get("seconds", {}).get("agent")
     return None if seconds is None else -seconds / (seconds + subject.settings.rewards.wall_clock_s)
 
 
 def _recorded(name: str) -> Measure:
-    """Measured when the attempt was made and kept with the rollout (`rl/earned.py`)."""
+    """Measured when the attempt was made and kept with the rollout (`rl/attempt_rewards.py`)."""
     kind = "bonus" if name == "judge" else "penalty"
     return Measure(name, kind, (), lambda subject: subject.rollout.rewards.get(name))
 
@@ -42,7 +42,7 @@ COMPONENTS: tuple[Component, ...] = (
 )
 
 
-def measured(subject: Subject) -> dict[str, float]:
+def measured(subject: RewardInput) -> dict[str, float]:
     """Every component that this rollout has a value for, before any weight."""
     found: dict[str, float] = {}
     for one in COMPONENTS:

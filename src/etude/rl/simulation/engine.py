@@ -11,7 +11,7 @@ from etude.core.trace.completion import Completion, SampledTokens, Usage
 from etude.learn.engine.thread import Result
 from etude.rl.restarts import ProcessDied
 from etude.rl.simulation.region import MadeUpRegion
-from etude.rl.simulation.shape import Shape
+from etude.rl.simulation.shape import SimulationShape
 from etude.rl.simulation.store import MadeUpStore
 
 
@@ -20,7 +20,7 @@ class MadeUpEngine:
     until somebody ends it."""
 
     def __init__(
-        self, shape: Shape, store: MadeUpStore, dice: random.Random, region: MadeUpRegion | None = None
+        self, shape: SimulationShape, store: MadeUpStore, dice: random.Random, region: MadeUpRegion | None = None
     ) -> None:
         """`region`: it sees that one's store alone, and answers nothing while the link to it is lost."""
         self._shape, self._store, self._dice, self.region = shape, store, dice, region

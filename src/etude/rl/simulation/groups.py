@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from etude.core.trace.segment import Rollout
-from etude.rl.groups import Begun
+from etude.rl.groups import UnfinishedGroup
 
 
 class GroupsInMemory:
@@ -23,7 +23,7 @@ class GroupsInMemory:
     def forget(self, group: int) -> None:
         """Nothing was kept."""
 
-    def kept(self) -> dict[int, Begun[Rollout]]:
+    def kept(self) -> dict[int, UnfinishedGroup[Rollout]]:
         return {}
 
     def load(self, group: int) -> list[Rollout]:
@@ -31,5 +31,5 @@ class GroupsInMemory:
 
     def digest(self, group: int) -> str:
         """Of what the group's tokens are and which versions sampled them."""
-        told = [(one.id, [segment.versions.tolist() for segment in one.segments]) for one in self._held[group]]
-        return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
+        contents = [(one.id, [segment.versions.tolist() for segment in one.segments]) for one in self._held[group]]
+        return hashlib.sha256(repr(contents).encode()).hexdigest()[:8]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.rl.ledger import Ledger
+from etude.rl.ledger import RlLedger
 
 
-class LedgerInMemory(Ledger):
+class LedgerInMemory(RlLedger):
     """As the file; it outlives whoever writes it, but not the simulation."""
 
     def __init__(self) -> None:

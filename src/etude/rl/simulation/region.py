@@ -9,7 +9,7 @@ from etude.learn.weights.errors import Unreachable
 from etude.learn.weights.index import StoreIndex
 from etude.learn.weights.path import cheapest
 from etude.learn.weights.relay_plan import copies, kept
-from etude.rl.simulation.shape import Shape
+from etude.rl.simulation.shape import SimulationShape
 from etude.rl.simulation.store import BYTES_PER_S, MadeUpStore
 
 POLL_S, ROUND_TRIP_S = 0.5, 0.12
@@ -18,7 +18,7 @@ POLL_S, ROUND_TRIP_S = 0.5, 0.12
 class MadeUpRegion:
     """`link`: set while it holds. `relay` copies for as long as the run lasts; what was under way when the link is lost is copied again."""
 
-    def __init__(self, shape: Shape, source: MadeUpStore, dice: random.Random) -> None:
+    def __init__(self, shape: SimulationShape, source: MadeUpStore, dice: random.Random) -> None:
         self._source = source
         self._pace = BYTES_PER_S * shape.link_share * dice.choice((0.3, 1.0, 3.0))
         self.index = StoreIndex()

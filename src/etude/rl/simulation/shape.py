@@ -11,7 +11,7 @@ WINDOWED = 2  # batches that may overtake, where the order is windowed
 
 
 @dataclass(frozen=True)
-class Shape:
+class SimulationShape:
     """Times are seconds of made-up time. A rollout has 1 + Pareto turns (`tail`: the smaller, the heavier), each of `turn_s` on an idle
     engine and `tool_s` in its sandbox, both times log-normal. `faults`: the share of rollouts whose sandbox, engine answer or wire fails
     them; `deaths`: how often an engine or the trainer dies in the run, whole hosts beside them."""
@@ -58,11 +58,11 @@ class Shape:
         return {"fifo": 1, "windowed": WINDOWED, "greedy": None}[self.order]
 
 
-def drawn(seed: int) -> Shape:
+def drawn(seed: int) -> SimulationShape:
     """A small run of chance proportions, for searching through many seeds."""
     dice = random.Random(f"shape {seed}")
     per_step, size = dice.randint(1, 6), dice.randint(2, 6)
-    shape = Shape(
+    shape = SimulationShape(
         rollouts=per_step * size * dice.randint(3, 8),
         group_size=size,
         groups_per_step=per_step,

@@ -24,20 +24,20 @@ import numpy as np
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.core.events.log import EventLog
 from etude.core.trace.segment import Rollout, Segment
-from etude.rl.controller import Controller, Step
-from etude.rl.groups import Group
+from etude.rl.controller import Controller, StepResult
+from etude.rl.groups import RolloutGroup
 from etude.rl.ledger import fold
-from etude.rl.life import Slot
 from etude.rl.reconciler import Reconciler
 from etude.rl.region import RegionSettings
 from etude.rl.resume import open_progress, reconciler_at, train_again
+from etude.rl.rollout_state import RolloutSlot
 from etude.rl.schedule import Schedule
 from etude.rl.services import Services
 from etude.rl.settings import RlSettings
 from etude.rl.simulation.ledger import LedgerInMemory
-from etude.rl.simulation.shape import Shape
-from etude.rl.simulation.world import World
-from etude.rl.watch import Watchdog
+from etude.rl.simulation.shape import SimulationShape
+from etude.rl.simulation.world import SimulatedCluster
+from etude.rl.watchdog import Watchdog
 from etude.rollout.retry import InfraFault
 from etude.sandbox.errors import InfraError
 from etude.sandbox.fake.clock import run
@@ -48,7 +48,7 @@ FOR_EVER_S = 1e5  # of made-up time since the last step: who waits longer hangs
 LEASES_S = 180.0  # what a silent host held is found and ended
 
 
-class Tally:
+class SimulationTally:
     """What came of it. `story`: a digest of the events in their order."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Tally:
         self.story.update(repr(what).encode())
 
 
-def simulate(shape: Shape) -> dict[str, Any]:
+def simulate(shape: SimulationShape) -> dict[str, Any]:
     """Figures of one run; all but `real_s` follow from the shape."""
     start = time.perf_counter()
     with _seldom_collected():
@@ -83,8 +83,8 @@ def _seldom_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-async def _simulate(shape: Shape) -> dict[str, Any]:
-    world, tally = World(shape), Tally()
+async def _simulate(shape: SimulationShape) -> dict[str, Any]:
+    world, tally = SimulatedCluster(shape), SimulationTally()
     fleet = await world.open_fleet()
     settings = _settings(shape)
     tasks = Schedule(tuple(f"task-{number}" for number in range(settings.steps * settings.groups_per_step)))
@@ -112,11 +112,11 @@ async def _simulate(shape: Shape) -> dict[str, Any]:
     return _figures(shape, services, tally, spent_s, left) | {"regional_turns": regional}
 
 
-def _tallied(tally: Tally) -> Callable[[Step, list[Group[Rollout]]], Awaitable[None]]:
+def _tallied(tally: SimulationTally) -> Callable[[StepResult, list[RolloutGroup[Rollout]]], Awaitable[None]]:
     """What notes each step of training."""
     loop = asyncio.get_running_loop()
 
-    async def on_step(step: Step, groups: list[Group[Rollout]]) -> None:
+    async def on_step(step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None:
         tally.steps.append(dict(step.values))
         tally.tell(step.step, step.digest, [group.index for group in groups], loop.time())
         for group in groups:
@@ -127,12 +127,12 @@ def _tallied(tally: Tally) -> Callable[[Step, list[Group[Rollout]]], Awaitable[N
 
 
 def _attempts(
-    reconciler: Reconciler[Rollout], world: World, services: Services, fleet: Fleet, tally: Tally
-) -> Callable[[Slot], Awaitable[Rollout]]:
+    reconciler: Reconciler[Rollout], world: SimulatedCluster, services: Services, fleet: Fleet, tally: SimulationTally
+) -> Callable[[RolloutSlot], Awaitable[Rollout]]:
     """What makes a slot's rollout."""
     loop = asyncio.get_running_loop()
 
-    async def attempt(slot: Slot) -> Rollout:
+    async def attempt(slot: RolloutSlot) -> Rollout:
         admitted = reconciler.groups[slot.group].version
         rollout = await _attempt(slot, world, services, fleet, tally)
         assert rollout.start_version >= admitted, "a token is older than the version that its group was admitted at"
@@ -142,7 +142,7 @@ def _attempts(
     return attempt
 
 
-async def _until_it_hangs(controller: Controller, tally: Tally) -> None:
+async def _until_it_hangs(controller: Controller, tally: SimulationTally) -> None:
     """Raises RuntimeError with whom the run waits for."""
     running = asyncio.create_task(controller.run())
     steps = -1
@@ -157,7 +157,7 @@ async def _until_it_hangs(controller: Controller, tally: Tally) -> None:
     await running
 
 
-def _settings(shape: Shape) -> RlSettings:
+def _settings(shape: SimulationShape) -> RlSettings:
     return RlSettings(
         steps=shape.steps,
         groups_per_step=shape.groups_per_step,
@@ -175,7 +175,9 @@ def _settings(shape: Shape) -> RlSettings:
     )
 
 
-async def _attempt(slot: Slot, world: World, services: Services, fleet: Fleet | None, tally: Tally) -> Rollout:
+async def _attempt(
+    slot: RolloutSlot, world: SimulatedCluster, services: Services, fleet: Fleet | None, tally: SimulationTally
+) -> Rollout:
     """A rollout boiled down: a sandbox, turns of the policy between commands, and no retries of its own."""
     shape, dice = world.shape, world.dice(slot.group, slot.member, slot.attempt)
     turns = min(shape.most_turns, int(dice.paretovariate(shape.tail)))
@@ -218,7 +220,7 @@ async def _kill(box: Any) -> None:
         return  # the host ends it when it finds that nobody knows it
 
 
-async def _closed(services: Services, fleet: Fleet | None, world: World) -> int:
+async def _closed(services: Services, fleet: Fleet | None, world: SimulatedCluster) -> int:
     """All ended; sandboxes left on the hosts."""
     await services.close()
     if fleet is None:
@@ -235,10 +237,12 @@ def _whole(ledger: LedgerInMemory, tasks: Schedule) -> None:
     assert sorted(trained) == list(range(len(tasks))), "a task was left out, or trained twice"
 
 
-async def _nothing(step: Step, groups: list[Group[Rollout]]) -> None: ...
+async def _nothing(step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None: ...
 
 
-def _figures(shape: Shape, services: Services, tally: Tally, spent_s: float, left: int) -> dict[str, Any]:
+def _figures(
+    shape: SimulationShape, services: Services, tally: SimulationTally, spent_s: float, left: int
+) -> dict[str, Any]:
     total = sum(tally.staleness.values())
     wait_s = sum(step["wait_s"] for step in tally.steps)
     return {

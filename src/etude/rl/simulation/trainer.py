@@ -8,10 +8,10 @@ import math
 import random
 from typing import Any
 
-from etude.rl.learner import Trained
+from etude.rl.learner import TrainedStep
 from etude.rl.restarts import ProcessDied
 from etude.rl.simulation.groups import GroupsInMemory
-from etude.rl.simulation.shape import Shape
+from etude.rl.simulation.shape import SimulationShape
 from etude.rl.simulation.store import MadeUpStore
 
 
@@ -19,7 +19,12 @@ class MadeUpTrainer:
     """What `services` asks of a trainer. `saves` outlives it, as a disk would."""
 
     def __init__(
-        self, shape: Shape, groups: GroupsInMemory, store: MadeUpStore, saves: dict[int, str], dice: random.Random
+        self,
+        shape: SimulationShape,
+        groups: GroupsInMemory,
+        store: MadeUpStore,
+        saves: dict[int, str],
+        dice: random.Random,
     ) -> None:
         self._shape, self._groups, self._store, self._saves, self._dice = shape, groups, store, saves, dice
         self._weights = "initial"
@@ -31,7 +36,7 @@ class MadeUpTrainer:
         self._live()
         self._weights, self._steps = self._saves[step] if step else "initial", step
 
-    async def train(self, groups: list[int]) -> Trained:
+    async def train(self, groups: list[int]) -> TrainedStep:
         """Raises ValueError where a token is older than the bound allows."""
         self._live()
         took_s = self._shape.train_s * math.exp(self._dice.gauss(0, 0.2))
@@ -43,11 +48,11 @@ class MadeUpTrainer:
                     raise ValueError(
                         f"group {group} is {self._steps - rollout.start_version} versions old at step {self._steps}"
                     )
-        told = f"{self._weights} {groups} {[self._groups.digest(group) for group in groups]}"
-        self._weights = hashlib.sha256(told.encode()).hexdigest()[:16]
+        contents = f"{self._weights} {groups} {[self._groups.digest(group) for group in groups]}"
+        self._weights = hashlib.sha256(contents.encode()).hexdigest()[:16]
         self._steps += 1
         rollouts = [rollout for group in groups for rollout in self._groups.load(group)]
-        return Trained(self._weights, {}, [rollout.rewards for rollout in rollouts], [0.0] * len(rollouts), took_s)
+        return TrainedStep(self._weights, {}, [rollout.rewards for rollout in rollouts], [0.0] * len(rollouts), took_s)
 
     async def publish(self, version: int) -> bool:
         self._live()

@@ -9,7 +9,7 @@ from etude.learn.engine.settings import EngineSettings
 from etude.rl.simulation.engine import MadeUpEngine
 from etude.rl.simulation.groups import GroupsInMemory
 from etude.rl.simulation.region import MadeUpRegion
-from etude.rl.simulation.shape import Shape
+from etude.rl.simulation.shape import SimulationShape
 from etude.rl.simulation.store import MadeUpStore
 from etude.rl.simulation.trainer import MadeUpTrainer
 from etude.sandbox.fleet.fleet import Fleet
@@ -18,10 +18,10 @@ from etude.sandbox.fleet.simulation.world import FleetShape as HostShape
 from etude.sandbox.fleet.simulation.world import SimulatedMachine
 
 
-class World:
+class SimulatedCluster:
     """`services.Places`, and who strikes there. Every part has dice of its own, so that one's draws don't shift another's."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: SimulationShape) -> None:
         self.shape = shape
         self.engine = EngineSettings()
         self.groups = GroupsInMemory()

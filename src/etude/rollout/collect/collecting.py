@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from etude.core.trace.completion import Usage
-from etude.rollout.attempt import Attempt, Setup, attempt
-from etude.rollout.collect.tries import Tries, Try
+from etude.rollout.attempt import Attempt, AttemptSetup, attempt
+from etude.rollout.collect.tries import CollectedAttempt, CollectionLog
 from etude.rollout.keep import keep_session
 from etude.rollout.retry import InfraFault
 from etude.tasks.task import Task
@@ -27,7 +27,7 @@ SEED_STRIDE = 1_000_003  # apart from the turns of one session
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CollectionSettings:
     """`per_task` sessions of each task at most, in `tries` attempts at most; `max_dollars`: nothing is begun beyond that.
 
     `dollars` says what a turn cost, None where it is unknown."""
@@ -45,7 +45,7 @@ class Wanted:
 
 
 @dataclass
-class Collected:
+class CollectionSummary:
     """How a run of it ended."""
 
     made: int = 0
@@ -53,22 +53,22 @@ class Collected:
     stopped: str = ""
 
 
-class Collecting:
+class Collection:
     """One run over what earlier runs of the folder tried."""
 
     def __init__(
         self,
-        wanted: Wanted,
-        setup: Setup,
+        wanted: CollectionSettings,
+        setup: AttemptSetup,
         folder: Path,
-        tries: Tries,
-        progress: Callable[[Try | str], None] = lambda last: None,
+        tries: CollectionLog,
+        progress: Callable[[CollectedAttempt | str], None] = lambda last: None,
     ) -> None:
         self.wanted, self.setup, self.folder, self.tries, self.progress = wanted, setup, folder, tries, progress
-        self.collected = Collected()
+        self.collected = CollectionSummary()
         self._flying: dict[str, int] = {}
 
-    async def run(self) -> Collected:
+    async def run(self) -> CollectionSummary:
         jobs = self._jobs()
         workers = [asyncio.create_task(self._work(jobs)) for _ in range(self.wanted.concurrency)]
         try:
@@ -120,7 +120,7 @@ class Collecting:
             keep_session(self.folder / path, made, {**facts, **self.wanted.facts, "try": number})
         usages = usages_of(made)
         paid = [self.wanted.dollars(usage) for usage in usages]
-        row = Try(
+        row = CollectedAttempt(
             task.id, number, made.verdict.score, not why, path, why, digest, len(usages),
             sum(usage.input_tokens for usage in usages), sum(usage.output_tokens for usage in usages),
             None if any(one is None for one in paid) else round(sum(one or 0.0 for one in paid), 6),

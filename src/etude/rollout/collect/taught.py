@@ -27,7 +27,7 @@ EVENTS = "events.jsonl"
 
 
 @dataclass(frozen=True)
-class Turn:
+class LabelledMessage:
     """A message of the conversation; `said`: by the policy."""
 
     message: Message
@@ -58,24 +58,26 @@ def segments(session: Session, renderer: Renderer) -> list[Segment]:
     return builder.segments()
 
 
-def conversations(session: Session) -> list[list[Turn]]:
+def conversations(session: Session) -> list[list[LabelledMessage]]:
     """The session's segments as messages: each self-summary begins a new one, with the prefix and what it carries over."""
-    prefix: list[Turn] = []
-    found: list[list[Turn]] = [[]]
+    prefix: list[LabelledMessage] = []
+    found: list[list[LabelledMessage]] = [[]]
     opened = False
     for entry in session.entries:
         if entry.type == "completion":
             opened = True
-            found[-1].append(Turn(Message.from_json(entry.data["message"]), True))
+            found[-1].append(LabelledMessage(Message.from_json(entry.data["message"]), True))
         elif entry.type == "message":
-            turn = Turn(Message.from_json({k: v for k, v in entry.data.items() if k != "foreign"}), False)
+            turn = LabelledMessage(Message.from_json({k: v for k, v in entry.data.items() if k != "foreign"}), False)
             found[-1].append(turn)
             if not opened:
                 prefix.append(turn)
         elif entry.type == "tool_result":
-            found[-1].append(Turn(Message("tool", entry.data["text"], call_id=entry.data.get("call_id")), False))
+            found[-1].append(
+                LabelledMessage(Message("tool", entry.data["text"], call_id=entry.data.get("call_id")), False)
+            )
         elif entry.type == "summary" and (carried := entry.data.get("message")):
-            found.append([*prefix, Turn(Message.from_json(carried), False)])
+            found.append([*prefix, LabelledMessage(Message.from_json(carried), False)])
     return [turns for turns in found if any(turn.said for turn in turns)]
 
 
@@ -87,7 +89,9 @@ def _own(session: Session, renderer: Renderer) -> bool:
     return session.header.harness_facts.get("chat") == renderer_for(renderer, settings).fingerprint
 
 
-def _render(turns: list[Turn], builder: SegmentBuilder, renderer: Renderer, tools: Sequence[dict[str, Any]]) -> None:
+def _render(
+    turns: list[LabelledMessage], builder: SegmentBuilder, renderer: Renderer, tools: Sequence[dict[str, Any]]
+) -> None:
     held: list[Message] = []
     new: list[Message] = []
     last: tuple[Message, list[int]] | None = None

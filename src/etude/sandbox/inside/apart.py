@@ -15,7 +15,7 @@ from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
 if TYPE_CHECKING:
-    from etude.sandbox.inside.ground import Ground
+    from etude.sandbox.inside.ground import SandboxPaths
 
 # Where the hierarchies are mounted: folders of the root. Not one in another: a group below a full one stops the gVisor of 2022 for good.
 COUNTED, TOLD = "/opt/etude/groups/counted", "/opt/etude/groups/told"
@@ -28,7 +28,7 @@ _SETPCAP = 1 << 8
 _OVERSHOT = 2
 
 
-def settle(pids: int, place: Ground) -> None:
+def settle(pids: int, place: SandboxPaths) -> None:
     """Become that runner, but for the capabilities: the caller drops them. Raises OSError."""
     for kind, folder in (("pids", COUNTED), ("job", TOLD)):
         sys_.mount("none", folder, "cgroup", 0, kind)

@@ -29,7 +29,7 @@ _USED_UP = (errno.ENOSPC, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
-def become(control: socket, program: int, code: bytes, family: users.Family | None) -> Any:
+def become(control: socket, program: int, code: bytes, family: users.UserRange | None) -> Any:
     """Read the spec, close the cell, settle in it: by ourselves, or as `program`, the descriptor of a native runner (else -1). With a
     `family`: as root of a range of users, with what root needs among them."""
     spec = receive(control)
@@ -50,26 +50,26 @@ def become(control: socket, program: int, code: bytes, family: users.Family | No
         sys_.install_filter(code)
 
     if program < 0:
-        return settle(control, spec, close, ground.Ground(spec.head))
+        return settle(control, spec, close, ground.SandboxPaths(spec.head))
     try:
         close()
         _execute(program, control, passed[0])
-    except (OSError, files.Refused) as error:
+    except (OSError, files.FileRequestError) as error:
         control.sendall(frames.pack(frames.ERROR, 0, fault.explain(error)))
         os._exit(1)
 
 
-def _furnished(spec: dict[str, Any], family: users.Family | None) -> int:
+def _furnished(spec: dict[str, Any], family: users.UserRange | None) -> int:
     """A root that can't be made is no doing of the inside's or the caller's."""
     try:
         if family is not None:
             family.settle(bool(spec["place"].get("layers")))
         return furnish.furnish(spec)
     except users.Storeless as error:
-        raise files.Refused("Unsupported", str(error)) from None
+        raise files.FileRequestError("Unsupported", str(error)) from None
     except OSError as error:
         kind = "CapacityExhausted" if error.errno in _USED_UP else "InfraError"
-        raise files.Refused(kind, f"its root could not be made: {error}") from None
+        raise files.FileRequestError(kind, f"its root could not be made: {error}") from None
 
 
 def grant(control: socket, descriptors: dict[str, int]) -> None:
@@ -104,16 +104,16 @@ def _execute(program: int, control: socket, spec: int) -> None:
     os.execve(program, ["runner", str(control.fileno()), str(spec)], {})
 
 
-def settle(control: socket, spec: frames.Frame, close: Callable[[], None], place: ground.Ground) -> Any:
+def settle(control: socket, spec: frames.Frame, close: Callable[[], None], place: ground.SandboxPaths) -> Any:
     """Close the cell, write the first files, say READY; returns what the runner's loop returns."""
     try:
         close()
-        store = files.Files(place)
+        store = files.FileOperations(place)
         offset = 0
         for path, size in spec.head["files"]:
             store.write(path, spec.blob[offset : offset + size], 0o644)
             offset += size
-    except (OSError, files.Refused) as error:
+    except (OSError, files.FileRequestError) as error:
         control.sendall(frames.pack(frames.ERROR, 0, fault.explain(error)))
         os._exit(1)
     os.environ.update(place.environment)

@@ -12,16 +12,16 @@ import os
 import time
 
 from etude.sandbox.inside import fault, files, frames, leftover, start, tree, user, warm
-from etude.sandbox.inside.kept import Kept
+from etude.sandbox.inside.kept import BufferedJob
 from etude.sandbox.inside.leader import Leaders
-from etude.sandbox.inside.streamed import Streamed
+from etude.sandbox.inside.streamed import StreamedJob
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from etude.sandbox.inside.ground import Ground
+    from etude.sandbox.inside.ground import SandboxPaths
     from etude.sandbox.inside.job import Job
     from etude.sandbox.inside.loop import Loop
 
@@ -35,7 +35,7 @@ _MOST_SIGNAL = 64
 
 class Commands:
     def __init__(
-        self, send: Callable[[bytes], None], loop: Loop, leaders: Leaders, store: files.Files, spec: dict[str, Any], place: Ground
+        self, send: Callable[[bytes], None], loop: Loop, leaders: Leaders, store: files.FileOperations, spec: dict[str, Any], place: SandboxPaths
     ) -> None:  # fmt: skip
         self._send, self._loop, self._leaders = send, loop, leaders
         self._files, self._spec, self._place = store, spec, place
@@ -57,9 +57,9 @@ class Commands:
         request = self._request(frame.head)
         streams = frame.kind == frames.EXEC
         one = (
-            Streamed(frame.stream, request, frame.blob, self._loop, self._send)
+            StreamedJob(frame.stream, request, frame.blob, self._loop, self._send)
             if streams
-            else Kept(frame.stream, request, frame.blob, self._loop)
+            else BufferedJob(frame.stream, request, frame.blob, self._loop)
         )
         one.supervised = bool(self._jobs)
         arguments = warm.arguments(request["argv"], request["cwd"], request["env"]) if start.is_warm(request) else ()
@@ -71,7 +71,7 @@ class Commands:
             one.pid = self._leaders.start(one)
         except start.CantStart as error:
             self._drop(one, one.refusal(error.code, f"{error}\n".encode(errors="surrogateescape")))
-        except (OSError, files.Refused) as error:
+        except (OSError, files.FileRequestError) as error:
             self._drop(one, frames.pack(frames.ERROR, frame.stream, self._explained(error, request)))
         else:
             if one.pid == 0:
@@ -101,10 +101,10 @@ class Commands:
         for pid in members:
             tree.kill(pid, number)
 
-    def streamed(self, stream: int) -> Streamed | None:
+    def streamed(self, stream: int) -> StreamedJob | None:
         """The running EXEC of a stream; None where it has ended."""
         one = self._jobs.get(stream)
-        return one if isinstance(one, Streamed) else None
+        return one if isinstance(one, StreamedJob) else None
 
     def reap(self) -> None:
         by_pid = {one.pid: one for one in self._jobs.values()}
@@ -146,7 +146,7 @@ class Commands:
         request["tmp"], request["elsewhere"] = self._place.tmp, self._place.elsewhere
         return request
 
-    def _explained(self, error: OSError | files.Refused, request: dict[str, Any]) -> dict[str, Any]:
+    def _explained(self, error: OSError | files.FileRequestError, request: dict[str, Any]) -> dict[str, Any]:
         explained = fault.explain(error)
         if isinstance(error, OSError):
             if error.errno == errno.EAGAIN:

@@ -18,7 +18,7 @@ _FRAME_BYTES = 4 << 20
 _FRAME_ENTRIES = 1000
 
 
-def tree(store: files.Files, stream: int, path: str, max_bytes: int) -> Iterator[bytes]:
+def tree(store: files.FileOperations, stream: int, path: str, max_bytes: int) -> Iterator[bytes]:
     """Frames. Raises OSError and Refused, then nothing was last."""
     entries: list[list[Any]] = []
     pieces: list[bytes] = []
@@ -26,7 +26,7 @@ def tree(store: files.Files, stream: int, path: str, max_bytes: int) -> Iterator
     for entry, data in _entries(store, path):
         total += len(data)
         if total > max_bytes:
-            raise files.Refused("OutputLimit", f"the files under {path} are over {max_bytes} bytes")
+            raise files.FileRequestError("OutputLimit", f"the files under {path} are over {max_bytes} bytes")
         if held + len(data) > _FRAME_BYTES or len(entries) >= _FRAME_ENTRIES:
             yield frames.pack(frames.TREE, stream, {"entries": entries, "last": False}, b"".join(pieces))
             entries, pieces, held = [], [], 0
@@ -36,7 +36,7 @@ def tree(store: files.Files, stream: int, path: str, max_bytes: int) -> Iterator
     yield frames.pack(frames.TREE, stream, {"entries": entries, "last": True}, b"".join(pieces))
 
 
-def _entries(store: files.Files, path: str) -> Iterator[tuple[list[Any], bytes]]:
+def _entries(store: files.FileOperations, path: str) -> Iterator[tuple[list[Any], bytes]]:
     for name, status, folder in store.walk(path, recursive=True):
         kind, mode = files.kind_of(status), stat.S_IMODE(status.st_mode)
         if kind == "dir":

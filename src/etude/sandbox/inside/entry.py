@@ -52,7 +52,7 @@ def _begin(control_fd: int) -> Role | None:
         except OSError as error:
             control.sendall(frames.pack(frames.ERROR, 0, {**fault.explain(error), "error": "Unsupported"}))
             os._exit(1)
-    place = ground.Ground(spec.head)
+    place = ground.SandboxPaths(spec.head)
     place.excess = place.mounted_excess
     close = {"container": _close_container, "bubblewrap": _check_bubble, "around": _close_around}[
         spec.head["place"]["kind"]
@@ -83,7 +83,7 @@ def _introduced(control_fd: int) -> socket:
     return control
 
 
-def _check_bubble(control: socket, spec: dict[str, Any], place: ground.Ground) -> None:
+def _check_bubble(control: socket, spec: dict[str, Any], place: ground.SandboxPaths) -> None:
     """bubblewrap made the namespaces and installed the filter; only limits are ours to set."""
     _open_door(control, spec)
     cell.limit(spec)
@@ -91,13 +91,15 @@ def _check_bubble(control: socket, spec: dict[str, Any], place: ground.Ground) -
     sys_.require_locked()
 
 
-def _close_around(control: socket, spec: dict[str, Any], place: ground.Ground) -> None:
+def _close_around(control: socket, spec: dict[str, Any], place: ground.SandboxPaths) -> None:
     """The namespaces are this process' own; the file system, the filter and the limits are still to be made."""
     try:
         around.lay_out(spec)
         cell.raise_loopback() if spec["place"]["network"] != around.HOST_NETWORK else sys_.set_host_name("sandbox")
     except OSError as error:
-        raise files.Refused("Unsupported", f"no sandbox can be made around {spec['workdir']}: {error}") from None
+        raise files.FileRequestError(
+            "Unsupported", f"no sandbox can be made around {spec['workdir']}: {error}"
+        ) from None
     _open_door(control, spec)
     cell.limit(spec)
     sys_.drop_capabilities()
@@ -105,7 +107,7 @@ def _close_around(control: socket, spec: dict[str, Any], place: ground.Ground) -
     sys_.require_locked()
 
 
-def _close_container(control: socket, spec: dict[str, Any], place: ground.Ground) -> None:
+def _close_container(control: socket, spec: dict[str, Any], place: ground.SandboxPaths) -> None:
     """The container has its engine's own filter; ours comes on top, so that both refuse."""
     _open_door(control, spec)
     cell.limit(spec)

@@ -16,13 +16,13 @@ _USER_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EA
 
 def explain(error: Exception) -> dict[str, Any]:
     """An error as the client's ERROR frame: the class of `protocol` to raise, and its message."""
-    if isinstance(error, files.Refused):
+    if isinstance(error, files.FileRequestError):
         return {"error": error.kind, "message": str(error)}
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return {"error": "DiskFull", "message": f"{error}; the spec's disk_mb is the limit"}
         kind = "UserError" if error.errno in _USER_ERRORS else "InfraError"
         return {"error": kind, "message": str(error)}
-    if isinstance(error, frames.TooLarge):
+    if isinstance(error, frames.FrameTooLarge):
         return {"error": "OutputLimit", "message": str(error)}
     return {"error": "InfraError", "message": f"{type(error).__name__}: {error}"}

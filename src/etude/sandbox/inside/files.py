@@ -17,7 +17,7 @@ TYPE_CHECKING = False  # as in `typing`, without importing it
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from etude.sandbox.inside.ground import Ground
+    from etude.sandbox.inside.ground import SandboxPaths
 
 _FORBIDDEN = ("/proc", "/dev", "/sys")
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # to walk through, which needs no right to list
@@ -26,7 +26,7 @@ _NEW_FILE_MODE = 0o644
 _MAX_DEPTH = 128  # deeper than any repository; bounds the walk of a hostile tree
 
 
-class Refused(Exception):
+class FileRequestError(Exception):
     """The request can't be served. `kind` names a class of `etude.sandbox.protocol`."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -34,23 +34,23 @@ class Refused(Exception):
         self.kind = kind
 
 
-class Files:
+class FileOperations:
     """All paths are inside the sandbox; relative ones start at `workdir`."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: SandboxPaths) -> None:
         self._ground = ground
 
     def resolve(self, path: str) -> str:
         if "\0" in path:
-            raise Refused("UserError", f"path {path!r} holds a zero byte")
+            raise FileRequestError("UserError", f"path {path!r} holds a zero byte")
         try:
             os.fsencode(path)
         except UnicodeEncodeError:
-            raise Refused("UserError", f"path {path!r} can't be a file's name") from None
+            raise FileRequestError("UserError", f"path {path!r} can't be a file's name") from None
         full = posixpath.normpath(posixpath.join(self._ground.workdir, path))
         full = "/" + full.lstrip("/")
         if any(full == tree or full.startswith(tree + "/") for tree in _FORBIDDEN):
-            raise Refused("UserError", f"{path}: files under {', '.join(_FORBIDDEN)} are not served")
+            raise FileRequestError("UserError", f"{path}: files under {', '.join(_FORBIDDEN)} are not served")
         return full
 
     def read(self, path: str, max_bytes: int, offset: int) -> bytes:
@@ -75,7 +75,7 @@ class Files:
         except BaseException:
             os.close(folder)
             raise
-        file = fresh.Fresh(folder, name)
+        file = fresh.TemporaryFile(folder, name)
         try:
             file.write(data)
         except OSError:
@@ -83,7 +83,7 @@ class Files:
             raise
         file.keep(mode & 0o777)
 
-    def begin(self, path: str) -> fresh.Fresh:
+    def begin(self, path: str) -> fresh.TemporaryFile:
         """A file to take the place of whatever is there, but for a folder."""
         folder, name = self.parent(path, create=True)
         try:
@@ -91,7 +91,7 @@ class Files:
         except BaseException:
             os.close(folder)
             raise
-        return fresh.Fresh(folder, name)
+        return fresh.TemporaryFile(folder, name)
 
     def make_folder(self, path: str) -> None:
         """With those above it, where they are missing; a file or link in its place is replaced, one above it is refused."""
@@ -126,7 +126,9 @@ class Files:
         found: list[tuple[str, str, int, int]] = []
         for name, status, _ in self.walk(path, recursive):
             if len(found) >= max_entries:
-                raise Refused("OutputLimit", f"{path} holds more than {max_entries} entries; list a folder below it")
+                raise FileRequestError(
+                    "OutputLimit", f"{path} holds more than {max_entries} entries; list a folder below it"
+                )
             found.append((name, kind_of(status), status.st_size, stat.S_IMODE(status.st_mode)))
         return found
 
@@ -160,7 +162,7 @@ class Files:
                 os.close(fd)
             left -= len(data)
             if left < 0:
-                raise Refused("OutputLimit", f"the files under {path} are over {max_bytes} bytes")
+                raise FileRequestError("OutputLimit", f"the files under {path} are over {max_bytes} bytes")
             found.append((name, data))
         return found
 
@@ -168,7 +170,7 @@ class Files:
         """An open folder and a name in it; the caller closes the folder."""
         base, parts = self._ground.split(self.resolve(path))
         if not parts:
-            raise Refused("UserError", f"{path!r} names the root or the sandbox' own folder, not a file")
+            raise FileRequestError("UserError", f"{path!r} names the root or the sandbox' own folder, not a file")
         fd = os.open(base, _STEP)
         for part in parts[:-1]:
             try:
@@ -204,7 +206,7 @@ def _walk(fd: int, prefix: str, recursive: bool, depth: int) -> Iterator[tuple[s
         yield prefix + name, status, fd
         if recursive and stat.S_ISDIR(status.st_mode):
             if depth >= _MAX_DEPTH:
-                raise Refused("UserError", f"folders nest deeper than {_MAX_DEPTH}")
+                raise FileRequestError("UserError", f"folders nest deeper than {_MAX_DEPTH}")
             try:
                 below = open_folder(name, fd)
             except (FileNotFoundError, PermissionError):
@@ -221,7 +223,7 @@ def _remove(folder: int, name: str, depth: int) -> None:
         os.unlink(name, dir_fd=folder)
         return
     if depth >= _MAX_DEPTH:
-        raise Refused("UserError", f"folders nest deeper than {_MAX_DEPTH}")
+        raise FileRequestError("UserError", f"folders nest deeper than {_MAX_DEPTH}")
     fd = open_folder(name, folder)
     try:
         for child in os.listdir(fd):
@@ -249,14 +251,14 @@ def _lstat(name: str, folder: int) -> os.stat_result | None:
 
 def _require_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise Refused("UserError", f"{path} is a {kind_of(status)}, not a regular file")
+        raise FileRequestError("UserError", f"{path} is a {kind_of(status)}, not a regular file")
 
 
 def require_no_folder(name: str, folder: int, path: str) -> None:
     """Raises Refused where something else would take a folder's place."""
     found = _lstat(name, folder)
     if found is not None and stat.S_ISDIR(found.st_mode):
-        raise Refused("UserError", f"{path} is a folder; remove it first")
+        raise FileRequestError("UserError", f"{path} is a folder; remove it first")
 
 
 def kind_of(status: os.stat_result) -> str:

@@ -33,7 +33,7 @@ class FrameError(Exception):
     """The peer broke the protocol; the connection can't be used any more."""
 
 
-class TooLarge(FrameError):
+class FrameTooLarge(FrameError):
     """A message that no frame can hold."""
 
 
@@ -51,7 +51,7 @@ def pack(kind: int, stream: int, head: dict[str, Any], blob: bytes = b"") -> byt
     text = json.dumps(head, separators=(",", ":")).encode()
     length = COUNT.size + len(text) + len(blob)
     if length > MAX_FRAME_BYTES:
-        raise TooLarge(f"a frame of {length} bytes is over the limit of {MAX_FRAME_BYTES}")
+        raise FrameTooLarge(f"a frame of {length} bytes is over the limit of {MAX_FRAME_BYTES}")
     return b"".join((HEADER.pack(length, kind, stream), COUNT.pack(len(text)), text, blob))
 
 

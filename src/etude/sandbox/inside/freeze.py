@@ -46,7 +46,7 @@ class Freezer:
                 tree.kill(pid, _signal.SIGSTOP)
             if waited_s > _PATIENCE_S:
                 self._go_on()
-                raise files.Refused("InfraError", f"process {min(moving)} did not stop within {_PATIENCE_S} s")
+                raise files.FileRequestError("InfraError", f"process {min(moving)} did not stop within {_PATIENCE_S} s")
             if moving:
                 time.sleep(_STEP_S)
 

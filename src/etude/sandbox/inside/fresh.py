@@ -7,7 +7,7 @@ import os
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Fresh:
+class TemporaryFile:
     """`folder` is an open descriptor, which becomes its own. End it with `keep` or `drop`."""
 
     def __init__(self, folder: int, name: str) -> None:

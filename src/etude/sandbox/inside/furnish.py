@@ -56,7 +56,9 @@ def _over(layers: list[str]) -> str:
     os.mkdir(_WHOLE)
     options = f"lowerdir={':'.join(layers)},upperdir={_UPPER},workdir={_SCRATCH},userxattr"
     if len(options) > _MOST_OPTIONS:
-        raise files.Refused("InfraError", f"{len(layers)} layers are more than one mount takes: flatten the chain")
+        raise files.FileRequestError(
+            "InfraError", f"{len(layers)} layers are more than one mount takes: flatten the chain"
+        )
     os.chdir(root.STORE)
     sys_.mount("overlay", _WHOLE, "overlay", _QUIET, options)
     os.chdir("/")
@@ -116,7 +118,7 @@ def _entered(name: str, above: int, path: str) -> int:
         return os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     except OSError as error:
         message = f"{path} must be a folder of the root, not a link or a file: {error.strerror}"
-        raise files.Refused("UserError", message) from None
+        raise files.FileRequestError("UserError", message) from None
 
 
 def mount_proc(base: str) -> None:

@@ -19,7 +19,7 @@ INODES_PER_MB = 256  # one 4 KiB page each: files of one block fill size and ino
 _OTHERS = ("/dev", "/dev/shm")  # writable file systems in memory of containers, besides workdir and /tmp
 
 
-class Ground:
+class SandboxPaths:
     """`folders`: path inside -> real folder, none where they are the same. `confine`: what a command's process does before it starts."""
 
     def __init__(self, spec: dict[str, Any], folders: dict[str, str] | None = None) -> None:

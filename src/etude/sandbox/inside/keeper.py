@@ -67,7 +67,7 @@ def keep(control: socket, spec: frames.Frame) -> Any:
 
 def _run(control: socket, spec: frames.Frame, folder: str, shown: list[tuple[str, int]]) -> Any:
     """In the runner: ready to die with its keeper, then settled."""
-    own = ground.Ground(spec.head, {spec.head["workdir"]: f"{folder}/work", "/tmp": f"{folder}/tmp"})
+    own = ground.SandboxPaths(spec.head, {spec.head["workdir"]: f"{folder}/work", "/tmp": f"{folder}/tmp"})
     own.environment = {"PATH": f"{folder}/bin:{start.ENVIRONMENT['PATH']}", "HOME": own.tmp, "TMPDIR": own.tmp}
     own.elsewhere = _processes_elsewhere()
 
@@ -258,7 +258,7 @@ def _identity(fd: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _excess(place: ground.Ground, spec: dict[str, Any]) -> str:
+def _excess(place: ground.SandboxPaths, spec: dict[str, Any]) -> str:
     processes = len(tree.living())
     if processes > _SUPERVISORS * spec["pids"]:
         return f"{processes} processes (limit: {spec['pids']})"
@@ -268,14 +268,14 @@ def _excess(place: ground.Ground, spec: dict[str, Any]) -> str:
     return place.grown(size, count)
 
 
-def _both(place: ground.Ground, spec: dict[str, Any]) -> tuple[int, int, str]:
+def _both(place: ground.SandboxPaths, spec: dict[str, Any]) -> tuple[int, int, str]:
     """What workdir and /tmp hold together."""
     most = spec["disk_mb"] * ground.INODES_PER_MB
     found = [_used(place.real(name), most) for name in (spec["workdir"], "/tmp")]
     return sum(one[0] for one in found), sum(one[1] for one in found), next((one[2] for one in found if one[2]), "")
 
 
-def _require_room(place: ground.Ground, spec: dict[str, Any], size_bytes: int) -> None:
+def _require_room(place: ground.SandboxPaths, spec: dict[str, Any], size_bytes: int) -> None:
     used, count, closed = _both(place, spec)
     if closed or used + size_bytes > spec["disk_mb"] << 20 or count >= spec["disk_mb"] * ground.INODES_PER_MB:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from etude.sandbox.inside.loop import Loop
 
 
-class Kept(job.Job):
+class BufferedJob(job.Job):
     def __init__(self, stream: int, request: dict[str, Any], stdin: bytes, loop: Loop) -> None:
         super().__init__(stream, request, stdin, loop)
         limit = int(request["max_output_bytes"])
@@ -44,7 +44,7 @@ class Kept(job.Job):
         head = {**self.end(), "out": len(out), "truncated": cut_out or cut_err}
         try:
             return frames.pack(frames.OK, self.stream, head, out + err + self.note)
-        except frames.TooLarge as error:
+        except frames.FrameTooLarge as error:
             return frames.pack(frames.ERROR, self.stream, fault.explain(error))
 
     def refusal(self, code: int, message: bytes) -> bytes:

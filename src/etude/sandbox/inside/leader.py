@@ -14,12 +14,12 @@ TYPE_CHECKING = False  # as in `typing`, without importing it: every import make
 if TYPE_CHECKING:
     from _socket import socket
 
-    from etude.sandbox.inside.ground import Ground
+    from etude.sandbox.inside.ground import SandboxPaths
     from etude.sandbox.inside.job import Job
 
 
 class Leaders:
-    def __init__(self, control: socket, place: Ground) -> None:
+    def __init__(self, control: socket, place: SandboxPaths) -> None:
         self._control, self._place = control, place
 
     def start(self, one: Job) -> int:

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def answer(store: files.Files, frame: frames.Frame) -> bytes:
+def answer(store: files.FileOperations, frame: frames.Frame) -> bytes:
     """OK. Raises OSError, Refused or TooLarge for what can't be served, FrameError for what is no such request."""
     head, blob = _serve(store, frame)
     return frames.pack(frames.OK, frame.stream, head, blob)
 
 
-def refusal(frame: frames.Frame, error: OSError | files.Refused | frames.TooLarge) -> bytes:
+def refusal(frame: frames.Frame, error: OSError | files.FileRequestError | frames.FrameTooLarge) -> bytes:
     """ERROR."""
     explained = fault.explain(error)
     if isinstance(error, OSError):
@@ -23,7 +23,7 @@ def refusal(frame: frames.Frame, error: OSError | files.Refused | frames.TooLarg
     return frames.pack(frames.ERROR, frame.stream, explained)
 
 
-def _serve(store: files.Files, frame: frames.Frame) -> tuple[dict[str, Any], bytes]:
+def _serve(store: files.FileOperations, frame: frames.Frame) -> tuple[dict[str, Any], bytes]:
     head = frame.head
     if frame.kind == frames.READ:
         return {}, store.read(head["path"], head["max_bytes"], head["offset"])

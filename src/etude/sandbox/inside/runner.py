@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from etude.sandbox.inside.ground import Ground
+    from etude.sandbox.inside.ground import SandboxPaths
 
     Role = Callable[[], Any]
 
@@ -35,7 +35,7 @@ def _ignore(number: int, frame: Any) -> None:
 
 
 class Runner:
-    def __init__(self, control: socket, store: files.Files, spec: dict[str, Any], place: Ground) -> None:
+    def __init__(self, control: socket, store: files.FileOperations, spec: dict[str, Any], place: SandboxPaths) -> None:
         self._control, self._files = control, store
         self._splitter = frames.Splitter()
         self._loop = Loop()
@@ -120,7 +120,7 @@ class Runner:
                 answer = frames.pack(frames.OK, frame.stream, {})
             else:
                 answer = requests.answer(self._files, frame)
-        except (OSError, files.Refused, frames.TooLarge) as error:
+        except (OSError, files.FileRequestError, frames.FrameTooLarge) as error:
             answer = requests.refusal(frame, error)
         self._control.sendall(answer)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FIONREAD = 0x541B
 
 
-class Streamed(job.Job):
+class StreamedJob(job.Job):
     def __init__(
         self, stream: int, request: dict[str, Any], stdin: bytes, loop: Loop, send: Callable[[bytes], None]
     ) -> None:
@@ -51,7 +51,9 @@ class Streamed(job.Job):
         try:
             self._terminal, theirs = terminal.open_pair(rows, columns)
         except OSError as error:
-            raise files.Refused("Unsupported", f"tty: this sandbox has no terminals ({error.strerror})") from None
+            raise files.FileRequestError(
+                "Unsupported", f"tty: this sandbox has no terminals ({error.strerror})"
+            ) from None
         self.open[self._terminal] = 1
         self.child_ends += [theirs] * 3
         self.first_steps.append(functools.partial(terminal.lead, theirs))

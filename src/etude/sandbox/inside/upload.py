@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Upload:
     """Frames are taken until the last, also after a failure: one answer is given, at the end."""
 
-    def __init__(self, store: files.Files, stream: int, path: str) -> None:
+    def __init__(self, store: files.FileOperations, stream: int, path: str) -> None:
         self._store, self._stream, self._path = store, stream, path
-        self._file: fresh.Fresh | None = None
+        self._file: fresh.TemporaryFile | None = None
         self._entry: list[Any] = []  # of the file in the making
         self._folders: list[
             tuple[str, int, int]
@@ -49,7 +49,7 @@ class Upload:
             return
         try:
             step(*arguments)
-        except (OSError, files.Refused) as error:
+        except (OSError, files.FileRequestError) as error:
             self._problem = fault.explain(error)
             if self._file is not None:
                 self._file.drop()
@@ -62,7 +62,7 @@ class Upload:
             return
         self._complete()
         if name.startswith("/") or not all(part not in ("", ".", "..") for part in name.split("/")):
-            raise files.Refused("UserError", f"entry {name!r} is no path below the folder")
+            raise files.FileRequestError("UserError", f"entry {name!r} is no path below the folder")
         path = posixpath.join(self._path, name)
         if kind == "dir":
             self._store.make_folder(path)
@@ -73,7 +73,7 @@ class Upload:
             self._file, self._entry = self._store.begin(path), entry
             self._append(data)
         else:
-            raise files.Refused("UserError", f"entry {name!r} is a {kind}; file, dir and link can be put")
+            raise files.FileRequestError("UserError", f"entry {name!r} is a {kind}; file, dir and link can be put")
 
     def _append(self, data: bytes) -> None:
         assert self._file is not None

@@ -25,7 +25,7 @@ CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 10))
 _ANSWER_BYTES = 512
 
 
-class Family:
+class UserRange:
     """What process 1 must know to live with a range: the store of layers as its users see it, or -1 and why there is none."""
 
     def __init__(self, store: int, storeless: str = "") -> None:

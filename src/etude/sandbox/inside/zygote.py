@@ -95,14 +95,14 @@ def _next_request(control: socket) -> tuple[socket, int, claims.Claim | None] | 
                 return socket(fileno=fd), others[0] if others else -1, claim
 
 
-def _family(helper: users.Helper | None, claim: claims.Claim | None) -> users.Family | None:
+def _family(helper: users.Helper | None, claim: claims.Claim | None) -> users.UserRange | None:
     """What a newborn must know of its range. A store that can't be lent is missed only by one with layers."""
     if helper is None or claim is None:
         return None
     try:
-        return users.Family(helper.lend(claim.uid, claim.gid))
+        return users.UserRange(helper.lend(claim.uid, claim.gid))
     except OSError as error:
-        return users.Family(-1, str(error))
+        return users.UserRange(-1, str(error))
 
 
 def _spawn(client: socket, claim: claims.Claim | None) -> int:
@@ -139,7 +139,7 @@ def _send(client: socket, frame: bytes, descriptors: list[int]) -> None:
         _send(client, frames.pack(frames.ERROR, 0, full), [])
 
 
-def _live(fd: int, program: int, code: bytes, family: users.Family | None) -> Role | None:
+def _live(fd: int, program: int, code: bytes, family: users.UserRange | None) -> Role | None:
     """In the child, on a clean stack: map the one user (the zygote does that for a range), then become the cell."""
     control = socket(fileno=fd)
     try:

@@ -14,11 +14,12 @@ import socket
 from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from etude.sandbox.creation import MemoryBackend, MemoryCopy, SandboxBase
 from etude.sandbox.errors import SandboxDied, SandboxError, Unsupported, UserError
 from etude.sandbox.inside import frames
+from etude.sandbox.snapshots.factory import CreateSandbox
 from etude.sandbox.snapshots.manager import gather_created
 from etude.sandbox.spec import FileChange, SandboxSpec, SnapshotRef
 from etude.sandbox.wire.channel import ControlChannel
@@ -31,12 +32,6 @@ _PATIENCE_S = 30.0  # 0.2 s on a quiet machine
 # A process that holds a word, and waits with a timer for somebody to ask for it.
 _HOLD = "(word=kept; while ! [ -e asked ]; do sleep 0.02; done; echo $word >told; mv told answer) >/dev/null 2>&1 &"
 _ASK = ": >asked; while ! [ -e answer ]; do sleep 0.02; done; cat answer"
-
-
-class CreateSandbox(Protocol):
-    """How a pool makes one sandbox."""
-
-    async def __call__(self, spec: SandboxSpec, base: SandboxBase, *, key: str | None) -> LiveSandbox: ...
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ _ITS_DOING = (
 )  # a link to nothing, too long a target
 
 
-class Guarded:
+class HashingReader:
     """A stream, forwards only, that gives no more than a little at once (a header's word is not taken for its size) and is hashed."""
 
     def __init__(self, raw: IO[bytes], most_bytes: int) -> None:
@@ -75,7 +75,7 @@ def unpack(
 ) -> str:
     """The sha256 of the archive. `below`: whether the chain under this layer shows something at a path. `proven`: the caller compares the
     sha256 with the one that it knows. Raises Hostile, OSError."""
-    stream: Any = Guarded(source, archive_bytes(bounds))
+    stream: Any = HashingReader(source, archive_bytes(bounds))
     try:
         with open_tar(stream, proven=proven, errorlevel=2) as archive, LayerTree(draft.tree) as tree:
             _Unpacking(archive, draft, tree, BoundsCounter(bounds), below).all()

@@ -19,7 +19,15 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.speed import peers
-from etude.sandbox.speed.single import SPEC, WARM, Single, available_mib, exec_per_s, fork_exec, many_live
+from etude.sandbox.speed.single import (
+    SPEC,
+    WARM,
+    SingleSandboxBenchmark,
+    available_mib,
+    exec_per_s,
+    fork_exec,
+    many_live,
+)
 
 BUSY = 200  # sandboxes over which commands are spread
 COMMANDS = 2000
@@ -60,7 +68,7 @@ async def _singles(pool: SandboxPool, rounds: int, say: Say) -> dict[str, Any]:
     say(f"one at a time, {rounds} rounds")
     box = await pool.create(SPEC)
     warm_box = await pool.create(WARM)
-    single = Single(pool, box, warm_box)
+    single = SingleSandboxBenchmark(pool, box, warm_box)
     measures: dict[str, Timed] = {
         "fork_exec_ms": fork_exec,
         "create_ms": single.create,
@@ -78,7 +86,7 @@ async def _forks(pool: SandboxPool, rounds: int, say: Say) -> dict[str, Any]:
     if not pool.probe().snapshots:
         return {"fork_ms": None, "fork8_ms": None}
     say(f"forks of 2,000 files, 70 changed, {rounds} rounds")
-    forking = await Forking.over(pool)
+    forking = await ForkBenchmark.over(pool)
     measures: dict[str, Timed] = {
         "fork_ms": functools.partial(forking.fork, 1),
         "fork8_ms": functools.partial(forking.fork, 8),
@@ -126,7 +134,7 @@ async def _peers(pool: SandboxPool, rounds: int, say: Say) -> dict[str, Any]:
 
 async def _beside(pool: SandboxPool, peer: peers.Peer, rounds: int) -> dict[str, Any]:
     box = await pool.create(SPEC)
-    single = Single(pool, box)
+    single = SingleSandboxBenchmark(pool, box)
     try:
         measures: dict[str, Timed] = {
             "own_create": single.create,
@@ -201,7 +209,7 @@ def _name(number: int) -> str:
     return f"repo/d{number % 40:02d}/f{number:04d}.py"
 
 
-class Forking:
+class ForkBenchmark:
     """A sandbox over the repository's snapshot; every fork comes after its 70 files were rewritten."""
 
     def __init__(self, parent: Sandbox) -> None:
@@ -209,7 +217,7 @@ class Forking:
         self._round = 0
 
     @classmethod
-    async def over(cls, pool: SandboxPool) -> Forking:
+    async def over(cls, pool: SandboxPool) -> ForkBenchmark:
         first = await pool.create(SPEC)
         await first.put_tar(".", tree())
         snapshot = await first.snapshot("speed")

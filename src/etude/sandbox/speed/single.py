@@ -20,7 +20,7 @@ async def fork_exec() -> None:
     os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
 
 
-class Single:
+class SingleSandboxBenchmark:
     """Measures on one pool; `box` lives all along, and so does `warm_box`, which has an interpreter."""
 
     def __init__(self, pool: SandboxPool, box: Sandbox, warm_box: Sandbox | None = None) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from etude.sandbox import errors
 from etude.sandbox.inside import frames
-from etude.sandbox.wire.exchange import Exchange, PendingCall, closes, reported
+from etude.sandbox.wire.exchange import PendingCall, StreamExchange, closes, reported
 
 _READ_BYTES = 1 << 18
 _SLACK_BYTES = 1 << 16  # a frame's JSON part, in addition to the bytes the caller allowed
@@ -33,7 +33,7 @@ class ControlChannel:
     def __init__(self, sock: socket.socket, name: str) -> None:
         self._sock, self._name = sock, name
         self._loop = asyncio.get_running_loop()
-        self._exchanges: dict[int, Exchange] = {}
+        self._exchanges: dict[int, StreamExchange] = {}
         self._splitter = frames.Splitter(self._limit)
         self._descriptors: list[int] = []  # received, and not yet claimed by a frame
         self._out = bytearray()
@@ -111,7 +111,7 @@ class ControlChannel:
             self._out += memoryview(data)[sent:]
             self._loop.add_writer(self._sock.fileno(), self._writable)
 
-    def open(self, kind: int, head: dict[str, Any], blob: bytes, exchange: Exchange) -> int:
+    def open(self, kind: int, head: dict[str, Any], blob: bytes, exchange: StreamExchange) -> int:
         """Send a request whose answers go to `exchange`; returns its stream."""
         self.require_alive()
         try:

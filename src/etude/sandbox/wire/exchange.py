@@ -19,7 +19,7 @@ _ERRORS: dict[str, type[errors.SandboxError]] = {
 }  # fmt: skip
 
 
-class Exchange(Protocol):
+class StreamExchange(Protocol):
     """The client's side of one stream."""
 
     limit_bytes: int  # of one frame's payload, but for a little JSON

@@ -6,7 +6,7 @@ from typing import Any
 
 from etude.agent.harness.tools.parameter import Parameter, optional
 from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
-from etude.agent.workspace.jobs import Job
+from etude.agent.workspace.jobs import BackgroundJob
 
 
 class JobOutputTool:
@@ -22,7 +22,7 @@ class JobOutputTool:
         return ToolResult(await context.show_output(text, after=f"job {job.number}: {look.status}"))
 
 
-def job_of(number: int, context: ToolContext) -> Job:
+def job_of(number: int, context: ToolContext) -> BackgroundJob:
     """Raises ToolError for a number that no job has."""
     try:
         return context.jobs[number]

@@ -8,7 +8,7 @@ from etude.agent.harness.tools.parameter import Parameter
 from etude.agent.harness.tools.replacing import lines
 from etude.agent.harness.tools.tool import ToolContext, ToolResult
 from etude.agent.workspace.text_file import NotText, TextFile
-from etude.agent.workspace.workspace import TooLarge
+from etude.agent.workspace.workspace import FileTooLarge
 
 
 class WriteTool:
@@ -21,7 +21,7 @@ class WriteTool:
         path, text = arguments["path"], arguments["contents"]
         before = await context.workspace.content_before(path)
         old, note = None, ""
-        if isinstance(before, TooLarge):
+        if isinstance(before, FileTooLarge):
             note = "; the old content was too large to be kept"
         elif before is not None:
             try:

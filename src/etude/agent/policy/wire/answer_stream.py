@@ -1,7 +1,7 @@
 """One answer as a stream, in whatever format: pieces as they come, then the rest of the answer, then its end.
 
 Pieces are sent before the whole turn is known: where a turn turns out malformed, its text may be another one
-than the one sent. A client then has read what it has read (`Heard.message`), and its history will say so.
+than the one sent. A client then has read what it has read (`SentText.message`), and its history will say so.
 Calls are sent at the end: a turn with one broken call has none, so none may be sent before all of them are read.
 """
 
@@ -14,8 +14,8 @@ from typing import Any, Literal, Protocol
 from etude.core.trace.completion import Completion, Usage
 from etude.core.trace.message import Message
 
-Said = Literal["text", "thinking"]
-_PARTS: tuple[Said, Said] = ("thinking", "text")
+TurnPart = Literal["text", "thinking"]
+_PARTS: tuple[TurnPart, TurnPart] = ("thinking", "text")
 
 
 class WireStream(Protocol):
@@ -25,7 +25,7 @@ class WireStream(Protocol):
         """Once, first. `usage` is the usage known so far."""
         ...
 
-    def piece(self, part: Said, text: str) -> Iterator[dict[str, Any]]: ...
+    def piece(self, part: TurnPart, text: str) -> Iterator[dict[str, Any]]: ...
 
     def closing(self, answer: Completion) -> Iterator[dict[str, Any]]:
         """Once, last: the calls, and why and at what cost it ended. The answer's message is the one that was sent."""
@@ -33,16 +33,16 @@ class WireStream(Protocol):
 
 
 @dataclass
-class Heard:
+class SentText:
     """The part of a turn that a client was sent."""
 
     text: str = ""
     thinking: str = ""
 
-    def add(self, part: Said, piece: str) -> None:
+    def add(self, part: TurnPart, piece: str) -> None:
         setattr(self, part, getattr(self, part) + piece)
 
-    def rest(self, part: Said, message: Message) -> str:
+    def rest(self, part: TurnPart, message: Message) -> str:
         """The rest of this part: nothing where the part does not begin with what was sent. Pieces may have left out
         the blanks in front."""
         told, whole = getattr(self, part), getattr(message, part)
@@ -62,10 +62,10 @@ class AnswerStream:
 
     def __init__(self, stream: WireStream) -> None:
         self._stream = stream
-        self._heard = Heard()
+        self._heard = SentText()
         self._begun = False
 
-    def piece(self, part: Said, text: str) -> Iterator[dict[str, Any]]:
+    def piece(self, part: TurnPart, text: str) -> Iterator[dict[str, Any]]:
         """A piece of the turn, while it is sampled."""
         yield from self._opening(Usage())
         self._heard.add(part, text)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from etude.agent.policy.wire.answer_stream import Said
+from etude.agent.policy.wire.answer_stream import TurnPart
 from etude.agent.policy.wire.anthropic import anthropic_usage, stop_reason
 from etude.agent.policy.wire.anthropic_types import AnthropicUsage, MessagesResponse
 from etude.agent.policy.wire.errors import WireError
@@ -18,7 +18,7 @@ from etude.core.redact.keys import masked
 from etude.core.trace.completion import Completion, Usage
 from etude.core.trace.plain_json import parse
 
-_DELTAS: dict[Said, str] = {"text": "text_delta", "thinking": "thinking_delta"}
+_DELTAS: dict[TurnPart, str] = {"text": "text_delta", "thinking": "thinking_delta"}
 
 
 @dataclass
@@ -28,13 +28,13 @@ class MessagesStream:
     id: str
     model: str
     _index: int = -1
-    _open: Said | None = None
+    _open: TurnPart | None = None
 
     def opening(self, usage: Usage) -> Iterator[dict[str, Any]]:
         message = MessagesResponse(id=self.id, model=self.model, content=[], usage=anthropic_usage(usage))
         yield {"type": "message_start", "message": message.model_dump()}
 
-    def piece(self, part: Said, text: str) -> Iterator[dict[str, Any]]:
+    def piece(self, part: TurnPart, text: str) -> Iterator[dict[str, Any]]:
         if part != self._open:
             yield from self._stopped()
             self._open = part

@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 StopReason = Literal["end_turn", "max_tokens", "tool_use", "stop_sequence", "pause_turn", "refusal"]
 
 
-class _Wire(BaseModel):
+class _AnthropicModel(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class Block(_Wire):
+class Block(_AnthropicModel):
     """A content block; `type` says which fields it has. Types that we have no words for are refused on conversion."""
 
     type: str
@@ -31,14 +31,14 @@ class Block(_Wire):
     is_error: bool | None = None
 
 
-class AnthropicMessage(_Wire):
+class AnthropicMessage(_AnthropicModel):
     """One message of a request: results of tools are said by the user."""
 
     role: Literal["user", "assistant", "system"]
     content: str | list[Block]
 
 
-class AnthropicTool(_Wire):
+class AnthropicTool(_AnthropicModel):
     """A tool of the client; the server's own tools have another `type` and no schema."""
 
     name: str
@@ -47,7 +47,7 @@ class AnthropicTool(_Wire):
     type: str | None = None
 
 
-class MessagesRequest(_Wire):
+class MessagesRequest(_AnthropicModel):
     """The body of POST /v1/messages."""
 
     model: str
@@ -62,7 +62,7 @@ class MessagesRequest(_Wire):
     stream: bool | None = None
 
 
-class AnthropicUsage(_Wire):
+class AnthropicUsage(_AnthropicModel):
     """What an answer cost, in tokens; unlike OpenAI's, `input_tokens` leaves out those that were cached."""
 
     input_tokens: int = 0
@@ -71,7 +71,7 @@ class AnthropicUsage(_Wire):
     cache_creation_input_tokens: int = 0
 
 
-class MessagesResponse(_Wire):
+class MessagesResponse(_AnthropicModel):
     """The body of an answer."""
 
     id: str

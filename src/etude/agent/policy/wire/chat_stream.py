@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from etude.agent.policy.wire.answer_stream import Said
+from etude.agent.policy.wire.answer_stream import TurnPart
 from etude.agent.policy.wire.chat import chat_usage, finish_reason, wire_call
 from etude.agent.policy.wire.chat_types import ChatChunk, ChatChunkChoice, ChatDelta, ChatFinish
 from etude.core.trace.completion import Completion, Usage
@@ -24,7 +24,7 @@ class ChatStream:
     def opening(self, usage: Usage) -> Iterator[dict[str, Any]]:
         yield self._chunk(ChatDelta(role="assistant", content=""))
 
-    def piece(self, part: Said, text: str) -> Iterator[dict[str, Any]]:
+    def piece(self, part: TurnPart, text: str) -> Iterator[dict[str, Any]]:
         yield self._chunk(ChatDelta(content=text) if part == "text" else ChatDelta(reasoning_content=text))
 
     def closing(self, answer: Completion) -> Iterator[dict[str, Any]]:

@@ -10,25 +10,25 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class _Wire(BaseModel):
+class _ChatModel(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class ChatPart(_Wire):
+class ChatPart(_ChatModel):
     """A part of a content list."""
 
     type: str
     text: str | None = None
 
 
-class ChatFunction(_Wire):
+class ChatFunction(_ChatModel):
     """What is called: `arguments` is JSON as text. In streams both come in pieces."""
 
     name: str | None = None
     arguments: str | dict[str, Any] | None = None  # some servers send them parsed
 
 
-class ChatCall(_Wire):
+class ChatCall(_ChatModel):
     """One tool call; `index` tells streamed pieces apart."""
 
     id: str | None = None
@@ -37,7 +37,7 @@ class ChatCall(_Wire):
     index: int | None = None
 
 
-class ChatMessage(_Wire):
+class ChatMessage(_ChatModel):
     """One message of a request or an answer."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -48,13 +48,13 @@ class ChatMessage(_Wire):
     reasoning: str | None = None  # OpenRouter's
 
 
-class ChatStreamOptions(_Wire):
+class ChatStreamOptions(_ChatModel):
     """What a stream carries in addition to the answer."""
 
     include_usage: bool = False
 
 
-class ChatRequest(_Wire):
+class ChatRequest(_ChatModel):
     """The body of POST /v1/chat/completions."""
 
     model: str
@@ -77,13 +77,13 @@ class ChatRequest(_Wire):
         return self.max_completion_tokens or self.max_tokens
 
 
-class ChatUsageDetails(_Wire):
+class ChatUsageDetails(_ChatModel):
     """Of the prompt's tokens, those that were cached."""
 
     cached_tokens: int = 0
 
 
-class ChatUsage(_Wire):
+class ChatUsage(_ChatModel):
     """What an answer cost, in tokens; cached ones are among the prompt's."""
 
     prompt_tokens: int = 0
@@ -95,7 +95,7 @@ class ChatUsage(_Wire):
 ChatFinish = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
-class ChatChoice(_Wire):
+class ChatChoice(_ChatModel):
     """An answer; there is one."""
 
     index: int = 0
@@ -103,7 +103,7 @@ class ChatChoice(_Wire):
     finish_reason: ChatFinish = "stop"
 
 
-class ChatCompletion(_Wire):
+class ChatCompletion(_ChatModel):
     """The body of an answer."""
 
     id: str
@@ -114,7 +114,7 @@ class ChatCompletion(_Wire):
     usage: ChatUsage = Field(default_factory=ChatUsage)
 
 
-class ChatDelta(_Wire):
+class ChatDelta(_ChatModel):
     """A piece of an answer."""
 
     role: Literal["assistant"] | None = None
@@ -123,7 +123,7 @@ class ChatDelta(_Wire):
     tool_calls: list[ChatCall] | None = None
 
 
-class ChatChunkChoice(_Wire):
+class ChatChunkChoice(_ChatModel):
     """A piece of the answer; the last one says why it ended."""
 
     index: int = 0
@@ -131,7 +131,7 @@ class ChatChunkChoice(_Wire):
     finish_reason: ChatFinish | None = None
 
 
-class ChatChunk(_Wire):
+class ChatChunk(_ChatModel):
     """One event of a stream; the one with the usage has no choices."""
 
     id: str

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from etude.agent.policy.wire.answer_stream import Said
+from etude.agent.policy.wire.answer_stream import TurnPart
 from etude.agent.policy.wire.responses import response_of, text_item, thinking_item, wire_form
 from etude.agent.policy.wire.responses_tools import Forms, call_item
 from etude.agent.policy.wire.responses_types import Response, ResponseItem
@@ -17,10 +17,10 @@ from etude.core.trace.completion import Completion, Usage
 
 Event = dict[str, Any]
 # What is called how for each part: the events of its text, those of its place, and the place itself.
-_TEXTS: dict[Said, str] = {"text": "response.output_text", "thinking": "response.reasoning_summary_text"}
-_PARTS: dict[Said, str] = {"text": "response.content_part", "thinking": "response.reasoning_summary_part"}
-_PLACES: dict[Said, dict[str, Any]] = {"text": {"content_index": 0}, "thinking": {"summary_index": 0}}
-_ODDS: dict[Said, dict[str, Any]] = {"text": {"logprobs": []}, "thinking": {}}
+_TEXTS: dict[TurnPart, str] = {"text": "response.output_text", "thinking": "response.reasoning_summary_text"}
+_PARTS: dict[TurnPart, str] = {"text": "response.content_part", "thinking": "response.reasoning_summary_part"}
+_PLACES: dict[TurnPart, dict[str, Any]] = {"text": {"content_index": 0}, "thinking": {"summary_index": 0}}
+_ODDS: dict[TurnPart, dict[str, Any]] = {"text": {"logprobs": []}, "thinking": {}}
 _INPUTS = {
     "function_call": ("response.function_call_arguments", "arguments"),
     "custom_tool_call": ("response.custom_tool_call_input", "input"),
@@ -37,7 +37,7 @@ class ResponsesStream:
     forms: Forms = field(default_factory=dict)
     one_call: bool = False  # the request asks for at most one tool call
     _items: list[ResponseItem] = field(default_factory=list)
-    _open: Said | None = None
+    _open: TurnPart | None = None
     _id: str = ""  # of the open item
     _said: str = ""
     _number: int = 0
@@ -47,7 +47,7 @@ class ResponsesStream:
         yield self._event("response.created", response=wire_form(begun, one_call=self.one_call))
         yield self._event("response.in_progress", response=wire_form(begun, one_call=self.one_call))
 
-    def piece(self, part: Said, text: str) -> Iterator[Event]:
+    def piece(self, part: TurnPart, text: str) -> Iterator[Event]:
         if part != self._open:
             yield from self._done()
             self._open, self._id = part, self._new_id(part)
@@ -83,11 +83,11 @@ class ResponsesStream:
         self._open, self._said = None, ""
         yield self._over(item)
 
-    def _item(self, part: Said) -> ResponseItem:
+    def _item(self, part: TurnPart) -> ResponseItem:
         """The open item as far as it was said."""
         return (text_item if part == "text" else thinking_item)(self._id, self._said)
 
-    def _new_id(self, part: Said) -> str:
+    def _new_id(self, part: TurnPart) -> str:
         """A turn that goes back to thinking has several items of a kind."""
         kind = "msg" if part == "text" else "rs"
         again = sum((item.id or "").startswith(kind) for item in self._items)

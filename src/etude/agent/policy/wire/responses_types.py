@@ -10,18 +10,18 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class _Wire(BaseModel):
+class _ResponsesModel(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class ResponsePart(_Wire):
+class ResponsePart(_ResponsesModel):
     """A part of a message's content: input_text, output_text, or a kind that we have no words for."""
 
     type: str
     text: str | None = None
 
 
-class ResponseItem(_Wire):
+class ResponseItem(_ResponsesModel):
     """An item of the input or the output; `type` says which fields it has. A message may leave its type out."""
 
     type: str = "message"
@@ -38,13 +38,13 @@ class ResponseItem(_Wire):
     output: str | list[ResponsePart] | None = None
 
 
-class ReasoningOptions(_Wire):
+class ReasoningOptions(_ResponsesModel):
     """How hard to think."""
 
     effort: str | None = None
 
 
-class ResponsesRequest(_Wire):
+class ResponsesRequest(_ResponsesModel):
     """The body of POST /v1/responses."""
 
     model: str
@@ -59,20 +59,20 @@ class ResponsesRequest(_Wire):
     stream: bool | None = None
 
 
-class InputDetails(_Wire):
+class InputDetails(_ResponsesModel):
     """Of the input's tokens, those that were cached, and those that were put there."""
 
     cached_tokens: int = 0
     cache_write_tokens: int = 0
 
 
-class OutputDetails(_Wire):
+class OutputDetails(_ResponsesModel):
     """Of the output's tokens, those of thinking: they are not counted apart here."""
 
     reasoning_tokens: int = 0
 
 
-class ResponsesUsage(_Wire):
+class ResponsesUsage(_ResponsesModel):
     """What an answer cost, in tokens; cached ones are among the input's."""
 
     input_tokens: int = 0
@@ -82,7 +82,7 @@ class ResponsesUsage(_Wire):
     output_tokens_details: OutputDetails = Field(default_factory=OutputDetails)
 
 
-class Response(_Wire):
+class Response(_ResponsesModel):
     """The body of an answer."""
 
     id: str

@@ -12,7 +12,7 @@ DONE = b"data: [DONE]\n\n"  # how OpenAI streams end
 
 
 @dataclass(frozen=True)
-class Event:
+class ServerSentEvent:
     """One event. `name` is empty where the stream names none."""
 
     data: str
@@ -34,7 +34,7 @@ class EventReader:
         self._data: list[str] = []
         self._name = ""
 
-    def feed(self, received: bytes) -> Iterator[Event]:
+    def feed(self, received: bytes) -> Iterator[ServerSentEvent]:
         """The events that these bytes complete."""
         self._text += self._decoder.decode(received)
         # A carriage return at the end may be half of a line break.
@@ -45,16 +45,16 @@ class EventReader:
             if (event := self._line(line)) is not None:
                 yield event
 
-    def end(self) -> Iterator[Event]:
+    def end(self) -> Iterator[ServerSentEvent]:
         """The last event of a stream that ends without a blank line behind it."""
         lines, self._text = self._text.rstrip("\r"), ""
         for line in (lines, ""):
             if (event := self._line(line)) is not None:
                 yield event
 
-    def _line(self, line: str) -> Event | None:
+    def _line(self, line: str) -> ServerSentEvent | None:
         if not line:
-            event = Event("\n".join(self._data), self._name) if self._data else None
+            event = ServerSentEvent("\n".join(self._data), self._name) if self._data else None
             self._data, self._name = [], ""
             return event
         field, _, value = line.partition(":")

@@ -17,7 +17,7 @@ from etude.agent.policy.wire.anthropic import hosted_tools, messages_response, r
 from etude.agent.policy.wire.anthropic_stream import MessagesStream
 from etude.agent.policy.wire.anthropic_types import MessagesRequest
 from etude.agent.policy.wire.errors import WireError, anthropic_error
-from etude.agent.proxy.ask import Ask, Refused
+from etude.agent.proxy.ask import Ask, ProxyRequestError
 from etude.agent.proxy.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validated
 from etude.core.trace.completion import Completion
 
@@ -56,7 +56,7 @@ class AnthropicDialect:
         try:
             messages, tools = tuple(request_messages(request)), request_tools(request)
         except WireError as error:
-            raise Refused(str(error)) from error
+            raise ProxyRequestError(str(error)) from error
         effort, unmet = _effort(body.get("output_config") or {})
         return Ask(
             model=request.model,
@@ -110,7 +110,7 @@ def _one_call(choice: dict[str, Any]) -> bool:
 
 def _effort(config: dict[str, Any]) -> Any:
     if others := config.keys() - {"effort"}:
-        raise Refused(f"output_config.{min(others)} can't be honoured here; leave it out")
+        raise ProxyRequestError(f"output_config.{min(others)} can't be honoured here; leave it out")
     return effort_of(config.get("effort"), "output_config.effort")
 
 

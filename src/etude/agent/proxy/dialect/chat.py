@@ -11,7 +11,7 @@ from etude.agent.policy.wire.chat import chat_completion, request_messages
 from etude.agent.policy.wire.chat_stream import ChatStream
 from etude.agent.policy.wire.chat_types import ChatRequest
 from etude.agent.policy.wire.errors import WireError, openai_error
-from etude.agent.proxy.ask import Ask, Refused
+from etude.agent.proxy.ask import Ask, ProxyRequestError
 from etude.agent.proxy.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validated
 from etude.core.trace.completion import Completion
 
@@ -52,13 +52,13 @@ class ChatDialect:
         request = validated(ChatRequest, body)
         for i, tool in enumerate(request.tools or []):
             if tool.get("type") != "function" or not isinstance(tool.get("function"), dict):
-                raise Refused(f"tools[{i}] is of type {tool.get('type')!r}; only functions can be declared")
+                raise ProxyRequestError(f"tools[{i}] is of type {tool.get('type')!r}; only functions can be declared")
             if not isinstance(tool["function"].get("name"), str):
-                raise Refused(f"tools[{i}] has no name")
+                raise ProxyRequestError(f"tools[{i}] has no name")
         try:
             messages = tuple(request_messages(request))
         except WireError as error:
-            raise Refused(str(error)) from error
+            raise ProxyRequestError(str(error)) from error
         tools = tuple(request.tools or ())
         effort, unmet = effort_of(request.reasoning_effort, "reasoning_effort")
         return Ask(

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from etude.agent.chat.renderer import Effort
-from etude.agent.proxy.ask import Refused
+from etude.agent.proxy.ask import ProxyRequestError
 
 Wire = TypeVar("Wire", bound=BaseModel)
 
@@ -47,7 +47,7 @@ def check(body: Mapping[str, Any], fields: Fields, allowed: Collection[str]) -> 
         if name in fields.ignored or name in allowed:
             ignored.append(name)
         elif not (name in fields.neutral and fields.neutral[name](value)):
-            raise Refused(
+            raise ProxyRequestError(
                 f"{name} = {str(value)[:80]!r} can't be honoured here: leave it out, or let it through without effect with "
                 f"etude capture --allow {name}"
             )
@@ -60,7 +60,7 @@ def validated(model: type[Wire], body: Mapping[str, Any]) -> Wire:
         return model.model_validate(body)
     except ValidationError as error:
         first = error.errors()[0]
-        raise Refused(f"{'.'.join(map(str, first['loc'])) or 'the body'}: {first['msg']}") from error
+        raise ProxyRequestError(f"{'.'.join(map(str, first['loc'])) or 'the body'}: {first['msg']}") from error
 
 
 # Names that makers have for efforts beyond ours, as the nearest of ours.
@@ -74,14 +74,14 @@ def effort_of(value: Any, name: str) -> tuple[Effort | None, tuple[str, ...]]:
         return value, ()
     if isinstance(value, str) and value in _NEAREST:
         return _NEAREST[value], (f"{name}={value}",)
-    raise Refused(f"{name} = {value!r} is none of {', '.join([*get_args(Effort), *_NEAREST])}")
+    raise ProxyRequestError(f"{name} = {value!r} is none of {', '.join([*get_args(Effort), *_NEAREST])}")
 
 
 def one_call_of(parallel: Any, name: str) -> bool:
     """Whether an answer may hold at most one call, by a format's field for parallel calls. Raises Refused for what is no boolean."""
     if parallel is None or isinstance(parallel, bool):
         return parallel is False
-    raise Refused(f"{name} = {str(parallel)[:80]!r} must be true or false")
+    raise ProxyRequestError(f"{name} = {str(parallel)[:80]!r} must be true or false")
 
 
 def declares(choice: Any, tools: Collection[Any], name: str) -> bool:
@@ -92,4 +92,4 @@ def declares(choice: Any, tools: Collection[Any], name: str) -> bool:
         return True
     if kind == "none":
         return False
-    raise Refused(f"{name} = {choice!r} would force a call, which can't be promised; use auto or none")
+    raise ProxyRequestError(f"{name} = {choice!r} would force a call, which can't be promised; use auto or none")

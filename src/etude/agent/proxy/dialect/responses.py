@@ -12,7 +12,7 @@ from etude.agent.policy.wire.responses import request_messages, response, wire_f
 from etude.agent.policy.wire.responses_stream import ResponsesStream
 from etude.agent.policy.wire.responses_tools import toolset
 from etude.agent.policy.wire.responses_types import ResponsesRequest
-from etude.agent.proxy.ask import Ask, Refused
+from etude.agent.proxy.ask import Ask, ProxyRequestError
 from etude.agent.proxy.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validated
 from etude.core.trace.completion import Completion
 
@@ -49,7 +49,7 @@ class ResponsesDialect:
         try:
             messages, declared = tuple(request_messages(request)), toolset(request.tools or ())
         except WireError as error:
-            raise Refused(str(error)) from error
+            raise ProxyRequestError(str(error)) from error
         tools = declared.functions
         effort, unmet = effort_of(request.reasoning.effort if request.reasoning else None, "reasoning.effort")
         return Ask(

@@ -25,7 +25,7 @@ from etude.evaluate.bench.suites.shape import Shape, shape_of
 from etude.evaluate.bench.suites.suite import Suite
 from etude.core.events.log import EventLog
 from etude.agent.policy.protocol import Policy
-from etude.rollout.attempt import Attempt, Script, Setup, attempt
+from etude.rollout.attempt import Attempt, Script, AttemptSetup, attempt
 from etude.rollout.code_search import CodeSearch
 from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings
@@ -120,7 +120,7 @@ class Asking:
                 if (task.id, number) not in self._file.outcomes:
                     yield task, place, number
 
-    def _setup(self, seat: Seat, tally: Tally) -> Setup:
+    def _setup(self, seat: Seat, tally: Tally) -> AttemptSetup:
         inner = seat.policy
         if callable(inner):
             script: Script = inner
@@ -132,7 +132,7 @@ class Asking:
         else:
             policy = tally.around(inner)
         suite, bench = self._bench.suite, self._bench
-        return Setup(
+        return AttemptSetup(
             policy,
             bench.pool,
             suite.graders,
@@ -144,7 +144,7 @@ class Asking:
             agent=seat.agent,
         )
 
-    async def _work(self, jobs: Iterator[tuple[Task, int, int]], setup: Setup, tally: Tally) -> None:
+    async def _work(self, jobs: Iterator[tuple[Task, int, int]], setup: AttemptSetup, tally: Tally) -> None:
         for task, place, number in jobs:
             name = f"{task.id}#{number}"
             if not await self._admitted(name):
@@ -189,7 +189,7 @@ class Asking:
         self._dearest_turn = max(dollars, self._dearest_turn or 0.0)
         self._bench.purse.pay(self._entrant.key, name, dollars)
 
-    def _take(self, made: Attempt, task: Task, charge: Charge, setup: Setup) -> None:
+    def _take(self, made: Attempt, task: Task, charge: Charge, setup: AttemptSetup) -> None:
         outcome = self._outcome(made, task, charge)
         path = self._bench.folder.session(self._entrant.key, task.id, outcome.attempt)
         keep(path, made, task, {"policy": self._entrant.name, "effort": self._entrant.effort, "pass": outcome.attempt})

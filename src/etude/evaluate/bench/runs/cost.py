@@ -9,11 +9,11 @@ from typing import Any
 
 from etude.evaluate.bench.outcome import Outcome
 from etude.evaluate.bench.prices import Price
-from etude.agent.policy.protocol import StageError
+from etude.agent.policy.protocol import FatalStageError
 from etude.core.trace.completion import Usage
 
 
-class UsageMissing(StageError):
+class UsageMissing(FatalStageError):
     """A budget was set, and the endpoint does not say what it spends."""
 
 

@@ -11,7 +11,7 @@ from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.message import Message, ToolCall
 from etude.evaluate.bench.targeted.cases import scripts
 from etude.evaluate.bench.targeted.grader import NAME, TargetedGrader
-from etude.rollout.attempt import Attempt, Setup, attempt
+from etude.rollout.attempt import Attempt, AttemptSetup, attempt
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.protocol import Machines
 from etude.tasks.task import Task
@@ -23,7 +23,7 @@ async def play(task: Task, name: str, pool: Machines, harness: HarnessSettings) 
     """One attempt by a scripted agent of the task, or by the one that does nothing."""
     done = Message("assistant", calls=(ToolCall("c0", "done", {"message": "fixed"}),))
     policy = ScriptedPolicy([done] * 4, name=NOP) if name == NOP else scripts(task)[name]
-    setup = Setup(policy, pool, {NAME: TargetedGrader()}, harness, settings=AttemptSettings())
+    setup = AttemptSetup(policy, pool, {NAME: TargetedGrader()}, harness, settings=AttemptSettings())
     return await attempt(task, setup, name=f"{task.id}#{name}", seed=0)
 
 

@@ -22,13 +22,13 @@ from etude.learn.model.checkpoint import TOKENIZER_FILES, load_config
 from etude.learn.weights.digest import State, bits, state_digest, tensor_digest
 from etude.learn.weights.errors import CorruptTensor
 from etude.learn.weights.finite import require_finite
-from etude.learn.weights.receiver import Received, Receiver
+from etude.learn.weights.receiver import ReceivedState, Receiver
 
 FILE, HELD, LOCK = "model.safetensors", "held.json", "lock"
 
 
 @dataclass(frozen=True)
-class HostState:
+class HostCopyState:
     """What the copy holds: `digests` by key of the file."""
 
     version: int
@@ -48,7 +48,7 @@ class HostCopy:
             if (checkpoint / name).is_file():
                 shutil.copyfile(checkpoint / name, folder / name)
 
-    def bring(self, receiver: Receiver, goal: int | None = None) -> Received:
+    def bring(self, receiver: Receiver, goal: int | None = None) -> ReceivedState:
         """To version `goal`, by default the newest of the store. Raises WeightsError and holds what it held, or nothing;
         NotFinite for weights that are not finite."""
         with self._locked(fcntl.LOCK_EX):
@@ -64,7 +64,7 @@ class HostCopy:
             return received
 
     @contextmanager
-    def reading(self) -> Iterator[HostState]:
+    def reading(self) -> Iterator[HostCopyState]:
         """What it holds, unchanged for as long as the block runs. Raises LookupError if it holds nothing."""
         with self._locked(fcntl.LOCK_SH):
             held = self._held()
@@ -72,7 +72,7 @@ class HostCopy:
                 raise LookupError(f"{self.folder} holds no weights: bring them there before an engine reads them")
             yield held
 
-    def _write(self, file: StateFile | None, digests: dict[str, str], received: Received) -> None:
+    def _write(self, file: StateFile | None, digests: dict[str, str], received: ReceivedState) -> None:
         require_finite(received.state, f"version {received.version} of the weights")
         (self.folder / HELD).unlink(missing_ok=True)
         path = self.folder / FILE
@@ -96,12 +96,12 @@ class HostCopy:
         side.write_text(json.dumps({"version": received.version, "digests": digests}))
         side.rename(self.folder / HELD)
 
-    def _held(self) -> HostState | None:
+    def _held(self) -> HostCopyState | None:
         path = self.folder / HELD
         if not path.exists():
             return None
         found = json.loads(path.read_text())
-        return HostState(found["version"], found["digests"], self.folder / FILE)
+        return HostCopyState(found["version"], found["digests"], self.folder / FILE)
 
     @contextmanager
     def _locked(self, how: int) -> Iterator[None]:

@@ -14,14 +14,14 @@ from etude.agent.chat.renderer import Renderer
 from etude.core.trace.segment import Rollout
 from etude.learn.engine.policy import EnginePolicy
 from etude.learn.model.checkpoint import load_checkpoint, load_config
-from etude.pipeline.run.practice import Practice, practice
+from etude.pipeline.run.practice import TrainingTasks, practice
 from etude.pipeline.run.stage import Context, StageError
 from etude.pipeline.run.stages.rl import sft_checkpoint
 from etude.rl.preflight import Window, check_prompts, sample_of
 from etude.rl.schedule import task_list
 from etude.rl.store import GroupStore
-from etude.rollout.attempt import Attempt, Setup
-from etude.rollout.batch import Job, run_batch
+from etude.rollout.attempt import Attempt, AttemptSetup
+from etude.rollout.batch import AttemptJob, run_batch
 from etude.rollout.code_search import code_search
 from etude.rollout.retry import InfraFault
 from etude.sandbox.fleet.open import open_sandboxes
@@ -46,7 +46,7 @@ def run(context: Context) -> None:
     context.summarize({"attempts": len(scores), "pass_rate": sum(scores) / len(scores), "share": share} | left_out)
 
 
-def control_tasks(found: Practice, share: float) -> tuple[str, ...]:
+def control_tasks(found: TrainingTasks, share: float) -> tuple[str, ...]:
     """The first of RL's tasks, or all of them and others of the same levels. Raises ValueError where the source has too few."""
     own = task_list(found.settings, found.source).task_ids
     wanted = max(1, round(len(own) * share))
@@ -75,8 +75,8 @@ async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> 
         async with code_search(recipe.harness) as search:
             renderer = load_renderer(start)
             await _check_prompts(context, tasks, engine.max_len, renderer)
-            setup = Setup(policy, pool, GRADERS, recipe.harness, renderer, recipe.rl.attempt, search=search)
-            await Sampling(context, tasks, store, setup).run()
+            setup = AttemptSetup(policy, pool, GRADERS, recipe.harness, renderer, recipe.rl.attempt, search=search)
+            await GroupSampler(context, tasks, store, setup).run()
     finally:
         policy.close()
         await pool.close()
@@ -93,10 +93,10 @@ async def _check_prompts(context: Context, tasks: Sequence[str], max_len: int, r
     )
 
 
-class Sampling:
+class GroupSampler:
     """Attempts of many groups at once; a group is stored when its last attempt is in."""
 
-    def __init__(self, context: Context, tasks: Sequence[str], store: GroupStore, setup: Setup) -> None:
+    def __init__(self, context: Context, tasks: Sequence[str], store: GroupStore, setup: AttemptSetup) -> None:
         self.context, self.tasks, self.store, self.setup = context, tasks, store, setup
         self.size = context.recipe.rl.group_size
         self.found: dict[int, list[Rollout]] = {}
@@ -107,7 +107,7 @@ class Sampling:
         source = practice(self.context.recipe).source
         missing = [group for group in range(len(self.tasks)) if not self.store.path(group).is_file()]
         jobs = [
-            Job(source.task(self.tasks[g]), f"{self.tasks[g]}#{g}.{m}", self._seed(g, m), g)
+            AttemptJob(source.task(self.tasks[g]), f"{self.tasks[g]}#{g}.{m}", self._seed(g, m), g)
             for g in missing
             for m in range(self.size)
         ]

@@ -25,7 +25,7 @@ from etude.learn.model.checkpoint import load_checkpoint
 from etude.pipeline.run.practice import exam
 from etude.pipeline.run.stage import Context
 from etude.pipeline.run.stages.pretraining import CHECKPOINT
-from etude.rollout.attempt import Script, Setup
+from etude.rollout.attempt import AttemptSetup, Script
 from etude.rollout.code_search import code_search
 from etude.sandbox.fleet.open import open_sandboxes
 from etude.sandbox.protocol import Machines
@@ -44,12 +44,12 @@ LAST = "rewarded_sft"  # trained while the others are asked
 
 
 @dataclass(frozen=True)
-class Contestant:
+class StageParticipant:
     """A policy that will be asked: `open` makes its Setup for as long as it is needed."""
 
     name: str
     passes: int
-    open: Callable[[Machines], AbstractAsyncContextManager[Setup]]
+    open: Callable[[Machines], AbstractAsyncContextManager[AttemptSetup]]
     level_passes: Mapping[str, int] = field(default_factory=dict)  # levels with another number of passes
 
 
@@ -66,7 +66,7 @@ def run(context: Context) -> None:
     context.summarize(_summary(context, found) | {"sandbox": sandbox})
 
 
-async def _ask(context: Context, contestants: list[Contestant]) -> dict[str, Any]:
+async def _ask(context: Context, contestants: list[StageParticipant]) -> dict[str, Any]:
     """Every contestant at every task; returns what the sandboxes are."""
     pool = await open_sandboxes(context.recipe.fleet, context.recipe.sandbox)
     try:
@@ -99,7 +99,7 @@ def _tasks(context: Context) -> list[Task]:
     return exam(context.recipe).tasks
 
 
-def _contestants(context: Context) -> list[Contestant]:
+def _contestants(context: Context) -> list[StageParticipant]:
     settings = context.recipe.bench
     own = context.recipe.run.sft_checkpoint
     sft = Path(own) if own else context.of("sft") / CHECKPOINT
@@ -111,17 +111,17 @@ def _contestants(context: Context) -> list[Contestant]:
         *((name, context.of(name) / CHECKPOINT, settings.passes_controls, {}) for name in CONTROLS),
     ]
     found = [
-        Contestant(name, passes, _checkpoint(context, folder), at_level)
+        StageParticipant(name, passes, _checkpoint(context, folder), at_level)
         for name, folder, passes, at_level in checkpoints
         if (folder / "config.json").is_file()
     ]
     agents = ON_ANY_TASK if context.recipe.tasks.folder else BASELINES
-    return found + [Contestant(n, settings.passes_scripted, _scripted(context, s)) for n, s in agents.items()]
+    return found + [StageParticipant(n, settings.passes_scripted, _scripted(context, s)) for n, s in agents.items()]
 
 
-def _checkpoint(context: Context, folder: Path) -> Callable[[Machines], AbstractAsyncContextManager[Setup]]:
+def _checkpoint(context: Context, folder: Path) -> Callable[[Machines], AbstractAsyncContextManager[AttemptSetup]]:
     @asynccontextmanager
-    async def opened(pool: Machines) -> AsyncIterator[Setup]:
+    async def opened(pool: Machines) -> AsyncIterator[AttemptSetup]:
         # The sandboxes need the other core; so many at once decode quicker without drafts.
         engine = context.recipe.engine.model_copy(update={"threads": 1, "draft_tokens": 0})
         policy = EnginePolicy.start(load_checkpoint(folder), engine, name=folder.parent.name)
@@ -133,9 +133,9 @@ def _checkpoint(context: Context, folder: Path) -> Callable[[Machines], Abstract
     return opened
 
 
-def _scripted(context: Context, script: Script) -> Callable[[Machines], AbstractAsyncContextManager[Setup]]:
+def _scripted(context: Context, script: Script) -> Callable[[Machines], AbstractAsyncContextManager[AttemptSetup]]:
     @asynccontextmanager
-    async def opened(pool: Machines) -> AsyncIterator[Setup]:
+    async def opened(pool: Machines) -> AsyncIterator[AttemptSetup]:
         own = context.recipe.run.sft_checkpoint
         tokens = load_renderer(Path(own) if own else context.of("corpus"))  # tokens are counted, not sampled
         yield _setup(context, pool, script, tokens)
@@ -143,9 +143,9 @@ def _scripted(context: Context, script: Script) -> Callable[[Machines], Abstract
     return opened
 
 
-def _setup(context: Context, pool: Machines, policy: EnginePolicy | Script, renderer: Renderer) -> Setup:
+def _setup(context: Context, pool: Machines, policy: EnginePolicy | Script, renderer: Renderer) -> AttemptSetup:
     harness = context.recipe.harness.model_copy(update={"temperature": context.recipe.bench.temperature})
-    return Setup(policy, pool, GRADERS, harness, renderer, context.recipe.rl.attempt)
+    return AttemptSetup(policy, pool, GRADERS, harness, renderer, context.recipe.rl.attempt)
 
 
 def _summary(context: Context, outcomes: dict[str, list[Outcome]]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ MAX_BATCH_BYTES = 8 << 20
 _RESERVED = ("text", "since", "until", "limit")
 
 
-class Log:
+class LogStore:
     """All records in memory and, each a line, in a file that a later start reads again."""
 
     def __init__(self, folder: str) -> None:
@@ -74,9 +74,9 @@ def _record(line: str) -> dict[str, Any]:
     return {**record, "time": float(at) if isinstance(at, int | float) else time.time()}
 
 
-class Handler(BaseHTTPRequestHandler):
+class LogHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    log: Log
+    log: LogStore
 
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
@@ -112,5 +112,5 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    Handler.log = Log(sys.argv[2])
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+    LogHandler.log = LogStore(sys.argv[2])
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), LogHandler).serve_forever()

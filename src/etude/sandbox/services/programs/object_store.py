@@ -18,7 +18,7 @@ MAX_OBJECT_BYTES = 64 << 20
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 
 
-class Store:
+class BucketFolders:
     """Buckets as folders below `folder`."""
 
     def __init__(self, folder: str) -> None:
@@ -45,9 +45,9 @@ class Store:
         return sorted(found)
 
 
-class Handler(BaseHTTPRequestHandler):
+class ObjectHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    store: Store
+    store: BucketFolders
 
     def do_PUT(self) -> None:
         bucket, key, _ = self._target()
@@ -165,5 +165,5 @@ def _tag(data: bytes) -> str:
 
 
 if __name__ == "__main__":
-    Handler.store = Store(sys.argv[2])
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+    ObjectHandler.store = BucketFolders(sys.argv[2])
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), ObjectHandler).serve_forever()

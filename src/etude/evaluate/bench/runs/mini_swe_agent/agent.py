@@ -12,7 +12,7 @@ from typing import Any
 
 from etude.evaluate.bench.runs.mini_swe_agent.process import AgentDied, play
 from etude.evaluate.bench.runs.mini_swe_agent.stand_in import StandIn
-from etude.agent.proxy.book import Book
+from etude.agent.proxy.book import SessionRegistry
 from etude.agent.proxy.launch import environment
 from etude.agent.proxy.serving import serving
 from etude.agent.proxy.settings import CaptureSettings
@@ -56,7 +56,7 @@ class MiniSweAgent:
             home = Path(folder)
             most, effort = self.settings.max_tokens_per_turn, self.settings.effort
             renderer = self.renderer and renderer_for(self.renderer, self.settings)
-            book = Book(stand_in, CaptureSettings(home / "sessions", most, effort=effort), renderer)
+            book = SessionRegistry(stand_in, CaptureSettings(home / "sessions", most, effort=effort), renderer)
             async with serving(book) as address:
                 session, key = book.open()
                 job = {"task": request_of(task), "turns": Budget.of(self.settings).turns}

@@ -1,6 +1,6 @@
 """Says whom a run waits for. A wait is told after `PATIENCE_S`, then each time that it has doubled: no hang is silent. Pure.
 
-Whoever drives the run says what the trainer is at (`Doing`); the lives say what each rollout is at and where. Worked example: "step 12
+Whoever drives the run says what the trainer is at (`TrainerActivity`); the lives say what each rollout is at and where. Worked example: "step 12
 waits 43 s for group 37, due now: 37.2 (task-81, attempt 1) rolling at host-3 for 41 s; 37.5 (task-81, attempt 0) grading for 12 s".
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from etude.rl.life import Life, Phase
+from etude.rl.rollout_state import RolloutPhase, RolloutState
 
 PATIENCE_S = 10.0
 NAMED = 3  # rollouts that one line names
 
 
 @dataclass(frozen=True)
-class Doing:
+class TrainerActivity:
     """What the trainer is at since `since_s`. `group`: whom it waits for, if it waits; `due`: whether the step can't do without that one."""
 
     what: str  # "step 12", "serving version 13"
@@ -33,7 +33,7 @@ class Watchdog:
         self._told: tuple[str, float] = ("", 0.0)
         self._next_s = patience_s
 
-    def look(self, doing: Doing, lives: Sequence[Life], now_s: float) -> str | None:
+    def look(self, doing: TrainerActivity, lives: Sequence[RolloutState], now_s: float) -> str | None:
         """What is to be said now, if anything."""
         if self._told != (doing.what, doing.since_s):
             self._told, self._next_s = (doing.what, doing.since_s), self._patience_s
@@ -44,10 +44,10 @@ class Watchdog:
         return _said(doing, lives, waited_s, now_s)
 
 
-def _said(doing: Doing, lives: Sequence[Life], waited_s: float, now_s: float) -> str:
+def _said(doing: TrainerActivity, lives: Sequence[RolloutState], waited_s: float, now_s: float) -> str:
     if doing.group is None:
         return f"{doing.what} takes {waited_s:.0f} s so far"
-    late = [life for life in lives if life.slot.group == doing.group and life.phase < Phase.SCORED]
+    late = [life for life in lives if life.slot.group == doing.group and life.phase < RolloutPhase.SCORED]
     named = "; ".join(_one(life, now_s) for life in late[:NAMED])
     more = f" and {len(late) - NAMED} more" if len(late) > NAMED else ""
     return (
@@ -55,7 +55,7 @@ def _said(doing: Doing, lives: Sequence[Life], waited_s: float, now_s: float) ->
     )
 
 
-def _one(life: Life, now_s: float) -> str:
+def _one(life: RolloutState, now_s: float) -> str:
     at = f" at {life.where}" if life.where else ""
     slot = life.slot
     return f"{slot.group}.{slot.member} ({slot.task_id}, attempt {slot.attempt}) {life.phase.name.lower()}{at} for {now_s - life.since_s:.0f} s"

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from etude.rl import local_ray
-from etude.rl.held import RayLost, held
+from etude.rl.ray_loss import RayLost, held
 
 LOOK_S = 0.01
 

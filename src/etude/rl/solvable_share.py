@@ -18,8 +18,8 @@ import numpy as np
 
 from etude.core.events.finite import dumps
 from etude.core.statistics.bounded import average
-from etude.rollout.attempt import Setup
-from etude.rollout.batch import Job, run_batch
+from etude.rollout.attempt import AttemptSetup
+from etude.rollout.batch import AttemptJob, run_batch
 from etude.tasks.task import Task
 
 SOLVABLE = "solvable.json"
@@ -29,7 +29,7 @@ FIRST_SEED = 1 << 39  # beyond those of the attempts that are trained on
 
 
 @dataclass(frozen=True)
-class Solvable:
+class SolvableShare:
     """Shares of tasks, in [0, 1]; `interval`: 95%, of `share`."""
 
     tasks: int
@@ -41,7 +41,7 @@ class Solvable:
     never: float
     levels: dict[str, float]  # solved at least once, by level
 
-    def told(self) -> str:
+    def description(self) -> str:
         low, high = self.interval
         return (
             f"before step 1: {100 * self.share:.0f}% of {self.tasks} tasks are solvable in {self.attempts} attempts (95%: {100 * low:.0f} to "
@@ -49,7 +49,7 @@ class Solvable:
         )
 
 
-def solvable(passes: Sequence[tuple[str, Sequence[bool]]], seed: int) -> Solvable:
+def solvable(passes: Sequence[tuple[str, Sequence[bool]]], seed: int) -> SolvableShare:
     """`passes`: of each task its level, and whether its attempts passed. Raises ValueError without any."""
     if not passes:
         raise ValueError("no task was attempted, so nothing is known of what can be solved")
@@ -58,7 +58,7 @@ def solvable(passes: Sequence[tuple[str, Sequence[bool]]], seed: int) -> Solvabl
     by_level: defaultdict[str, list[float]] = defaultdict(list)
     for level, row in passes:
         by_level[level].append(float(any(row)))
-    return Solvable(
+    return SolvableShare(
         tasks=len(passes),
         attempts=max(len(row) for _, row in passes),
         share=float(once.mean()),
@@ -72,17 +72,19 @@ def solvable(passes: Sequence[tuple[str, Sequence[bool]]], seed: int) -> Solvabl
 
 async def measure(
     tasks: Sequence[Task],
-    setup: Setup,
+    setup: AttemptSetup,
     path: Path,
     *,
     concurrency: int,
     seed: int,
     note: Callable[[str], None],
     phase: Callable[[int, int], None] = lambda done, total: None,
-) -> Solvable:
+) -> SolvableShare:
     """Attempt the tasks with the policy that serves now and write `path`; infra faults leave attempts out (promise 8)."""
     jobs = [
-        Job(task, f"solvable-{place}.{number}", seed=(seed << 40) + FIRST_SEED + place * ATTEMPTS + number, group=place)
+        AttemptJob(
+            task, f"solvable-{place}.{number}", seed=(seed << 40) + FIRST_SEED + place * ATTEMPTS + number, group=place
+        )
         for place, task in enumerate(tasks)
         for number in range(ATTEMPTS)
     ]
@@ -97,5 +99,5 @@ async def measure(
     side = path.with_suffix(".tmp")
     side.write_text(dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
     side.rename(path)
-    note(found.told())
+    note(found.description())
     return found

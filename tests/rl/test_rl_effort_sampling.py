@@ -8,11 +8,11 @@ import pytest
 from etude.agent.chat.byte_tokenizer import byte_tokenizer
 from etude.agent.chat.nano import NanoRenderer
 from etude.agent.harness.settings import HarnessSettings
-from etude.rl.efforts import at_effort, check_efforts
+from etude.rl.effort_sampling import at_effort, check_efforts
 from etude.rl.settings import RlSettings
-from etude.rollout.attempt import Setup
+from etude.rollout.attempt import AttemptSetup
 
-SETUP = Setup(SimpleNamespace(), SimpleNamespace(), {}, HarnessSettings())  # type: ignore[arg-type]
+SETUP = AttemptSetup(SimpleNamespace(), SimpleNamespace(), {}, HarnessSettings())  # type: ignore[arg-type]
 DRAWN = RlSettings(efforts={"low": 1.0, "high": 3.0})
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-class Floor:
+class VersionFloor:
     """`version` is the floor; -1 before anything is served."""
 
     def __init__(self, lag: int) -> None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 
-class Phase(IntEnum):
+class RolloutPhase(IntEnum):
     """Along the line, in order; `FAILED` stands beside it."""
 
     FAILED = -1
@@ -38,11 +38,11 @@ class Phase(IntEnum):
     TRAINED = 6
 
 
-RUNNING = frozenset({Phase.PLACED, Phase.ROLLING, Phase.GRADING})
+RUNNING = frozenset({RolloutPhase.PLACED, RolloutPhase.ROLLING, RolloutPhase.GRADING})
 
 
 @dataclass(frozen=True)
-class Slot:
+class RolloutSlot:
     """One place in a group: rollout `member` of group `group`, for the `attempt`-th time (0-based). `ended`: its agent was done in an
     earlier life of the run, and what it left is to be graded."""
 
@@ -54,11 +54,11 @@ class Slot:
 
 
 @dataclass
-class Life:
+class RolloutState:
     """Of the rollout in `slot`. `since_s`: when the phase began; `where`: the actor or host that it is at, as far as it is known."""
 
-    slot: Slot
-    phase: Phase = Phase.QUEUED
+    slot: RolloutSlot
+    phase: RolloutPhase = RolloutPhase.QUEUED
     since_s: float = 0.0
     where: str = ""
 
@@ -66,39 +66,39 @@ class Life:
     def running(self) -> bool:
         return self.phase in RUNNING
 
-    def move(self, phase: Phase, now_s: float = 0.0, where: str = "") -> None:
+    def move(self, phase: RolloutPhase, now_s: float = 0.0, where: str = "") -> None:
         """Forward along the line, or to `FAILED`. Raises ValueError on any other way."""
         if not self._lawful(phase):
-            raise ValueError(f"{self.told()} can't become {phase.name.lower()}")
+            raise ValueError(f"{self.description()} can't become {phase.name.lower()}")
         self.phase, self.since_s, self.where = phase, now_s, where or self.where
 
-    def _lawful(self, phase: Phase) -> bool:
-        if phase is Phase.FAILED:
+    def _lawful(self, phase: RolloutPhase) -> bool:
+        if phase is RolloutPhase.FAILED:
             return self.running
-        if phase is Phase.TRAINED:
-            return self.phase is Phase.GROUPED
-        if self.phase is Phase.QUEUED:
-            return phase is (Phase.GRADING if self.slot.ended else Phase.PLACED)
-        return self.phase is not Phase.FAILED and phase > self.phase
+        if phase is RolloutPhase.TRAINED:
+            return self.phase is RolloutPhase.GROUPED
+        if self.phase is RolloutPhase.QUEUED:
+            return phase is (RolloutPhase.GRADING if self.slot.ended else RolloutPhase.PLACED)
+        return self.phase is not RolloutPhase.FAILED and phase > self.phase
 
     def begin(self, now_s: float = 0.0) -> None:
         """From queued to the first phase of its attempt."""
-        self.move(Phase.GRADING if self.slot.ended else Phase.PLACED, now_s)
+        self.move(RolloutPhase.GRADING if self.slot.ended else RolloutPhase.PLACED, now_s)
 
-    def anew(self, now_s: float = 0.0, where: str = "") -> None:
+    def restart(self, now_s: float = 0.0, where: str = "") -> None:
         """The running attempt starts over in a fresh sandbox. Raises ValueError where none runs."""
         if not self.running:
-            raise ValueError(f"{self.told()} does not run, so it can't start over")
-        self.phase, self.since_s, self.where = Phase.PLACED, now_s, where
+            raise ValueError(f"{self.description()} does not run, so it can't start over")
+        self.phase, self.since_s, self.where = RolloutPhase.PLACED, now_s, where
 
     def again(self, now_s: float = 0.0) -> None:
         """From failed to queued, as the next attempt. Raises ValueError where it has not failed."""
-        if self.phase is not Phase.FAILED:
-            raise ValueError(f"{self.told()} has not failed, so it isn't tried again")
+        if self.phase is not RolloutPhase.FAILED:
+            raise ValueError(f"{self.description()} has not failed, so it isn't tried again")
         self.slot = replace(self.slot, attempt=self.slot.attempt + 1, ended=False)
-        self.phase, self.since_s, self.where = Phase.QUEUED, now_s, ""
+        self.phase, self.since_s, self.where = RolloutPhase.QUEUED, now_s, ""
 
-    def told(self) -> str:
+    def description(self) -> str:
         """For messages: who, and where in its life."""
         at = f" at {self.where}" if self.where else ""
         slot = self.slot

@@ -13,7 +13,7 @@ from etude.learn.engine.probe import PROMPT_TOKENS, SAMPLED_TOKENS, probe_prompt
 from etude.rl.ledger import entries_of, fold
 from etude.rl.metrics import summarize
 from etude.rl.services import Services
-from etude.rl.solvable import SOLVABLE
+from etude.rl.solvable_share import SOLVABLE
 from etude.rl.steps import alarms_of, read, tokens_by_version
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from etude.rl.life import Slot
-from etude.rollout.ended import Ended
-from etude.rollout.ended_file import DamagedEnded, pack_ended, tags_of, unpack_ended
+from etude.rl.rollout_state import RolloutSlot
+from etude.rollout.ended import UngradedAttempt
+from etude.rollout.ended_file import DamagedUngradedFile, pack_ended, tags_of, unpack_ended
 from etude.tasks.task import Task
 
 
@@ -23,7 +23,7 @@ class EndedStore:
         self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def keep(self, slot: Slot, version: int, ended: Ended, task: Task, most_bytes: int) -> bool:
+    def keep(self, slot: RolloutSlot, version: int, ended: UngradedAttempt, task: Task, most_bytes: int) -> bool:
         """Whole or not at all, in the stead of an earlier attempt's; False if it would take more than `most_bytes`."""
         tags = _tags(slot.group, slot.member, slot.attempt, version)
         target = self.folder / _name(tags)
@@ -37,7 +37,7 @@ class EndedStore:
             path.unlink(missing_ok=True)
         return fits
 
-    def load(self, slot: Slot, version: int, task: Task) -> Ended:
+    def load(self, slot: RolloutSlot, version: int, task: Task) -> UngradedAttempt:
         """Raises FileNotFoundError, DamagedEnded."""
         tags = _tags(slot.group, slot.member, slot.attempt, version)
         return unpack_ended((self.folder / _name(tags)).read_bytes(), task, tags)
@@ -52,8 +52,8 @@ class EndedStore:
             try:
                 tags = tags_of(path.read_bytes())
                 if path.name != _name(tags):
-                    raise DamagedEnded(f"{path} holds the ended attempt of {_name(tags)}")
-            except DamagedEnded:
+                    raise DamagedUngradedFile(f"{path} holds the ended attempt of {_name(tags)}")
+            except DamagedUngradedFile:
                 path.unlink()
                 continue
             version, members = found.get(tags["group"], (-1, {}))

@@ -8,7 +8,7 @@ import pytest
 from etude.core.trace.entry import Header
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Session
-from etude.rl.earned import earn
+from etude.rl.attempt_rewards import earn
 
 TASK = SimpleNamespace(category="features", files={"a.py": "x = 1\n"})
 SETUP = SimpleNamespace(harness=SimpleNamespace(effort="high"))

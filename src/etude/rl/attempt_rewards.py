@@ -8,11 +8,11 @@ from __future__ import annotations
 from etude.evaluate.bench.grading.exhibit import exhibit_of
 from etude.rl.rewards.judge import RubricReward
 from etude.rl.rewards.quality import quality_of
-from etude.rollout.attempt import Attempt, Setup
+from etude.rollout.attempt import Attempt, AttemptSetup
 from etude.tasks.task import Task
 
 
-async def earn(attempt: Attempt, task: Task, setup: Setup, reward: RubricReward | None) -> None:
+async def earn(attempt: Attempt, task: Task, setup: AttemptSetup, reward: RubricReward | None) -> None:
     """Add to the attempt's rollout. Raises InfraFault where the judge's endpoint stays away."""
     rollout = attempt.rollout
     rollout.info |= {

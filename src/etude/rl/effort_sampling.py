@@ -14,10 +14,10 @@ from etude.agent.harness.budget import effort_words
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.rl.settings import RlSettings
-from etude.rollout.attempt import Setup
+from etude.rollout.attempt import AttemptSetup
 
 
-def at_effort(setup: Setup, group: int, settings: RlSettings) -> Setup:
+def at_effort(setup: AttemptSetup, group: int, settings: RlSettings) -> AttemptSetup:
     """The setup of the group's attempts; the same group draws the same effort whenever it is asked."""
     shares = settings.efforts
     if not shares:
@@ -33,8 +33,8 @@ def check_efforts(settings: RlSettings, harness: HarnessSettings, renderer: Rend
         raise ValueError("every share of rl.efforts is 0: give one of them a share, or leave the table out")
     for effort in asked:
         at = harness.model_copy(update={"effort": effort})
-        told = effort_words(preset_of(at), at) or renderer.at_effort(effort) is not renderer
-        if effort != "medium" and not told:
+        visible = effort_words(preset_of(at), at) or renderer.at_effort(effort) is not renderer
+        if effort != "medium" and not visible:
             raise ValueError(
                 f"rl.efforts has {effort}, but neither the preset {harness.preset} nor the chat format {renderer.name} tells the "
                 "model: use a described preset, or leave rl.efforts out"

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 from etude.agent.chat.load import load_renderer
 from etude.agent.chat.renderer import Renderer
 from etude.learn.model.checkpoint import load_config
-from etude.rl.attempts import Attempts
+from etude.rl.attempts import RolloutAttempts
 from etude.rl.controller import Controller
-from etude.rl.efforts import check_efforts
-from etude.rl.finish import finish
-from etude.rl.follow import Follower
-from etude.rl.ledger import Ledger, Progress
+from etude.rl.effort_sampling import check_efforts
+from etude.rl.ledger import Progress, RlLedger
 from etude.rl.preflight import Starvation, Window, check_prompts, sample_of
 from etude.rl.reloader import Reloader
 from etude.rl.resume import open_progress, reconciler_at, train_again
 from etude.rl.rewards.judge import RubricReward, rubric_reward
 from etude.rl.rewards.mixed_file import MIXED, check_mixed
+from etude.rl.run_summary import finish
 from etude.rl.schedule import Schedule, task_list
-from etude.rl.services import STAGE, Places, Services
+from etude.rl.services import STAGE, ProcessPlacer, Services
 from etude.rl.sessions import KeptSessions
-from etude.rl.solvable import SOLVABLE, measure
+from etude.rl.solvable_share import SOLVABLE, measure
+from etude.rl.step_follower import StepFollower
 from etude.rl.store import GroupStore
 from etude.rl.weight_store import require_own
-from etude.rollout.attempt import Setup
+from etude.rollout.attempt import AttemptSetup
 from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.verdicts import Verdicts
 from etude.sandbox.fleet.open import open_sandboxes
@@ -44,27 +44,27 @@ HARDER = "harder.jsonl"
 
 
 @dataclass(frozen=True)
-class Books:
+class RunRecords:
     """What a run knows of itself on disk, and what the ledger adds up to."""
 
     tasks: Schedule
     store: GroupStore
-    ledger: Ledger
+    ledger: RlLedger
     progress: Progress
 
 
 @dataclass(frozen=True)
-class Making:
+class RolloutServices:
     """What makes rollouts: how one is attempted, and where harder tasks come from."""
 
-    setup: Setup
+    setup: AttemptSetup
     sessions: KeptSessions
     service: HarderTaskSelector | None
     growing: HarderTaskGenerator | None
     reward: RubricReward | None
 
 
-async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dict[str, Any]:
+async def drive(run: RlRun, places: ProcessPlacer, on_start: Any = lambda: None) -> dict[str, Any]:
     """The controller's life on processes that `places` starts."""
     check_mixed(run.folder / MIXED, run.settings)
     rewards = rubric_reward(run.settings.rewards, run.settings.attempt, run.folder)
@@ -73,7 +73,7 @@ async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dic
 
 
 async def _drive(
-    run: RlRun, places: Places, on_start: Any, search: CodeSearch | None, reward: RubricReward | None
+    run: RlRun, places: ProcessPlacer, on_start: Any, search: CodeSearch | None, reward: RubricReward | None
 ) -> dict[str, Any]:
     started, settings = time.perf_counter(), run.settings
     async with AsyncExitStack() as closes:  # the last that was opened first
@@ -92,7 +92,7 @@ async def _drive(
         making = _making(run, services, pool, renderer, search, reward, books.tasks.task_ids)
         if making.growing is not None:
             closes.push_async_callback(making.growing.close)
-        follower = Follower(run, making.setup, making.sessions, services.engines, making.service, making.growing)
+        follower = StepFollower(run, making.setup, making.sessions, services.engines, making.service, making.growing)
         closes.push_async_callback(follower.close)
         await _brought_there(run, books, services, making.setup, follower)
         ready, ready_cpu = time.perf_counter(), time.process_time()
@@ -106,17 +106,19 @@ async def _drive(
         return await finish(run, services, renderer, times)
 
 
-def _books(run: RlRun, closes: AsyncExitStack) -> Books:
+def _books(run: RlRun, closes: AsyncExitStack) -> RunRecords:
     tasks = task_list(run.settings, run.source)
-    ledger = closes.enter_context(closing(Ledger(run.folder / "ledger.jsonl")))
+    ledger = closes.enter_context(closing(RlLedger(run.folder / "ledger.jsonl")))
     progress = open_progress(ledger, tasks)
     require_own(run.settings, run.folder, ledger, progress)
     if progress.next_step:
         _note(run)(f"goes on at step {progress.next_step} with {len(progress.complete)} finished groups")
-    return Books(tasks, GroupStore(run.folder / "groups"), ledger, progress)
+    return RunRecords(tasks, GroupStore(run.folder / "groups"), ledger, progress)
 
 
-async def _brought_there(run: RlRun, books: Books, services: Services, setup: Setup, follower: Follower) -> None:
+async def _brought_there(
+    run: RlRun, books: RunRecords, services: Services, setup: AttemptSetup, follower: StepFollower
+) -> None:
     """Trainer and engines hold the version that the ledger ends at."""
     step = books.progress.next_step
     engines = f"{run.settings.engines} engine{'s' if run.settings.engines > 1 else ''}"
@@ -129,11 +131,16 @@ async def _brought_there(run: RlRun, books: Books, services: Services, setup: Se
 
 
 async def _scheduled(
-    run: RlRun, books: Books, services: Services, making: Making, follower: Follower, starvation: Starvation
+    run: RlRun,
+    books: RunRecords,
+    services: Services,
+    making: RolloutServices,
+    follower: StepFollower,
+    starvation: Starvation,
 ) -> None:
     """From there to the schedule's end."""
     reconciler = reconciler_at(books.progress, books.tasks, run.settings, books.store)
-    attempts = Attempts(
+    attempts = RolloutAttempts(
         run, making.setup, books.store.ended, making.sessions, reconciler, making.service, making.growing, making.reward
     )
     controller = Controller(
@@ -158,7 +165,7 @@ async def _scheduled(
         )
 
 
-async def _solvable(run: RlRun, setup: Setup, tasks: Schedule, step: int) -> None:
+async def _solvable(run: RlRun, setup: AttemptSetup, tasks: Schedule, step: int) -> None:
     """Once, before the first step."""
     path, count = run.folder / SOLVABLE, run.settings.solvable_tasks
     if step or not count or path.exists():
@@ -178,8 +185,8 @@ def _making(
     search: CodeSearch | None,
     reward: RubricReward | None,
     scheduled: Sequence[str],
-) -> Making:
-    setup = Setup(
+) -> RolloutServices:
+    setup = AttemptSetup(
         services.policy,
         pool,
         run.graders,
@@ -191,7 +198,7 @@ def _making(
     )
     sessions = KeptSessions(run.folder / "sessions", run.settings, renderer.vocabulary())
     service = _service(run, scheduled)
-    return Making(setup, sessions, service, _growing(run, service, pool), reward)
+    return RolloutServices(setup, sessions, service, _growing(run, service, pool), reward)
 
 
 def _service(run: RlRun, scheduled: Sequence[str]) -> HarderTaskSelector | None:
@@ -209,4 +216,4 @@ def _growing(run: RlRun, service: HarderTaskSelector | None, pool: SandboxPool) 
 
 
 def _note(run: RlRun) -> Callable[[str], None]:
-    return lambda told: run.log.note(STAGE, told)
+    return lambda text: run.log.note(STAGE, text)

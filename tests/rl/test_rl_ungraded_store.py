@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from run_in_threads import Threads, a_run, check_whole
 
-from etude.rl.drive import drive
 from etude.rl.run import RlRun
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
+from etude.rl.training_run import drive
 from etude.rollout import attempt as attempting
 from etude.sandbox.protocol import Machines
 from etude.tasks.registry import GRADERS

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.rl.solvable import solvable
+from etude.rl.solvable_share import solvable
 
 PASSES = st.lists(
     st.tuples(st.sampled_from(["one-bug", "rename"]), st.lists(st.booleans(), min_size=1, max_size=8)),
@@ -23,7 +23,7 @@ def test_a_task_solved_once_is_solvable():
         pytest.approx(1 / 3),
     )
     assert found.passed == pytest.approx(9 / 24) and found.levels == {"one-bug": 0.0, "rename": 1.0}
-    assert found.told().startswith("before step 1: 67% of 3 tasks are solvable in 8 attempts (95%: ")
+    assert found.description().startswith("before step 1: 67% of 3 tasks are solvable in 8 attempts (95%: ")
 
 
 @given(PASSES)

@@ -9,16 +9,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from etude.core.trace.segment import Rollout
-from etude.rl.controller import Step
+from etude.rl.controller import StepResult
 from etude.rl.engines import Engines, Replica
-from etude.rl.groups import Group
+from etude.rl.groups import RolloutGroup
 from etude.rl.metrics import component_values, step_values, tool_shares, versions
-from etude.rl.rewards.alarms import Watch
+from etude.rl.rewards.alarms import AlarmMonitor
 from etude.rl.services import STAGE
 from etude.rl.sessions import KeptSessions
 from etude.rl.steps import StepRecord, append, read
-from etude.rollout.attempt import Setup
-from etude.rollout.batch import Job, run_batch
+from etude.rollout.attempt import AttemptSetup
+from etude.rollout.batch import AttemptJob, run_batch
 from etude.tasks.generate.harder_tasks.background import HarderTaskGenerator
 from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
 
@@ -36,13 +36,13 @@ DRIFT = {
 SHOWN = ("pass_rate", "reward", "staleness_max", "drift_p99")
 
 
-class Follower:
+class StepFollower:
     """`on_step` belongs to the controller, `on_replay` to the resume."""
 
     def __init__(
         self,
         run: RlRun,
-        setup: Setup,
+        setup: AttemptSetup,
         sessions: KeptSessions,
         engines: Engines,
         service: HarderTaskSelector | None = None,
@@ -54,14 +54,14 @@ class Follower:
         self._sessions = sessions
         self._engines = engines
         self._evaluation: asyncio.Task[None] | None = None
-        self._watch = Watch()
+        self._watch = AlarmMonitor()
         self._aside = 0  # groups set aside since the last step
         self._recorded: set[int] = set()  # by earlier lives
         for record in read(run.folder / "steps.jsonl"):
             self._recorded.add(record.step)
             self._watch.look(record.values)
 
-    async def on_step(self, step: Step, groups: list[Group[Rollout]]) -> None:
+    async def on_step(self, step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None:
         """Figures of the step into `steps.jsonl` and the event log, and those of its evaluation, which may come later."""
         every = self._run.settings.eval_every
         if not every or (step.step + 1) % every:
@@ -86,7 +86,7 @@ class Follower:
             self._evaluation.cancel()
             await asyncio.gather(self._evaluation, return_exceptions=True)
 
-    async def on_replay(self, step: Step, groups: list[Group[Rollout]]) -> None:
+    async def on_replay(self, step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None:
         """A step trained again after a kill, to the same weights. Its line stands: the times, the delta and the evaluation in
         it can't be measured anew, for no engine serves yet. Only a step that was killed before its line gets one now."""
         if step.step in self._recorded:
@@ -94,7 +94,7 @@ class Follower:
         else:
             self._write(step, groups, {})
 
-    def on_aside(self, group: Group[Rollout]) -> None:
+    def on_aside(self, group: RolloutGroup[Rollout]) -> None:
         """A group that is not trained is still heard of by who makes tasks harder."""
         self._aside += 1
         self._hear([group])
@@ -105,8 +105,8 @@ class Follower:
         try:
             found = await self._evaluate(replace(self._setup, policy=lent.client))
             if not lent.lent or (lent.served, lent.lifeline.generation) != (version, life):
-                told = f"the evaluation of step {record.step} has no figure: its engine died or was called back, and did not keep version {version}"
-                self._run.log.note(STAGE, told)
+                text = f"the evaluation of step {record.step} has no figure: its engine died or was called back, and did not keep version {version}"
+                self._run.log.note(STAGE, text)
                 return
         finally:
             await self._engines.take_back(lent)
@@ -114,7 +114,7 @@ class Follower:
         append(self._run.folder / "steps.jsonl", replace(record, values=record.values | found))
         self._run.log.metric(STAGE, record.step, **found)
 
-    def _write(self, step: Step, groups: list[Group[Rollout]], evaluated: dict[str, float]) -> StepRecord:
+    def _write(self, step: StepResult, groups: list[RolloutGroup[Rollout]], evaluated: dict[str, float]) -> StepRecord:
         run = self._run
         evaluated = {**evaluated, **self._hear(groups)}
         rollouts = [rollout for group in groups for rollout in group.members]
@@ -151,7 +151,7 @@ class Follower:
         )
         return record
 
-    def _hear(self, groups: list[Group[Rollout]]) -> dict[str, float]:
+    def _hear(self, groups: list[RolloutGroup[Rollout]]) -> dict[str, float]:
         """Tell the service how the groups ended; the share of them that had a harder sibling, and how many were made for the run so far."""
         if self._service is None:
             return {}
@@ -161,13 +161,14 @@ class Follower:
         made = {"harder_made": float(self._growing.made)} if self._growing else {}
         return {"harder_groups": sum(harder) / len(harder), **made}
 
-    async def _evaluate(self, setup: Setup) -> dict[str, float]:
+    async def _evaluate(self, setup: AttemptSetup) -> dict[str, float]:
         """Share of validation tasks solved by the setup's policy, of those that could be attempted (promise 8: without any there is no
         figure); generation for training goes on beside it."""
         source = self._run.source
         ids = source.ids("validation")
         jobs = [
-            Job(source.task(ids[i]), f"eval-{i}", seed=i) for i in range(min(self._run.settings.eval_tasks, len(ids)))
+            AttemptJob(source.task(ids[i]), f"eval-{i}", seed=i)
+            for i in range(min(self._run.settings.eval_tasks, len(ids)))
         ]
         batch = await run_batch(jobs, setup, concurrency=max(1, self._run.settings.slots // 2))
         for fault in batch.faults.values():
