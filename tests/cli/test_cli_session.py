@@ -148,7 +148,7 @@ def test_import_tells_what_it_mapped_kept_and_dropped(here: Here, tmp_path: Path
 def test_import_of_what_is_no_log_is_one_clear_line(here: Here, tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text('{"colour": "red"}\n')
     for words, told in [
-        (["log.jsonl", "s.jsonl"], "whose log this is can't be told by its keys (colour)"),
+        (["log.jsonl", "s.jsonl"], "the agent that wrote this log can't be recognized by its keys (colour)"),
         (["log.jsonl", "s.jsonl", "--agent", "cursor"], "there are claude-code, codex, openhands, atif"),
         (["nothing", "s.jsonl"], "No such file"),
         (["log.jsonl", "s.txt"], "must end in .jsonl"),

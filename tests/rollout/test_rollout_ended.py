@@ -157,7 +157,7 @@ def a_setup(grader: Adds) -> AttemptSetup:
 async def test_what_was_left_is_graded_without_an_agent_and_a_fault_of_ours_tries_the_grading_alone_again():
     grader, heard = Adds(faults=2), []
     ended = unpack_ended(pack_ended(an_ended({"a.py": b"1.0"}), TASK, TAGS), TASK, TAGS)
-    found = await attempt(TASK, a_setup(grader), group=3, told=lambda at, where: heard.append(at), ended=ended)
+    found = await attempt(TASK, a_setup(grader), group=3, on_phase=lambda phase, host: heard.append(phase), ended=ended)
     assert grader.asked == 3 and set(heard) == {"grading"}
     rollout = found.rollout
     assert (rollout.id, rollout.group, rollout.rewards) == (f"{TASK.id}#3.1", 3, {"outcome": 1.0})

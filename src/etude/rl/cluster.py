@@ -1,6 +1,6 @@
 """A Ray cluster that others run: joined for the length of the rl stage, looked over first, and left as it was found.
 
-Actors of ours have names, in a namespace of the run folder's own: whoever starts on the same folder after a SIGKILL ends those that are
+Actors of ours have names, in a namespace of the run folder's own: a run that starts on the same folder after a SIGKILL ends those that are
 left before it begins (promise 6), and touches nothing else. Everything that would fail or hang an hour later is asked of every machine
 at the start: the same code and libraries, the run's folder and checkpoint in sight, room for all that is to run.
 """
@@ -60,8 +60,8 @@ class Cluster:
         ranks: int,
         far: Sequence[Mapping[str, float]] = (),
     ) -> None:
-        """`needed`: what every machine must see, beside the folder. `far`: the resources of each region's engines; a machine that has them need
-        not see the run's folder, and may be missing."""
+        """`needed`: what every machine must see, in addition to the folder. `far`: the resources of each region's engines; a machine that has
+        them need not see the run's folder, and may be missing."""
         self.settings, self.folder, self.needed = settings, folder, tuple(needed)
         self.far = [taken for taken in far if taken]
         self.needs = {"engine": (engines, settings.engine), "trainer": (ranks, settings.trainer)}
@@ -84,13 +84,13 @@ class Cluster:
         import ray
 
         try:
-            if not self.lost():  # else nobody is there to ask, and Ray ends this whole process after a minute of trying
+            if not self.lost():  # else no server answers, and Ray ends this whole process after a minute of trying
                 self._end_leftovers()
         finally:
             ray.shutdown()
 
     def lost(self) -> str:
-        """The name of what nobody starts anew, and without which calls to actors never return: the head; empty while it lives."""
+        """The name of the process that is never restarted, and without which calls to actors never return: the head; empty while it lives."""
         host, _, port = self._head.rpartition(":")
         try:
             socket.create_connection((host, int(port)), timeout=GLANCE_S).close()
@@ -261,7 +261,7 @@ def _sight_of(node: str, probe: Path, needed: Sequence[Path]) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     there = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
-    look: Any = ray.remote(num_cpus=0, max_calls=1)(sight)  # a worker of one call: what comes later imports anew
+    look: Any = ray.remote(num_cpus=0, max_calls=1)(sight)  # a worker of one call: a later call imports again
     return look.options(scheduling_strategy=there).remote(probe, needed)
 
 

@@ -108,8 +108,8 @@ class Controller:
         self.save_every = save_every
         self.on_step = on_step
         self.clock = clock
-        self.on_wait = on_wait  # is told whom the run waits for, when it takes long
-        self.on_aside = on_aside  # is told of a group that is not to be trained
+        self.on_wait = on_wait  # receives what the run waits for, when it takes long
+        self.on_aside = on_aside  # receives a group that is not to be trained
         self.on_group = on_group  # is given every finished group, and may stop the run
         self.on_unreachable = on_unreachable  # hears of a task that can't be attempted
         self.save_now = save_now  # somebody waits for a checkpoint
@@ -215,7 +215,7 @@ class Controller:
         self._training = None
 
     async def _serve(self, outcome: StepResult, batch: list[RolloutGroup[Rollout]]) -> None:
-        """The version after this step, beside the next one."""
+        """Publish the version after this step, while the next step runs."""
         began = self.clock()
         outcome.values |= await self.learner.sync(outcome.step + 1)
         self._changed.set()  # the window may have room now

@@ -40,7 +40,7 @@ def processes_on_gpus(settings: RlSettings, engine: EngineSettings) -> int:
 
 
 def gpu_share(processes: int, gpus: int) -> float:
-    """What each takes of a GPU where so many share so many: 1 where there are enough, else one part of as few as it takes, for Ray puts no
+    """What each process takes of a GPU when `processes` share `gpus`: 1 where there are enough, else one part of as few as it takes, for Ray puts no
     process on parts of two."""
     return 1.0 if processes <= gpus else 1.0 / -(-processes // gpus)
 

@@ -27,7 +27,7 @@ def at_effort(setup: AttemptSetup, group: int, settings: RlSettings) -> AttemptS
 
 
 def check_efforts(settings: RlSettings, harness: HarnessSettings, renderer: Renderer) -> None:
-    """Raises ValueError if efforts are to be drawn and the model would not be told."""
+    """Raises ValueError if efforts are to be drawn and the model could not know its effort."""
     asked: list[Effort] = [effort for effort, share in settings.efforts.items() if share]
     if settings.efforts and not asked:
         raise ValueError("every share of rl.efforts is 0: give one of them a share, or leave the table out")

@@ -91,7 +91,7 @@ class RemoteEnginePolicy:
             self.revival.add_done_callback(self._back)
 
     def replace(self, undo: Callable[[str], None]) -> asyncio.Task[None]:
-        """Its process is to begin anew though it is well (`Lifeline.renew`); raises nothing, `lost` tells."""
+        """Its process is to restart although it is healthy (`Lifeline.renew`); raises nothing, `lost` tells."""
         self.revival = asyncio.create_task(self._engine.renew(undo))
         self.revival.add_done_callback(self._back)
         return self.revival

@@ -1,4 +1,4 @@
-"""What answers the rollouts of a run, and what of the recipe it can't do: refused, or told, before anything starts."""
+"""Checks what the chosen engine can't do of a recipe: refused, or logged, before anything starts."""
 
 from __future__ import annotations
 

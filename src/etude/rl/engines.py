@@ -1,15 +1,15 @@
 """The engine's replicas: started, kept alive, and brought to each new version of the weights (promise 7).
 
-The weights' way to each: it fetches and checks beside its work (`stage`), swaps between two of its steps (`apply`), and the trainer is
-told, so that a delta may start from them. A version counts as served once every replica that lives has it; one that is being brought
+The weights' way to each: it fetches and checks while it works (`stage`), swaps between two of its steps (`apply`), and the trainer
+receives the version, so that a delta may start from it. A version counts as served once every replica that lives has it; one that is being brought
 back starts with the newest, and may be asked only when it has what the others serve. A replica that died too often is given up
 while others live; the last one's loss ends the run. One that lives and hangs is found by asking: a reading is taken between two of its
-steps, and whoever gives none for `silence_s` is ended and brought back.
+steps, and a replica that gives none for `silence_s` is ended and brought back.
 
 Of those that are ready the `count` longest up serve, the others stand by: loaded and at the newest weights. So when one dies or is lent,
 another answers at once, and the dead one's successor is the next to stand by.
 
-All this is told of the engines at home, beside the trainer. Those of regions follow at their own pace (`regions.py`); a version is served
+All this is about the engines at home, next to the trainer. Those of regions follow at their own pace (`regions.py`); a version is served
 when home serves it, and what groups are admitted at is the floor (`version_floor.py`).
 """
 
@@ -28,7 +28,7 @@ from etude.rl.restarts import Lifeline, ProcessDied
 from etude.rl.version_floor import VersionFloor
 
 AskTrainer = Callable[..., Awaitable[Any]]
-TELL_S = 10.0  # a wait as long is told
+TELL_S = 10.0  # a longer wait is reported
 DRAIN_LOOK_S = 0.05
 LOOKS = 4  # within the time of silence that is one too many
 LOADING = 10  # times that: what an engine may take until it answers first
@@ -39,7 +39,7 @@ SUMMED = ("tokens_per_s",)  # of the replicas' readings; all others are means
 
 
 class Replica:
-    """One engine: its process, however often that is started anew, and what it serves."""
+    """One engine: its process, however often that is restarted, and what it serves."""
 
     def __init__(self, number: int, lifeline: Lifeline[Any], region: str = "") -> None:
         self.number = number
@@ -81,7 +81,7 @@ class Engines:
         lag: int = 0,
         patience_s: float = 60.0,
     ) -> None:
-        """`count` and `standbys` at home, and so many in each of the `regions`. `start(region)` gives the handle of a new process."""
+        """`count` and `standbys` at home, and the given number in each of the `regions`. `start(region)` gives the handle of a new process."""
         self._count = count
         self._lives = 0
         self._start, self._ask, self._note, self._on_start = start, ask_trainer, note, on_start
@@ -139,7 +139,7 @@ class Engines:
         return one
 
     async def take_back(self, one: Replica) -> None:
-        """The loan is over: it comes to the newest weights and serves the run again. Nothing happens where it has been called back."""
+        """The loan is over: it loads the newest weights and serves the run again. Nothing happens where it has been called back."""
         async with one.returning:
             if not one.lent:
                 return
@@ -153,8 +153,8 @@ class Engines:
             one.lent = False
 
     async def renew(self, one: Replica, drain_s: float, undo: Callable[[str], None]) -> None:
-        """Ends it and starts it anew, once its turns in flight have ended; new ones go to the others meanwhile, or wait where there are none.
-        Turns longer than `drain_s` fail as our fault. `undo` is told when the next life dies before it is ready, and the one after it is begun."""
+        """Ends it and starts it again, once its turns in flight have ended; new ones go to the others meanwhile, or wait where there are none.
+        Turns longer than `drain_s` fail as our fault. `undo` is called when the next process dies before it is ready, and another one starts."""
         while one.lent:
             await asyncio.sleep(DRAIN_LOOK_S)
         clock = asyncio.get_running_loop().time
@@ -248,7 +248,7 @@ class Engines:
         return await handle.apply()
 
     async def _watch(self, one: Replica, handle: Any) -> None:
-        """Asks this life of it for a reading now and then, and ends it for silence: whoever waits in a call of it hears of its death then.
+        """Asks this life of it for a reading now and then, and ends it for silence: a caller that waits for it then gets the error.
         The first answer may take longer, while it loads."""
         patience_s = LOADING * self._silence_s
         while True:
@@ -283,7 +283,7 @@ class Engines:
         coming = [one.client.revival for one in self.home if one.client.revival is not None]
         if coming:
             await asyncio.wait(coming, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.sleep(0)  # whoever hears of its end comes first
+            await asyncio.sleep(0)  # those that wait for its end run first
             return
         if lent := [one for one in self.home if one.lent and one.up]:
             await asyncio.gather(*(self.take_back(one) for one in lent))

@@ -97,7 +97,7 @@ class RolloutGroup(Generic[Result]):
         self.queued += 1
 
     def note(self, slot: RolloutSlot, phase: RolloutPhase, now_s: float, where: str = "") -> None:
-        """What a running attempt is at. One that starts over in a fresh sandbox is placed anew; news of an earlier attempt say nothing."""
+        """What a running attempt is at. One that restarts in a fresh sandbox is placed again. News of an earlier attempt is ignored."""
         life = self.lives[slot.member]
         if life.slot != slot or not life.running:
             return

@@ -3,7 +3,7 @@
 Weights go out in the background: `publish` copies them and returns, `published` waits for the upload while the next step trains.
 
 Plain class; `placement.py` puts it into a process of its own, or one into each of several that train together (`ranks`). It holds no
-queue and no plan: `train` is a pure function of its state and the stored groups, which is what exact resume rests on (promise 6).
+queue and no plan: `train` is a pure function of its state and the stored groups, and exact resume depends on that (promise 6).
 All ranks restore and train, and come to the same bits or stop; rank 0 alone writes. The store of weights is the only way out of it.
 """
 
@@ -98,7 +98,7 @@ class Learner:
 
     @property
     def publisher(self) -> BackgroundPublisher:
-        """The one writer of the store: opened by whoever is asked to publish, which is rank 0."""
+        """The one writer of the store: opened by the process that publishes, which is rank 0."""
         with self._opening:
             return self._own_publisher
 
@@ -231,7 +231,7 @@ class Learner:
         return self._at_model(lambda: compare(self.trainer.model, sampled))
 
     def _at_model(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What it comes to, once all that was asked before is done."""
+        """Its result, once all earlier requests are done."""
         return self._model.submit(work, *arguments).result()
 
     def _begin(self) -> None:
@@ -273,7 +273,7 @@ class Learner:
         return of_sound_groups(rewards, [len(group) for group in batch], held_against)
 
     def _keep_gaps(self, groups: list[int], batch: list[list[Rollout]], scores: BatchScores) -> None:
-        """Per token what the trainer's logprobs are above the sampler's, for whoever reads rollouts."""
+        """Per token what the trainer's logprobs are above the sampler's, for readers of rollouts."""
         found = iter(scores.current)
         for group, rollouts in zip(groups, batch, strict=True):
             gaps = [_gap(rollout, next(found)) for rollout in rollouts]

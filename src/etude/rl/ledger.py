@@ -11,7 +11,7 @@
     {"kind": "saved", "step": 9}                            a checkpoint that holds the first 9 steps
 
 A batch is a decision: once written, its groups are trained at that step and at no other. After a kill the trainer starts
-from the last checkpoint and trains the batches written since, on the rollouts on disk. It comes to the same weights (the
+from the last checkpoint and trains the batches written since, on the rollouts on disk. The result is the same weights (the
 digests are compared), the versions of finished but untrained groups keep their meaning, and generation goes on from there.
 """
 

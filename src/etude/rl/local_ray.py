@@ -23,7 +23,7 @@ OBJECT_STORE_BYTES = 200 << 20
 # Ray gives its raylet 30 s to register, which a machine with a test suite on every core may exceed; the next start then mostly does not.
 STARTS = 3
 SLOW = "timed out during startup"
-# Its node and its head: nobody starts these anew, and calls to actors then never return.
+# Its node and its head: these are never restarted, and calls to actors then never return.
 NEEDED = ("raylet", "gcs_server")
 
 
@@ -127,7 +127,7 @@ def sweep(record: Path) -> list[int]:
         record.unlink()
         return []
     left = [int(pid) for pid, started in noted["processes"].items() if _start_time(int(pid)) == started]
-    for pid in left:  # nothing to wait for: whatever they write is written beside and renamed
+    for pid in left:  # nothing to wait for: whatever they write goes to a temporary file and is renamed
         _signal(pid, signal.SIGKILL)
     shutil.rmtree(noted["temp"], ignore_errors=True)
     record.unlink()
@@ -138,7 +138,7 @@ def _signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return  # it ended by itself meanwhile, which is what was wanted
+        return  # it ended by itself meanwhile, as intended
 
 
 def _start_time(pid: int) -> int | None:

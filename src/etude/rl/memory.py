@@ -1,6 +1,6 @@
 """Memory that a step of the trainer or the engine frees stays with the process: the next step wants as much again.
 
-glibc hands large blocks back to the kernel, which clears every page anew when they are wanted next: 0.4 million faults, 0.5 to
+glibc hands large blocks back to the kernel, which clears every page again when they are needed next: 0.4 million faults, 0.5 to
 0.7 core-seconds of a training step of 3. The peak is the same either way.
 """
 

@@ -40,7 +40,7 @@ from etude.rl.weight_store import place_of, store_of
 
 # A poll blocks one thread of the actor, a staging another; submissions, releases and readings need a third.
 ENGINE_CALLS = 6
-# A step blocks one thread of the actor, a version on its way to the store another; receivers join, acknowledge and leave beside them.
+# A step blocks one thread of the actor, a version on its way to the store another; receivers join, acknowledge and leave concurrently.
 TRAINER_CALLS = 6
 # Where cores are few the trainer goes first (a third of a core's share for the engine against it). Without that, the rollouts
 # of a batch are done before the step that they wait for is, then all idle till its weights come, and none sees a swap in flight.

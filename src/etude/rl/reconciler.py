@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 class Reconciler(Generic[Result]):
-    """Keeps up to `slots` rollouts busy and hands out batches; `version` is what the engine serves (acknowledged)."""
+    """Keeps up to `slots` rollouts busy and hands out batches; `version` is the one that the engine serves (acknowledged)."""
 
     def __init__(
         self,

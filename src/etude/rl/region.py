@@ -18,7 +18,9 @@ class RegionSettings(BaseModel):
     store: str = Field(
         description="the region's own weight store: a folder or s3://bucket/prefix, with ?endpoint=https://host:port where its server is another one"
     )
-    engines: int = Field(default=1, ge=1, description="replicas of the engine there, beside those of rl.engines")
+    engines: int = Field(
+        default=1, ge=1, description="replicas of the engine there, in addition to those of rl.engines"
+    )
     engine: dict[str, float] = Field(
         default_factory=dict,
         description="Ray resources that each takes, e.g. {far = 1}, which say where it runs; empty: on this machine",

@@ -1,10 +1,11 @@
 """Engines of regions: each follows its region's own store at the pace of its link, and nothing waits for one that is away.
 
-One step of following: it stages the newest version of its store beside its work, swaps between two steps, and the floor is looked at
-again (`version_floor.py`, promise 5). The trainer is told, so that deltas may start from what it holds; one without news for `patience_s`
-while it is behind leaves the chain's receivers, so that the base goes on without it (promise 7), and joins again with its next version, to which
+One step of following: it stages the newest version of its store while it works, swaps between two steps, and the floor is computed
+again (`version_floor.py`, promise 5). The trainer receives the version, so that deltas may start from what it holds; one without news for
+`patience_s` while it is behind leaves the chain's receivers, so that the base goes on without it (promise 7), and joins again with its next
+version, to which
 an anchor in its store and the deltas behind it lead. One that gives no sign of life for as long is asked nothing more, and its turns in
-flight are given up: they fail as our fault, and their attempts begin anew elsewhere (promise 8). Its process is begun again as often as it
+flight are given up: they fail as our fault, and their attempts start again elsewhere (promise 8). Its process is begun again as often as it
 takes, with growing pauses: a region that can't be reached is no broken engine, and the run does not rest on it.
 """
 
@@ -107,7 +108,7 @@ class Regions:
                 await asyncio.sleep(LOOK_S)
 
     async def _step(self, one: Replica, handle: Any) -> bool:
-        """To the newest version of its store; whether that was news. What is wrong with the store is told once."""
+        """To the newest version of its store; whether that was news. A fault of the store is reported once."""
         try:
             if await handle.stage() <= one.served:
                 return False
@@ -140,7 +141,7 @@ class Regions:
             self._note(f"the {one.lifeline.name} is back with version {one.served}; home serves {self.floor.home}")
 
     async def _part_with_late(self) -> None:
-        """Whoever brings no news while there is some to be had is waited for no longer."""
+        """Stop waiting for a replica that reports no news although a newer version exists."""
         clock = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(min(1.0, self._patience_s / 4))

@@ -1,4 +1,4 @@
-"""Does what `reload.py` asks for, beside the controller: engines one after the other, then the trainer."""
+"""Applies what `reload.py` asks for, while the controller runs: engines one after the other, then the trainer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Several engines as one policy: a session stays with the replica that holds its keys and values; a dead one's sessions go elsewhere.
 
-A turn in flight on a replica that dies fails as our fault (promise 8), and the attempt begins anew, with the others if they live. Only
+A turn in flight on a replica that dies fails as our fault (promise 8), and the attempt starts again, with the others if they live. Only
 replicas that serve the admitted version may be asked: a group admitted at version v holds no token of an older one (promise 5).
 """
 
@@ -14,7 +14,7 @@ from etude.agent.policy.protocol import Request
 from etude.core.trace.completion import Completion
 from etude.rl.engine_policy import RemoteEnginePolicy
 
-# Sessions that nobody released (their attempt was cut off) are forgotten at last; a forgotten one costs a prefill, nothing else.
+# Sessions that were never released (their attempt was cut off) are forgotten at last; a forgotten one costs a prefill, nothing else.
 REMEMBERED = 1 << 16
 
 

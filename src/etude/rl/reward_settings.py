@@ -1,4 +1,4 @@
-"""Settings of the rewards beside outcome, KL and length. Torch-free: the recipe imports them."""
+"""Settings of the rewards in addition to outcome, KL and length. Torch-free: the recipe imports them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RewardSettings(BaseModel):
     wall_clock_s: float = Field(
         default=300.0, gt=0, description="agent's seconds at which wall_clock is half of its most"
     )
-    judge: str = Field(default="", description="whom the judge component asks: [NAME=]URL#MODEL; empty: nobody")
+    judge: str = Field(default="", description="the judge component's model, as [NAME=]URL#MODEL; empty: no judge")
     judge_key_env: str = Field(default="OPENAI_API_KEY", description="environment variable that holds the judge's key")
     rubric: str = Field(default="", description="the judge's rubric, a TOML file; empty: the bench's rubric of quality")
 
@@ -64,7 +64,7 @@ class RewardSettings(BaseModel):
                 if not 0 <= weight < math.inf:
                     raise ValueError(f"{table}: {name} is {weight}; a weight is a number of at least 0, 0 takes it out")
         if any(weights.get("judge") for _, weights in tables) and not self.judge:
-            raise ValueError("the component judge has a weight, but rewards.judge names nobody: give [NAME=]URL#MODEL")
+            raise ValueError("the component judge has a weight, but rewards.judge is empty: give [NAME=]URL#MODEL")
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""The life of one rollout as a state machine. Pure: whoever calls brings the time.
+"""The state machine of one rollout. Pure: the caller passes the time.
 
     queued  -> placed     a slot is free and the staleness window let its group in; the attempt asks for a sandbox
     queued  -> grading    the same, where an earlier life of the run was killed after the agent was done: what it left is graded
@@ -9,10 +9,10 @@
     grouped -> trained    the group is in a batch, which happens once
     placed, rolling, grading -> failed    a fault of ours: nothing of the attempt counts
     failed  -> queued     the slot is tried again, as its next attempt
-    rolling, grading -> placed    the same attempt begins anew in a fresh sandbox
+    rolling, grading -> placed    the same attempt restarts in a fresh sandbox
 
-Invariants: a life moves forward only, but through `failed` or anew; it is graded without rolling only where what its agent left is kept,
-and that once: whoever failed or begins anew rolls; a score is never taken back; only `grouped` becomes `trained`. A running attempt that
+Invariants: a rollout moves forward only, except through `failed` or a restart. It is graded without rolling only where what its agent left
+is kept, and only once: after a failure or a restart it rolls. A score is never taken back; only `grouped` becomes `trained`. A running attempt that
 tells nothing of what it is at passes the phases between in silence.
 
 Worked example: placed at 0 s, rolling at 2 s, its host dies at 60 s: failed, queued (attempt 1), placed again at 60 s, rolling, grading,
@@ -26,7 +26,7 @@ from enum import IntEnum
 
 
 class RolloutPhase(IntEnum):
-    """Along the line, in order; `FAILED` stands beside it."""
+    """The phases in order; `FAILED` is outside the order."""
 
     FAILED = -1
     QUEUED = 0

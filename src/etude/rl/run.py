@@ -40,7 +40,7 @@ from etude.tasks.task import Grader, TaskSource
 
 @dataclass(frozen=True)
 class RlRun:
-    """All that decides a run, beside the files in its folder."""
+    """All that decides a run, apart from the files in its folder."""
 
     settings: RlSettings
     checkpoint: Path  # where it starts: a Hugging Face directory with tokenizer.json

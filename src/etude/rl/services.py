@@ -4,8 +4,8 @@ A version is copied by `publish`, and on its way to the store and into the engin
 that dies meanwhile comes back where the run is: if that is at a later step, the older version is passed over, and the next one is served.
 
 A dead trainer comes back from the last checkpoint and trains the batches since again, to the same digests; a dead engine comes back
-with the newest weights (`engines.py`). The weights' way is always the same: trainer publishes, engines stage beside their work, apply
-between two steps, the trainer is told, and only then may a delta start from them (promise 7).
+with the newest weights (`engines.py`). The weights' way is always the same: trainer publishes, engines stage while they work, apply
+between two steps, the trainer receives the version, and only then may a delta start from them (promise 7).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 `sessions/step-003/000048-0.jsonl` is rollout 0 of group 48, in the harness' own format: messages, and per token its logprob
 and policy version. `step-003` is the group's place in the schedule; batches form as groups finish, so the step that
-trained it may be a neighbour: it stands in the last entry, with the reward's components and the advantage.
-After a kill a group that is made again replaces its files, so what lies here is what was trained (promise 6).
+trained it may be a neighbour: it is in the last entry, with the reward's components and the advantage.
+After a kill a group that is made again replaces its files, so the files here are the trained ones (promise 6).
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class RlSettings(BaseModel):
     engine_silence_s: float = Field(
         default=300.0,
         gt=0,
-        description="seconds without a sign of life after which an engine is ended and started anew",
+        description="seconds without a sign of life after which an engine is ended and restarted",
     )
     weight_store: str = Field(
         default="",
@@ -139,12 +139,12 @@ class RlSettings(BaseModel):
         default=1,
         ge=0,
         description="versions that a region's engines may be behind and still be asked; groups are then admitted at their version, so this "
-        "much of max_staleness goes to them; whoever is further behind is away",
+        "much of max_staleness goes to them; an engine that is further behind is away",
     )
     region_patience_s: float = Field(
         default=60.0,
         gt=0,
-        description="seconds without a sign of life after which a region's engine is asked nothing and its turns in flight begin anew elsewhere; "
+        description="seconds without a sign of life after which a region's engine is asked nothing and its turns in flight start again elsewhere; "
         "and without a new version, while there is one, after which deltas no longer start from what it holds",
     )
     drain_s: float = Field(
@@ -160,7 +160,7 @@ class RlSettings(BaseModel):
     rank_silence_s: float = Field(
         default=600.0,
         gt=0,
-        description="seconds that trainer ranks wait for one another before all are ended and started anew; more than a step takes",
+        description="seconds that trainer ranks wait for one another before all are ended and restarted; more than a step takes",
     )
     mode: Literal["async", "sync"] = Field(
         default="async", description="sync takes turns: generate a batch, then train on it"
@@ -187,14 +187,14 @@ class RlSettings(BaseModel):
     length: LengthPenalty = Field(default_factory=LengthPenalty, description="length penalty")
     efforts: dict[Literal["low", "medium", "high"], float] = Field(
         default_factory=dict,
-        description="relative share of groups attempted at each effort, which the model is told; empty: harness.effort for all",
+        description="relative share of groups attempted at each effort, which the prompt states; empty: harness.effort for all",
     )
     feedback: FeedbackSettings = Field(
         default_factory=FeedbackSettings,
         description="targeted feedback on turns that the harness flags (docs/rewards.md)",
     )
     rewards: RewardSettings = Field(
-        default_factory=RewardSettings, description="components beside outcome, KL and length"
+        default_factory=RewardSettings, description="components in addition to outcome, KL and length"
     )
     levels: dict[str, float] = Field(
         default_factory=dict, description="relative share of each level of the exercises; empty: their own mix"

@@ -32,7 +32,7 @@ DRIFT = {
     "k3_unreplayed": "drift_k3_unreplayed",
     "p99_abs_dlogp_unreplayed": "drift_p99_unreplayed",
 }
-# Shown beside the progress bar.
+# Shown next to the progress bar.
 SHOWN = ("pass_rate", "reward", "staleness_max", "drift_p99")
 
 
@@ -87,8 +87,8 @@ class StepFollower:
             await asyncio.gather(self._evaluation, return_exceptions=True)
 
     async def on_replay(self, step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None:
-        """A step trained again after a kill, to the same weights. Its line stands: the times, the delta and the evaluation in
-        it can't be measured anew, for no engine serves yet. Only a step that was killed before its line gets one now."""
+        """A step trained again after a kill, to the same weights. Its line stays: the times, the delta and the evaluation in
+        it can't be measured again, because no engine serves yet. Only a step that was killed before its line gets one now."""
         if step.step in self._recorded:
             self._sessions.trained(step, groups)
         else:
@@ -163,7 +163,7 @@ class StepFollower:
 
     async def _evaluate(self, setup: AttemptSetup) -> dict[str, float]:
         """Share of validation tasks solved by the setup's policy, of those that could be attempted (promise 8: without any there is no
-        figure); generation for training goes on beside it."""
+        figure); generation for training goes on at the same time."""
         source = self._run.source
         ids = source.ids("validation")
         jobs = [

@@ -1,6 +1,6 @@
 """Finished groups on disk: one compressed file per group (`core/trace/group_file.py`), written whole or not at all, so that they outlive a kill.
 
-Beside them, in `scored/`, the rollouts of groups that are not finished yet, one file each: a long group that is killed near its end goes
+Next to them, `scored/` has the rollouts of groups that are not finished yet, one file each: a long group that is killed near its end goes
 on there; and in `ended/` what agents left that waits for its verdict (`ungraded_store.py`). These are a saving, not a record: one that is missing or
 damaged is made again.
 """

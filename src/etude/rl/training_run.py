@@ -1,4 +1,4 @@
-"""The controller's life: what is on disk is read, processes are started and brought to where the run stands, the schedule goes to its end."""
+"""Runs the training loop: reads what is on disk, starts processes, brings them to the run's current step, and follows the schedule to its end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class RolloutServices:
 
 
 async def drive(run: RlRun, places: ProcessPlacer, on_start: Any = lambda: None) -> dict[str, Any]:
-    """The controller's life on processes that `places` starts."""
+    """Run the training loop on processes that `places` starts."""
     check_mixed(run.folder / MIXED, run.settings)
     rewards = rubric_reward(run.settings.rewards, run.settings.attempt, run.folder)
     async with code_search(run.harness) as search, rewards as reward:

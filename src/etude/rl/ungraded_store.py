@@ -1,8 +1,8 @@
-"""Rollouts whose agent was done and who had no verdict yet, one file each: `groups/ended/000123-004-a0-v7.zst` is what the agent of member 4
+"""Rollouts whose agent was done and who had no verdict yet, one file each: `groups/ended/000123-004-a0-v7.zst` holds what the agent of member 4
 of group 123 left in attempt 0, of a group admitted at version 7.
 
 This is the level of environments among the checkpoints: after a kill what is here goes to the graders in fresh sandboxes, and no agent
-works for it again. As with `scored/` it is a saving, not a record: what is missing, damaged or somebody else's is rolled out anew.
+works for it again. As with `scored/` it is a saving, not a record: what is missing, damaged or of another run is rolled out again.
 """
 
 from __future__ import annotations

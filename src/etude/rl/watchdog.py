@@ -1,6 +1,6 @@
-"""Says whom a run waits for. A wait is told after `PATIENCE_S`, then each time that it has doubled: no hang is silent. Pure.
+"""Reports what a run waits for: after `PATIENCE_S`, then each time that the wait has doubled, so that no hang is silent. Pure.
 
-Whoever drives the run says what the trainer is at (`TrainerActivity`); the lives say what each rollout is at and where. Worked example: "step 12
+The controller says what the trainer does (`TrainerActivity`). The rollout states say what each rollout does and where. Worked example: "step 12
 waits 43 s for group 37, due now: 37.2 (task-81, attempt 1) rolling at host-3 for 41 s; 37.5 (task-81, attempt 0) grading for 12 s".
 """
 

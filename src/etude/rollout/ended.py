@@ -1,7 +1,7 @@
-"""What an attempt comes to when its agent is done: all that its grading needs, and no sandbox.
+"""An attempt whose agent is done and which has no verdict yet: all that its grading needs, and no sandbox.
 
-So it can be graded at once or later, by this process or by the next one (`ended_file.py`): a verdict is a function of the task and of what
-is here (promise 9). Nothing of it is a score.
+So it can be graded at once or later, by this process or by the next one (`ended_file.py`): a verdict is a function of the task and of these
+fields (promise 9). None of them is a score.
 """
 
 from __future__ import annotations

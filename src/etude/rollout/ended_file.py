@@ -92,7 +92,7 @@ def _base(task: Task) -> dict[str, bytes]:
 
 
 def _opened(packed: bytes) -> tuple[dict[str, Any], bytes]:
-    """The head, and what comes behind it. What passes the checksum is what was written, so only its format is asked for beyond that."""
+    """The head, and what comes behind it. Bytes that pass the checksum are the written ones, so beyond that only their format is checked."""
     if len(packed) <= DIGEST or hashlib.sha256(packed[DIGEST:]).digest() != packed[:DIGEST]:
         raise DamagedUngradedFile(
             f"{len(packed)} bytes that are no whole ended attempt (checksum): it is rolled out again"

@@ -1,8 +1,8 @@
 """One grading for attempts at one task that left the same files: a group of rollouts often ends alike, or changed nothing.
 
 A verdict is a function of the task and the files (promise 9: a fresh sandbox holds nothing else), so the second grading could
-only repeat the first. A grading that failed for reasons of ours leaves nothing behind: whoever waits for it grades anew
-(promise 8).
+only repeat the first. A grading that failed for reasons of ours leaves nothing behind: a caller that waits for it grades
+again (promise 8).
 """
 
 from __future__ import annotations

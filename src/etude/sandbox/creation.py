@@ -68,7 +68,7 @@ class MemoryBackend(Protocol):
 
 
 class SandboxBackend(Protocol):
-    """A source of sandboxes. `place` is what its runner needs in addition to the spec; `end_signal` ends its first process;
+    """A source of sandboxes. `place` is the runner's input in addition to the spec; `end_signal` ends its first process;
     `stores` are the folders of layers that it can mount, if any; `unranged` is why no sandbox of its can have a range of users, "" where it
     can. `memory_backend` is there where memory can be copied."""
 

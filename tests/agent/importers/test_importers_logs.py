@@ -172,7 +172,7 @@ def test_atif_steps_become_turns_with_the_results_they_observed() -> None:
         ("", "is empty"),
         ("hello", "is not JSON"),
         ("[1]", "expected a JSON object, found int"),
-        ('{"a": 1}', "can't be told by its keys"),
+        ('{"a": 1}', "can't be recognized by its keys"),
         ('{"schema_version": "ATIF-v9.9", "agent": {}, "steps": []}', "ATIF-v9.9; this program reads"),
         (
             '{"schema_version": "ATIF-v1.4", "agent": {"name": "x"}, "steps": [{"source": "cat"}]}',

@@ -134,7 +134,7 @@ async def test_a_turn_begun_anew_breaks_the_stream_and_the_retry_is_told_all_of_
                 said += text(row)
                 gate.set()
                 broken = row["error"]["message"] if isinstance(row, dict) and "error" in row else broken
-        assert said == "on" and broken is not None and "begun anew" in broken
+        assert said == "on" and broken is not None and "started again" in broken
         async with asking(endpoint, key) as rows:
             assert "".join([text(row) async for row in rows]) == "two"
         counters = session.counters()

@@ -169,7 +169,7 @@ async def test_a_command_of_ones_own_that_an_early_exit_fools_makes_no_task(pool
 def test_requests_too_short_and_files_that_are_no_sessions_are_named(tmp_path: Path):
     (tmp_path / "notes.json").write_text('{"a": 1}')
     found, left_out = read_recorded([tmp_path])
-    assert found == [] and "can't be told by its keys" in left_out[str(tmp_path / "notes.json")]
+    assert found == [] and "can't be recognized by its keys" in left_out[str(tmp_path / "notes.json")]
     with pytest.raises(FileNotFoundError, match="no such file or folder"):
         read_recorded([tmp_path / "absent"])
 

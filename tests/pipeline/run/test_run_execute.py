@@ -99,7 +99,7 @@ def test_a_changed_setting_starts_its_stage_from_an_empty_folder_and_keeps_the_o
     assert done.stdout.splitlines() == [
         "base skip done",
         "sft run sft.seed was 0, is 9",
-        "report run sft is made anew",
+        "report run sft is made again",
     ]
     assert not (run / "sft" / "old").exists() and (run / "sft.previous" / "old").exists()
     assert tomllib.loads((run / "recipe.toml").read_text())["sft"]["seed"] == 9

@@ -125,7 +125,7 @@ def test_a_changed_setting_reruns_its_stage_and_those_downstream_saying_why(tmp_
     world.values["b"] = 7
     steps = world.steps(ALL)
     assert [s.action for s in steps] == ["skip", "run", "skip", "run"]
-    assert steps[1].why == "b.x was 0, is 7" and steps[3].why == "b is made anew"
+    assert steps[1].why == "b.x was 0, is 7" and steps[3].why == "b is made again"
 
 
 def test_a_lost_folder_is_made_again(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_lost_folder_is_made_again(tmp_path: Path) -> None:
     del world.output["c"]
     assert [(s.action, s.why) for s in world.steps(ALL)][2:] == [
         ("run", "its folder is gone"),
-        ("run", "c is made anew"),
+        ("run", "c is made again"),
     ]
 
 
@@ -147,7 +147,7 @@ def test_only_needs_what_comes_before_it(tmp_path: Path) -> None:
     world.values["a"] = 5
     with pytest.raises(PlanError, match="a.x was 0, is 5"):
         world.steps(["b"])
-    with pytest.raises(PlanError, match="d needs b, which is not ready here .a is made anew."):
+    with pytest.raises(PlanError, match="d needs b, which is not ready here .a is made again."):
         world.steps(["d"])
 
 

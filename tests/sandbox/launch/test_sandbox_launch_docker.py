@@ -192,7 +192,7 @@ async def test_an_engine_whose_container_never_comes_is_given_up(
     silent.write_text('#!/bin/sh\n[ "$1" != run ] || exec sleep 60\n[ "$1" != import ] || exec cat >/dev/null\n')
     silent.chmod(0o755)
     monkeypatch.setattr(handing, "_PATIENCE_S", 0.5)
-    with pytest.raises(Unsupported, match="nobody came for the control socket"):
+    with pytest.raises(Unsupported, match="no process connected to the control socket"):
         await _opened((str(silent),))
 
 

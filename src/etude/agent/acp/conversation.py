@@ -215,7 +215,7 @@ class Conversation:
             try:
                 await self._client.session_update(session_id=self.id, update=update)
             except Exception as error:  # noqa: BLE001 - a prompt must not wait for ever for what can't be sent
-                logging.warning("an update of %s could not be told: %s", self.id, error)
+                logging.warning("an update of %s could not be sent: %s", self.id, error)
                 if isinstance(error, ConnectionError):
                     self.cancel()  # no editor is there to see it
             finally:

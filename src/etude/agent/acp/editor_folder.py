@@ -1,5 +1,5 @@
 """A folder as its editor sees it: files with unsaved changes are read as they stand in the editor, and what is written goes through
-it, so that open buffers follow. Searches and commands see the disk. Behind it stands the folder itself, or a sandbox around it.
+it, so that open buffers follow. Searches and commands see the disk. Behind it is the folder itself, or a sandbox around it.
 
 An editor keeps text without its mark and line ends: where it holds what the disk holds, the disk's bytes count. It writes with the
 person's rights, so it is given only files of the workspace, by their real paths, and nothing of the repository's own data, which a

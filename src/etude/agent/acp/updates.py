@@ -115,8 +115,8 @@ class Updates:
         return [helpers.update_tool_call(data["call_id"], content=list(diffs), locations=[place])]
 
     def _title(self, call: ToolCall) -> str:
-        told = next((text for name in _TELLING if (text := self._argument(call, name))), "")
-        words = told if told and self._preset.does(call.name) == "shell" else f"{call.name} {told}".strip()
+        subject = next((text for name in _TELLING if (text := self._argument(call, name))), "")
+        words = subject if subject and self._preset.does(call.name) == "shell" else f"{call.name} {subject}".strip()
         row = words.split("\n")[0]
         return row if len(row) <= _TITLE_CHARS else row[: _TITLE_CHARS - 1] + "…"
 
@@ -143,8 +143,8 @@ def _said(part: Part, text: str) -> Any:
 
 def _rest(whole: str, streamed: str) -> str:
     """The text left to send: all of it after pieces of a turn that was retried. Pieces may leave out the blanks in front."""
-    told = next((text for text in (whole, whole.lstrip()) if text.startswith(streamed)), None)
-    return whole if told is None else told.removeprefix(streamed)
+    sent = next((text for text in (whole, whole.lstrip()) if text.startswith(streamed)), None)
+    return whole if sent is None else sent.removeprefix(streamed)
 
 
 assert set(_STATUS.values()) == set(get_args(PlanEntryStatus)), "the protocol's plan knows other states than ours"

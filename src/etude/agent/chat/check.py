@@ -246,7 +246,7 @@ def _append_only(subject: CheckpointFormat) -> str:
                 f"step {steps}: the appended prompt leaves the rendered one at token {at} of {len(whole)}",
                 "the renderer does not fit the template: name another --family",
             )
-    return f"{steps} steps appended, {exact} of them as the whole rendered anew"
+    return f"{steps} steps appended, {exact} of them equal to the whole rendered again"
 
 
 def _inert(subject: CheckpointFormat) -> str:

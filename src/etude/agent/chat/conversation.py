@@ -1,7 +1,7 @@
 """Our messages as the `renderers` package takes them: OpenAI chat messages with thinking in a field next to the text.
 
 Ids of calls: Kimi writes them into the tokens as functions.NAME:NUMBER and repeats them over each result. Ours must be unique
-in a session, but a model may count anew after a self-summary; so the number we count by stands behind a `#` where it differs
+in a session, but a model may start to count again after a self-summary; so our own number is behind a `#` where it differs
 from the model's, and is taken off here. Ids from other endpoints are renamed for such a format, calls and results alike.
 """
 

@@ -1,7 +1,7 @@
 """DeepSeek V3.1, which the `renderers` package lacks, and how the V3 line is given its tools.
 
 V3.1 shares V3's markers and writes them in another way (its model card and template): a turn opens with the end of a thinking
-that did not happen, a call is NAME and raw JSON, a result stands alone, and nothing stands between results and the answer.
+that did not happen, a call is NAME and raw JSON, a result has no frame, and nothing is between results and the answer.
 
 None of the V3 templates reads `tools`: the model card has the caller describe them behind the system prompt.
 """

@@ -1,6 +1,6 @@
 """The model families whose chat formats we render, and how a checkpoint's own files tell which one it is.
 
-A family is what a chat template does, not who made the model: the same model type may ship several templates, so a directory's
+A family is defined by its chat template, not by the model's author: the same model type may ship several templates, so a directory's
 template decides where there is one, and the tokenizer must hold the family's markers either way. The markers are those of the
 models' published tokenizers.
 """

@@ -6,8 +6,8 @@ which its bridges read for nothing else, so a turn after 200,000 tokens costs wh
 
 Thinking: within a tool cycle (results of tools, the query for a self-summary) it stays. At a word of the user's most families' own
 templates drop it, which no append can do: `bridge` then answers None under `tool_cycle`, and keeps all of it under `all`.
-Unless told otherwise it is done as the family was trained; a family without thinking has none to drop, and nothing is rendered twice.
-A conversation that is rendered anew under `all` (a turn that can't be continued) keeps its thinking where the template can be told to.
+By default it is done as the family was trained; a family without thinking has none to drop, and nothing is rendered twice.
+A conversation that is rendered again under `all` (a turn that can't be continued) keeps its thinking where the template has an option for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ThinkingRetention = Literal["tool_cycle", "all"]
 
 # What the package raises on messages it can't render and, reading what a model wrote, on what it did not foresee.
 _REFUSED = (AssertionError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
-# Opening tags without their closing ones that a turn may have before it is taken for one that repeats itself: reading so many
+# Opening tags without their closing ones that a turn may have before it is taken for one that repeats itself: reading this many
 # takes milliseconds.
 RUNAWAY = 100
 _ASKED = [{"role": "user", "content": "x"}]

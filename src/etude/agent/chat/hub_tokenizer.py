@@ -1,6 +1,6 @@
 """A tokenizer of the `tokenizers` library as the `renderers` package wants one, with one difference: content is inert.
 
-Templates spell their markers as text, and a Hugging Face tokenizer turns such text into marker tokens wherever it stands, also
+Templates spell their markers as text, and a Hugging Face tokenizer turns such text into marker tokens wherever it is, also
 inside a file that an agent reads. `guard` marks every spelling of an added token inside content; `encode` gives marked text to
 a twin without added tokens, so that content can never forge a role, a tool call or a tool result. Text without such spellings
 becomes exactly the ids that it would become anywhere.

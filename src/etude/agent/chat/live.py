@@ -96,11 +96,11 @@ class LiveTurn:
             text, found, rest = text.partition(self._think_end)
             after = rest if found else None
         text = text.lstrip() if self._fresh else text
-        told = text[: len(text) - self._unsure(text)].rstrip()
-        self._held = text[len(told) :]
-        if told:
+        settled = text[: len(text) - self._unsure(text)].rstrip()
+        self._held = text[len(settled) :]
+        if settled:
             self._fresh = False
-            _add(pieces, part, told)
+            _add(pieces, part, settled)
         if after is not None:
             self._begin("text")
             self._say(after, pieces)

@@ -97,7 +97,7 @@ class _TemplateProcess:
         return answer["text"]
 
     def _why_ended(self, process: subprocess.Popen[bytes]) -> str:
-        """Why the process ended by itself: a signal is a limit of the kernel, anything else is what it said last."""
+        """Why the process ended by itself: a signal is a limit of the kernel, for anything else the reason is its last output."""
         with suppress(subprocess.TimeoutExpired):
             process.wait(ENDED_S)
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - SHOWN_BYTES))

@@ -1,7 +1,7 @@
 """Kimi's checkpoints ship their tokenizer as tiktoken.model and Python code; this reads it without running the code.
 
 The file holds a line a token: base64 bytes and rank. tiktoken joins the pair of lowest rank first; a merge list in the order of
-ranks does the same. How text is cut before that stands in Kimi's own tokenizer code; the names of special tokens, which follow
+ranks does the same. Kimi's own tokenizer code defines how text is cut before that; the names of special tokens, which follow
 the ranks, in tokenizer_config.json.
 """
 
@@ -57,7 +57,7 @@ def _ranks(file: Path) -> dict[bytes, int]:
             piece, rank = line.split()
             ranks[base64.b64decode(piece, validate=True)] = int(rank)
         except ValueError as error:
-            raise ValueError(f"{file}, line {number}: {line[:40]!r} is no token and rank; download it anew") from error
+            raise ValueError(f"{file}, line {number}: {line[:40]!r} is no token and rank; download it again") from error
     return ranks
 
 

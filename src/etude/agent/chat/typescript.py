@@ -1,6 +1,6 @@
 """JSON-schema tools as the TypeScript that gpt-oss was trained on, as the harmony reference encoder writes it.
 
-Its quirks are part of what the model has seen and are kept: the closing brace of an inner object stands as deep as its fields, an
+Its quirks are part of what the model has seen and are kept: the closing brace of an inner object is indented as deep as its fields, an
 inner object's description is written twice, only strings have their `enum` shown, and `anyOf` is unknown to it.
 """
 
@@ -77,7 +77,7 @@ def _variant(schema: dict[str, Any], indent: str) -> str:
 
 
 def _after(schema: dict[str, Any], *, without: str | None = None, first: bool = False) -> str:
-    """The comment behind a variant; `without` is what was said above all of them, which the first one does not add to."""
+    """The comment behind a variant; `without` is the comment above all of them, which the first one does not add to."""
     said = schema.get("description")
     notes = [said] if said is not None and said != without and not (first and without is not None) else []
     notes += [_default(schema)] if "default" in schema else []

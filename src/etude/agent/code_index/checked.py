@@ -14,12 +14,12 @@ from etude.agent.code_index.errors import TornStore
 def write_checked(path: Path, body: dict[str, Any]) -> None:
     """On the disk when this returns; a kill leaves the old file or the new one."""
     text = json.dumps(body, separators=(",", ":"))
-    beside = path.with_name(path.name + ".new")
-    with open(beside, "w") as file:
+    temporary = path.with_name(path.name + ".new")
+    with open(temporary, "w") as file:
         file.write(f"{zlib.crc32(text.encode()):08x} {text}\n")
         file.flush()
         os.fsync(file.fileno())
-    os.replace(beside, path)
+    os.replace(temporary, path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # the new name too

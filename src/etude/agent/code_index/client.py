@@ -100,7 +100,8 @@ class IndexClient:
         opened = await self._opened()
         if self._generation not in (None, opened["generation"]):
             raise ServiceLost(
-                f"{self._socket}: the index went from generation {self._generation} to {opened['generation']} within a session; begin it anew"
+                f"{self._socket}: the index went from generation {self._generation} to {opened['generation']} within a session; "
+                "start the session again"
             )
         self._generation = opened["generation"]
         if self._changed:

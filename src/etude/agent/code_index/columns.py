@@ -40,13 +40,13 @@ def write_columns(path: Path, columns: Columns) -> None:
     check = zlib.crc32(text)
     for block in blocks:
         check = zlib.crc32(block, check)
-    beside = path.with_name(path.name + ".new")
-    with open(beside, "wb") as file:
+    temporary = path.with_name(path.name + ".new")
+    with open(temporary, "wb") as file:
         file.write(HEAD.pack(MAGIC, len(text), check) + text)
         file.writelines(blocks)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(beside, path)
+    os.replace(temporary, path)
 
 
 def read_columns(path: Path) -> Columns:

@@ -103,7 +103,7 @@ class IndexStore:
             try:
                 body = self._manifest()
             except TornStore as torn:
-                self._notice(f"the index in {self.folder} can't be used ({torn}); it is built anew")
+                self._notice(f"the index in {self.folder} can't be used ({torn}); it is built again")
                 return State()
             parts, lost = self._parts(body)
             if not lost or mark == self.mark():

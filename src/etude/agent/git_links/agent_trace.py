@@ -87,8 +87,8 @@ def _filtered(record: Record, wanted: Callable[[str], bool]) -> Record | None:
         kept = [found for found in file["conversations"] if wanted(session_of(found))]
         files += [{**file, "conversations": kept}] if kept else []
     harness = record.get("metadata", {}).get("etude", {}).get("harness", {})
-    told = {"etude": {"harness": {name: value for name, value in harness.items() if wanted(name)}}}
-    return {**record, "files": files, "metadata": told} if files else None
+    metadata = {"etude": {"harness": {name: value for name, value in harness.items() if wanted(name)}}}
+    return {**record, "files": files, "metadata": metadata} if files else None
 
 
 def content_hash(text: str) -> str:

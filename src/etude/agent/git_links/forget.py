@@ -1,6 +1,6 @@
 """Removes a session with everything that was derived from it, and proves it by looking again.
 
-The files of the session, the Agent Trace record beside it, its signals, its part of every git note and of the notes'
+The files of the session, the Agent Trace record next to it, its signals, its part of every git note and of the notes'
 history. What can't be removed from here is named, never passed over: a repository that is gone, a note inside a pack, notes
 that were pushed, copies made by hand.
 """
@@ -57,8 +57,8 @@ def side_files(file: Path) -> list[Path]:
     """The files next to a session under its name (`X.tokens`, `X.agent-trace.jsonl`, a folder `X`), its own file left aside.
     Of two sessions `X` and `X.Y` a file `X.Y.tokens` is the longer name's."""
     names = [other.stem for other in file.parent.glob("*.jsonl") if is_session(other)]
-    beside = (path for path in sorted(file.parent.iterdir()) if path != file)
-    return [path for path in beside if _owner(path.name, names) == file.stem]
+    siblings = (path for path in sorted(file.parent.iterdir()) if path != file)
+    return [path for path in siblings if _owner(path.name, names) == file.stem]
 
 
 def _owner(name: str, sessions: list[str]) -> str:

@@ -85,11 +85,11 @@ def linked(repository: Path, commit: str) -> list[LinkedLines]:
     records = read_note(repository, commit)
     records.sort(key=lambda record: record["vcs"]["revision"] != commit)
     places: list[LinkedLines] = []
-    told: set[str] = set()
+    named_sessions: set[str] = set()
     for record in records:
-        found = [place for place in _places(repository, commit, record) if place.session_id not in told]
+        found = [place for place in _places(repository, commit, record) if place.session_id not in named_sessions]
         places += found
-        told |= {place.session_id for place in found}
+        named_sessions |= {place.session_id for place in found}
     return sorted(places, key=lambda place: (place.path, place.start_line))
 
 
@@ -129,7 +129,7 @@ def in_repository(repository: Path, header: Header, entries: Sequence[Entry]) ->
 def _beside(file: Path, record: Record, session_id: str) -> None:
     """Keep the session's own part of the record next to it, once a revision: the part forgotten with it names no other session."""
     own = only_session(record, session_id)
-    assert own is not None, "only sessions that the record names are told"
+    assert own is not None, "only sessions that the record names are passed"
     path = file.with_suffix(SUFFIX)
     known = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     rows = [found for found in known if found["vcs"]["revision"] != record["vcs"]["revision"]]

@@ -14,9 +14,11 @@ from etude.core.trace.session import Session
 def redacted(session: Session) -> Session:
     """A copy. Placeholders are numbered text by text: the same number in two texts need not mean the same value."""
     header = session.header
-    told = {name: _clean(getattr(header, name)) for name in ("task_id", "harness_facts", "settings", "facts", "recipe")}
+    clean_fields = {
+        name: _clean(getattr(header, name)) for name in ("task_id", "harness_facts", "settings", "facts", "recipe")
+    }
     entries = [Entry(e.id, e.parent, e.type, e.at_s, _clean(_open(e.data))) for e in session.entries]
-    return Session(replace(header, **told), entries)
+    return Session(replace(header, **clean_fields), entries)
 
 
 def _open(data: dict[str, Any]) -> dict[str, Any]:

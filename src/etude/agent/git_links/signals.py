@@ -1,6 +1,6 @@
 """Local signals of what a session was worth: off until asked for, kept on this machine, texts without secrets.
 
-kept       which share of the lines a session wrote still stands: after 5 minutes, at a commit, after 7 days. There is no
+kept       which share of the lines a session wrote is still there: after 5 minutes, at a commit, after 7 days. There is no
            daemon: a moment is measured by the first `collect` after it, and `age_s` says when that was
 follow_up  the class of each later message of the user (rules, see follow_up.py), with its text redacted and cut
 latency    seconds from a message of the user's to the agent's answer, and to its first turn

@@ -153,15 +153,15 @@ class CallRunner:
         facts = dict(result.facts)
         if changes:
             facts[THOUGHT_COMMENTS] = float(thought_comments(line for one in changes for line in one.added_lines()))
-        told: dict[str, Any] = {"seconds": round(taken_s, 4), "facts": facts, **(more or {})}
-        told |= {"reads": list(result.reads)} if result.reads else {}
+        details: dict[str, Any] = {"seconds": round(taken_s, 4), "facts": facts, **(more or {})}
+        details |= {"reads": list(result.reads)} if result.reads else {}
         shown = self._shown(call, result)
         if result.failed and self.preset.skinned:  # a trained vocabulary has no such note
             shown += self.repeats.note(f"{call.name} {call.arguments} {shown}")
         elif not result.failed:
             self.repeats.clear()
         message = Message("tool", shown, call_id=call.id)
-        self.transcript.result(message, call.name, result.failed, told)
+        self.transcript.result(message, call.name, result.failed, details)
         self.edits.answered(call.id, changes)
 
     def _shown(self, call: ToolCall, result: ToolResult) -> str:

@@ -20,13 +20,13 @@ class HarnessSettings(BaseModel):
     )
     effort: Literal["low", "medium", "high"] = Field(
         "medium",
-        description="how hard to try: told to the model where its format or prompt can; low halves turns and tokens, "
+        description="how hard to try: given to the model where its format or prompt can state it; low halves turns and tokens, "
         "high doubles them",
     )
     thinking: Literal["family", "cycle", "all"] = Field(
         "family",
         description="how long a model sees its own thinking, where its tokens are rendered here: family (as it was trained), "
-        "cycle (until the user's next word), all (always: no word of the user's has the conversation rendered anew)",
+        "cycle (until the user's next word), all (always: a message of the user never makes the conversation be rendered again)",
     )
     max_turns: int = Field(
         10,
@@ -60,9 +60,7 @@ class HarnessSettings(BaseModel):
         True, description="refuse arguments of another type than the schema's; else 5 is taken from the text 5"
     )
     tools_off: tuple[str, ...] = Field((), description="tools that are not offered, by the preset's names")
-    codebase_search: bool = Field(
-        False, description="offer search by meaning; rollouts then have an index service beside them"
-    )
+    codebase_search: bool = Field(False, description="offer search by meaning; each rollout then has an index service")
     web: bool = Field(False, description="offer web search and pages; leave off in training and benches")
     lint_delta_s: float = Field(
         0.0,

@@ -141,12 +141,16 @@ class _ClaudeCodeReader:
         text = content if isinstance(content, str) else self._text(content, place)
         name = self._names.get(call_id, "")
         data = {"call_id": call_id, "name": name, "text": text, "failed": bool(block.get("is_error"))}
-        told = row.get("toolUseResult")
-        foreign = {"toolUseResult": rest(told, _COPIES)} if isinstance(told, dict) and rest(told, _COPIES) else {}
+        result_row = row.get("toolUseResult")
+        foreign = (
+            {"toolUseResult": rest(result_row, _COPIES)}
+            if isinstance(result_row, dict) and rest(result_row, _COPIES)
+            else {}
+        )
         entry = self.draft.add("tool_result", data, parent=parent, foreign=foreign)
-        if isinstance(told, dict):
-            self.draft.drop("copies of files and outputs", len(_COPIES & told.keys()))
-            if (change := _change(told)) is not None and not data["failed"]:
+        if isinstance(result_row, dict):
+            self.draft.drop("copies of files and outputs", len(_COPIES & result_row.keys()))
+            if (change := _change(result_row)) is not None and not data["failed"]:
                 self.draft.edit(call_id, change)
         return entry
 
@@ -167,14 +171,18 @@ def _usage(usage: Row, place: str) -> Row:
     return {"input_tokens": fresh + cached, "cached_tokens": cached, "output_tokens": answer, "seconds": 0.0}
 
 
-def _change(told: Row) -> Change | None:
+def _change(result_row: Row) -> Change | None:
     """The edit that a tool's own account tells of: of Write (`content`) or Edit (`oldString`, `newString`)."""
-    path, before = told.get("filePath"), told.get("originalFile")
+    path, before = result_row.get("filePath"), result_row.get("originalFile")
     if not isinstance(path, str):
         return None
-    if told.get("type") in ("create", "update") and isinstance(told.get("content"), str):
-        return Change(path, before if isinstance(before, str) else None, told["content"])
-    if isinstance(before, str) and isinstance(told.get("oldString"), str) and isinstance(told.get("newString"), str):
-        count = -1 if told.get("replaceAll") else 1
-        return Change(path, before, before.replace(told["oldString"], told["newString"], count))
+    if result_row.get("type") in ("create", "update") and isinstance(result_row.get("content"), str):
+        return Change(path, before if isinstance(before, str) else None, result_row["content"])
+    if (
+        isinstance(before, str)
+        and isinstance(result_row.get("oldString"), str)
+        and isinstance(result_row.get("newString"), str)
+    ):
+        count = -1 if result_row.get("replaceAll") else 1
+        return Change(path, before, before.replace(result_row["oldString"], result_row["newString"], count))
     return None

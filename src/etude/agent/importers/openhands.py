@@ -67,12 +67,12 @@ class _OpenHandsReader:
             self.draft.keep(row)
 
     def _message(self, row: Row, place: str) -> None:
-        told = need(row, "llm_message", dict, place)
-        text = self._text(told.get("content") or [], place)
+        message_row = need(row, "llm_message", dict, place)
+        text = self._text(message_row.get("content") or [], place)
         foreign = rest(row, _EVENT | {"llm_message", "llm_response_id"})
-        role = need(told, "role", str, place)
+        role = need(message_row, "role", str, place)
         if role == "assistant":
-            message = Message("assistant", text, thinking=_thinking(told, place))
+            message = Message("assistant", text, thinking=_thinking(message_row, place))
             data = {"message": message.to_json(), "finish": "stop"}
             self._last = self.draft.add("completion", data, parent=self._last, foreign=foreign)
         elif role in ("user", "system"):
@@ -106,8 +106,8 @@ class _OpenHandsReader:
         return len(same)
 
     def _call(self, row: Row, place: str) -> ToolCall:
-        told = need(row, "tool_call", dict, place)
-        text = (told["function"] if isinstance(told.get("function"), dict) else told).get("arguments")
+        call_row = need(row, "tool_call", dict, place)
+        text = (call_row["function"] if isinstance(call_row.get("function"), dict) else call_row).get("arguments")
         try:
             arguments = json.loads(text) if isinstance(text, str) else text
         except (ValueError, RecursionError):
@@ -124,8 +124,8 @@ class _OpenHandsReader:
         elif kind == "UserRejectObservation":
             text = maybe(row, "rejection_reason", str, place)
             by = "user" if row.get("rejection_source", "user") == "user" else "policy"
-            told = {"call_id": call_id, "name": name, "decision": "denied", "by": by, "reason": text}
-            self.draft.add("approval", told)
+            approval = {"call_id": call_id, "name": name, "decision": "denied", "by": by, "reason": text}
+            self.draft.add("approval", approval)
         else:
             seen = need(row, "observation", dict, place)
             content = seen.get("content", seen.get("output", ""))
@@ -154,5 +154,5 @@ class _OpenHandsReader:
 def _thinking(row: Row, place: str) -> str:
     """The readable thinking of an answer: its own text, else the blocks'."""
     blocks = maybe(row, "thinking_blocks", list, place)
-    told = [maybe(need({"block": block}, "block", dict, place), "thinking", str, place) for block in blocks]
-    return maybe(row, "reasoning_content", str, place) or "\n\n".join(told)
+    thoughts = [maybe(need({"block": block}, "block", dict, place), "thinking", str, place) for block in blocks]
+    return maybe(row, "reasoning_content", str, place) or "\n\n".join(thoughts)

@@ -73,7 +73,7 @@ def _agent(found: list[tuple[str, dict[str, Any]]], path: Path) -> str:
         return claude_code.NAME
     keys = ", ".join(sorted(first)[:8])
     raise ForeignError(
-        f"{path}: whose log this is can't be told by its keys ({keys}); name it with --agent, one of {', '.join(AGENTS)}"
+        f"{path}: the agent that wrote this log can't be recognized by its keys ({keys}); name it with --agent, one of {', '.join(AGENTS)}"
     )
 
 

@@ -1,7 +1,7 @@
 """What tools report to the hygiene counters in `ToolResult.facts`, by name, and how a call is read that reports less.
 
 A tool reports numbers; the counters never look at its words. Files that a call showed (`ToolResult.reads`) and files that it
-changed (the workspace's journal) are told beside. Where they are not, as in the string presets, the call's own arguments
+changed (the workspace's journal) are recorded too. Where they are not, as in the string presets, the call's own arguments
 tell the paths and the new text.
 """
 

@@ -68,8 +68,8 @@ def todos_of(session: Session) -> TodoList:
 
 def last_test(session: Session) -> str:
     """ "passed" or "failed", of the last run of the test tool; "" if there was none."""
-    told = [entry.data.get("facts") or {} for entry in session.of("tool_result")]
-    runs = [facts[fact.PASSED] for facts in told if fact.PASSED in facts]
+    recorded_facts = [entry.data.get("facts") or {} for entry in session.of("tool_result")]
+    runs = [facts[fact.PASSED] for facts in recorded_facts if fact.PASSED in facts]
     return "" if not runs else "passed" if runs[-1] else "failed"
 
 
@@ -91,8 +91,8 @@ def _turn(
 ) -> None:  # fmt: skip
     """A turn and its calls, in their order, with the answers that they got later."""
     message = _message(entry)
-    told = entry.data.get("spoken")
-    tokens = TurnTokens(**told) if told else spoken(message)
+    recorded_tokens = entry.data.get("spoken")
+    tokens = TurnTokens(**recorded_tokens) if recorded_tokens else spoken(message)
     counters.output(entry.data.get("read", 0))
     if summary:
         cut = entry.data.get("finish") == "length"
@@ -107,8 +107,8 @@ def _turn(
             return  # what follows it was never looked at
         if answer is not None:
             failed, reads = answer.data["failed"], answer.data.get("reads", ())
-            told = answer.data.get("facts")
-            facts = fact.assumed(call, failed=failed) if told is None else told
+            recorded_facts = answer.data.get("facts")
+            facts = fact.assumed(call, failed=failed) if recorded_facts is None else recorded_facts
             counters.call(call, failed=failed, facts=facts, reads=reads, edits=edits[answer.id])
 
 

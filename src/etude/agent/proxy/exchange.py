@@ -97,10 +97,10 @@ def _whole(session: CaptureSession, sampling: PendingAnswer, dialect: Dialect, a
         session.retries.leave(sampling, delivered=False)
         return Response(status_code=499)
     session.retries.leave(sampling, delivered=True)
-    told = _outcome(sampling)
-    if isinstance(told, ProxyRequestError):
-        return _refusal(dialect, told)
-    return JSONResponse(dialect.answer(told, id=number, ask=ask))
+    outcome = _outcome(sampling)
+    if isinstance(outcome, ProxyRequestError):
+        return _refusal(dialect, outcome)
+    return JSONResponse(dialect.answer(outcome, id=number, ask=ask))
 
 
 async def _something(sampling: PendingAnswer, gone: asyncio.Future[None], ask: Ask) -> None:
@@ -130,14 +130,14 @@ async def _events(
     try:
         async for piece in _pieces(sampling):
             yield b"".join(map(dialect.frame, stream.piece(*piece))) if piece else PING
-        told = _outcome(sampling)
-        if isinstance(told, ProxyRequestError):
-            yield dialect.broken(told.status, str(told))
+        outcome = _outcome(sampling)
+        if isinstance(outcome, ProxyRequestError):
+            yield dialect.broken(outcome.status, str(outcome))
         else:
-            yield b"".join(map(dialect.frame, stream.close(told))) + dialect.ended
+            yield b"".join(map(dialect.frame, stream.close(outcome))) + dialect.ended
         delivered = True
     except StreamInvalidated:
-        yield dialect.broken(503, "the turn broke off and was begun anew; ask again, and the same turn is told")
+        yield dialect.broken(503, "the turn broke off and was started again; repeat the request to get the same turn")
     finally:
         session.retries.leave(sampling, delivered=delivered)
 
@@ -148,17 +148,17 @@ class StreamInvalidated(Exception):
 
 async def _pieces(sampling: PendingAnswer) -> AsyncIterator[tuple[TurnPart, str] | None]:
     """The pieces of a turn until it is over; None, now and then, where there are none. Raises Voided."""
-    told, attempt, telling = 0, sampling.telling.attempt, sampling.telling
+    sent, attempt, telling = 0, sampling.telling.attempt, sampling.telling
     if not telling.pieces and not sampling.task.done():
         yield None
     while True:
         if telling.attempt != attempt:
-            if told:
+            if sent:
                 raise StreamInvalidated
             attempt = telling.attempt
-        while told < len(telling.pieces):
-            told += 1
-            yield telling.pieces[told - 1]
+        while sent < len(telling.pieces):
+            sent += 1
+            yield telling.pieces[sent - 1]
             if telling.attempt != attempt:
                 raise StreamInvalidated
         if sampling.task.done():

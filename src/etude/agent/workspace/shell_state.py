@@ -1,5 +1,5 @@
 """The shell's memory between two commands of a session: folder and exported variables. Each command is a process of its own, so
-that none can wedge the session; what it leaves of folder and environment is what the next one starts from.
+that none can wedge the session; the next command starts from the folder and environment that it leaves.
 
 The memory goes through a file of the outputs folder, not through a descriptor: a command may take any number (`exec 9>lock`) and
 would then write the memory into its own file. It is written when the shell exits, before an EXIT trap of the command's own. Every

@@ -1,8 +1,8 @@
 """The operations tools need, over a machine: files and commands. The one seam between tools and machines.
 
-`Operations` is what a machine must do; `Workspace` is the same over all of them, and so are the tools' answers.
+`Operations` are the calls that a machine must implement; `Workspace` is the same over all of them, and so are the tools' answers.
 
-What the inside refuses (a missing file, a path that escapes, a full disk) becomes `WorkspaceError`, which the model is told;
+What the inside refuses (a missing file, a path that escapes, a full disk) becomes `WorkspaceError`, which the model receives;
 infra errors pass through untouched, because they are ours and must never look like a result (promise 8). The words are
 our own, never the back end's: what a tool says is part of what the policy observes and must not change with the machine.
 """

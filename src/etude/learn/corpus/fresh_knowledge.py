@@ -1,6 +1,6 @@
 """Fresh knowledge: questions mined from recorded sessions, after the FreshBench of the Composer 2 report (appendix B).
 
-An agent that had to search or to read another file before it could edit did not know something. The question is what it was asked
+An agent that had to search or to read another file before it could edit did not know something. The question is which text it was asked
 and what it looked for; the answer is the span of what it found that then stood in its edit, and neither in the text that it replaced nor
 in the question. The report has an agent check each answer; here a span must have been used, which is all that files can tell.
 """

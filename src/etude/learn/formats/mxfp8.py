@@ -12,7 +12,7 @@ The specification's own suggestion (section 6.3, rule "floor") is e = floor(log2
 largest are cut to 448 * 2^e, which the recipe's rule is there to avoid.
 
 What is not finite: a block with a NaN is NaN altogether (its scale is). Infinities take the largest scale and saturate, and 448 * 2^127 is
-infinite in fp32 again, as is what lies so near fp32's end that it is rounded up beyond it; next to an infinity, numbers below 2^117 are lost.
+infinite in fp32 again, as is a value so near fp32's end that it is rounded up beyond it; next to an infinity, numbers below 2^117 are lost.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The model's shape as a person writes it in a recipe. Torch-free: recipes and `--help` read it.
 
-`Architecture` is what a checkpoint fixes (both families behind one set of names); `ModelSettings` adds how a new model is
+`Architecture` holds the settings that a checkpoint fixes (both families behind one set of names); `ModelSettings` adds how a new model is
 drawn, or the checkpoint it continues from.
 """
 

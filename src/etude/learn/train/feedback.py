@@ -62,8 +62,10 @@ def add_feedback(
     total, moved = 0.0, 0.0
     for turn in flagged:
         student, teacher = distributions(model, turn, update)
-        mean, told = _backward(student, teacher, turn, model, settings, update.temperature, settings.weight / rollouts)
-        total, moved = total + mean, moved + told
+        mean, turn_moved = _backward(
+            student, teacher, turn, model, settings, update.temperature, settings.weight / rollouts
+        )
+        total, moved = total + mean, moved + turn_moved
     count = len(flagged)
     return {"feedback_turns": float(count), "feedback_kl": total / count, "feedback_dlogp": moved / count}
 

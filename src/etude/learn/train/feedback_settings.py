@@ -12,7 +12,9 @@ class FeedbackSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    weight: float = Field(default=0.0, ge=0, description="of the divergence beside the policy loss; 0 turns it off")
+    weight: float = Field(
+        default=0.0, ge=0, description="of the divergence, which is added to the policy loss; 0 turns it off"
+    )
     direction: Literal["reverse", "forward"] = Field(
         default="reverse",
         description="reverse: KL(without hint || with hint), as SDPO; forward: KL(with || without), as OPSD",
@@ -20,7 +22,7 @@ class FeedbackSettings(BaseModel):
     top_k: int = Field(
         default=0,
         ge=0,
-        description="tokens told apart at each position, the likeliest with the hint, all others as one; 0: all",
+        description="tokens distinguished at each position, the likeliest with the hint, all others as one; 0: all",
     )
     most: int = Field(
         default=64, ge=1, description="flagged turns of one step, the first of each rollout before its second"

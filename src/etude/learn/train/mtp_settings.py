@@ -17,7 +17,7 @@ class MtpSettings(BaseModel):
     every: int = Field(
         default=4,
         ge=1,
-        description="In the long and SFT stages one batch in so many teaches the draft layers too; 1 is every batch.",
+        description="In the long and SFT stages one batch in this number teaches the draft layers too; 1 is every batch.",
     )
     row_tokens: int = Field(default=256, ge=16, description="Length of a packed row; longer documents are cut.")
     batch_rows: int = Field(default=8, ge=1, description="Rows of one optimizer step.")

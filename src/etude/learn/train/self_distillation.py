@@ -76,7 +76,7 @@ class DraftLearner:
         return self.distil(out.hidden, batch)
 
     def distil(self, hidden: Tensor, batch: TrainBatch) -> Tensor:
-        """The same after a forward of the trunk that somebody else needed too: `hidden` (B, T, H) is what it left."""
+        """The same after a forward of the trunk that another loss needed too: `hidden` (B, T, H) is its output."""
         mask = batch.mask()
         positions, teacher = mask.positions.to(hidden.device), hidden.detach()
         losses, self.loads = [], []

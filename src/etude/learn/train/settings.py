@@ -191,7 +191,8 @@ class SftSettings(BaseModel):
     )
     collected: tuple[str, ...] = Field(
         default=(),
-        description="Folders of `etude sessions collect` that are taught beside the run's own sessions; any teacher's, rendered for this model.",
+        description="Folders of `etude sessions collect` that are trained on in addition to the run's own sessions; any teacher's, "
+        "rendered for this model.",
     )
     too_long: TooLong = Field(
         default="stop",
@@ -246,7 +247,7 @@ class PolicyStepSettings(BaseModel):
     unreplayed_every: int = Field(
         default=10,
         ge=0,
-        description="Every so many steps a batch is scored without replay too, to be told what replay is worth; 0 never.",
+        description="Number of steps between batches that are scored without replay too, which shows what replay is worth; 0 never.",
     )
     router_bias_rate: float = Field(default=0.0, ge=0, description="Step of the router's selection bias; 0 freezes it.")
     bad_steps_limit: int = Field(

@@ -64,7 +64,7 @@ class WeightRelay:
         self,
         source: WeightStore,
         target: WeightStore,
-        say: Say = lambda told: None,
+        say: Say = lambda line: None,
         *,
         streams: int = STREAMS,
         look_s: float = LOOK_S,
@@ -98,8 +98,8 @@ class WeightRelay:
         while self.advance():
             pass
         if self.newest is None or self.newest != self._index.newest:
-            stands = next(iter(self._broken.values()), None)
-            raise stands or Unreachable(
+            broken_error = next(iter(self._broken.values()), None)
+            raise broken_error or Unreachable(
                 f"{self.source.url} holds no way to version {self._index.newest}; it may heal by an anchor"
             )
         return self.newest
@@ -280,7 +280,7 @@ class WeightRelay:
 
 def own(target: ObjectBucket, source_url: str) -> None:
     """Makes the target this source's. Raises ForeignChain where it is another's, or was written by no relay."""
-    told = json.dumps({"from": source_url}).encode()
+    owner = json.dumps({"from": source_url}).encode()
     try:
         found = target.get(OWNER)[0]
     except MissingShard:
@@ -288,9 +288,9 @@ def own(target: ObjectBucket, source_url: str) -> None:
             raise ForeignChain(
                 f"{target.url} holds weights that no relay of {source_url} has put there: give the relay an empty place of its own"
             ) from None
-        target.put(OWNER, told)
+        target.put(OWNER, owner)
         return
-    if found != told:
+    if found != owner:
         raise ForeignChain(
             f"{target.url} belongs to a relay of {found.decode(errors='replace')[:200]}, not of {source_url}: give this one an empty place, "
             f"or remove {OWNER} there if the source has moved"

@@ -59,13 +59,13 @@ class S3Bucket:
         """The prefix that the URL names; `read_s`: how long an answer may be silent. Raises ValueError for other URLs, BadStore without
         boto3."""
         parts = urlsplit(url)
-        told = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        if parts.scheme != "s3" or not parts.netloc or not told.keys() <= {"endpoint", "profile"}:
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        if parts.scheme != "s3" or not parts.netloc or not query.keys() <= {"endpoint", "profile"}:
             raise ValueError(
                 f"{url} is no s3://bucket/prefix, nor one with ?endpoint=https://host:port or ?profile=NAME"
             )
-        endpoint = told.get("endpoint") or os.environ.get(ENDPOINT)
-        client = _client(endpoint, told.get("profile"), attempts, read_s)
+        endpoint = query.get("endpoint") or os.environ.get(ENDPOINT)
+        client = _client(endpoint, query.get("profile"), attempts, read_s)
         return cls(client, parts.netloc, parts.path.strip("/"))
 
     def get(self, key: str) -> tuple[bytes, str]:

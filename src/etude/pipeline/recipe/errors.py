@@ -1,4 +1,4 @@
-"""What a person is told when a recipe is wrong: which file, which key, which value, and the closest key that exists."""
+"""The error message for a wrong recipe: which file, which key, which value, and the closest key that exists."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def find_recipe(name: str) -> Path:
 
 
 def shipped_folders() -> list[Path]:
-    """Where Etude's own recipes lie: beside the source in a checkout, under pip's prefix or the user's after `pip install`."""
+    """Where Etude's own recipes are: next to the source in a checkout, under pip's prefix or the user's after `pip install`."""
     prefixes = dict.fromkeys([sys.prefix, site.getuserbase()])
     installed = [Path(prefix) / "share" / "etude" / "recipes" for prefix in prefixes]
     return [f for f in (checkout() / "recipes", *installed) if f.is_dir()]

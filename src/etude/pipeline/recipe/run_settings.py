@@ -26,7 +26,7 @@ class RunSettings(BaseModel):
         gt=0,
         le=2,
         description="attempts and training time of the control rewarded_sft, as a share of RL's; below 1 it proves nothing; above 1 it "
-        "makes up for sampling being cheaper without a trainer beside it",
+        "makes up for sampling being cheaper without a trainer on the same machine",
     )
 
     @field_validator("name")
@@ -54,7 +54,7 @@ class ProbeSettings(BaseModel):
     )
     documents: int = Field(default=24, ge=1, description="long held-out documents whose loss by position is measured")
     questions: int = Field(default=20, ge=1, description="lookups of each kind and length, each asked at every depth")
-    depths: tuple[float, ...] = Field(default=(0.0, 0.5, 1.0), description="where in the context the answer stands")
+    depths: tuple[float, ...] = Field(default=(0.0, 0.5, 1.0), description="where in the context the answer is")
     requests: int = Field(default=48, ge=1, description="turns that are decoded plainly and with drafts")
     draft_tokens: int = Field(default=3, ge=1, description="tokens drafted at a time")
     batches: tuple[int, ...] = Field(default=(1, 4), description="requests decoded at once")

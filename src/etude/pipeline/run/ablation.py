@@ -2,7 +2,7 @@
 
     <out>/seed-0/shared/        a run as far as no stage depends on the varied key
     <out>/seed-0/<value>/       a cell: begins with what the shared run made, goes on alone
-    <out>/ablation.json         points and fitted line, written anew after every cell
+    <out>/ablation.json         points and fitted line, rewritten after every cell
     <out>/ablation.svg          the same as a figure
 
 Promise: killed anywhere, the same command goes on; a finished cell is not run again. A cell is an ordinary run: `etude report` shows it.

@@ -24,7 +24,7 @@ class AblationSettings(BaseModel):
     seeded: list[str] = Field(description="keys of the recipe that get the seed")
     until: str = Field(default="rl", description="last stage of a cell")
     reward_steps: int = Field(
-        default=10, ge=1, description="a cell's reward is the mean over its last so many RL steps"
+        default=10, ge=1, description="number of RL steps at the end of a cell over which its reward is averaged"
     )
     recipe_keys: dict[str, Any] = Field(
         default_factory=dict, alias="set", description="further keys of the recipe, as tables"

@@ -37,7 +37,7 @@ def checkpoint(called: PolicyArgument, occasion: SuiteContext) -> Entrant:
 
         model = load_checkpoint(folder)
         slots = {"max_slots": manner.concurrency, "max_batch": manner.concurrency}
-        # So many at once decode quicker without drafts.
+        # This many sessions at once decode quicker without drafts.
         engine = occasion.recipe.engine.model_copy(update={"draft_tokens": 0}) if nano else EngineSettings.model_validate(
             {**slots, "max_len": manner.context_tokens or model.config.context_length}
         )  # fmt: skip

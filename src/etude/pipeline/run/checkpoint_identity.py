@@ -1,4 +1,4 @@
-"""What a checkpoint directory is, told by its content: changes when its weights do, stays when it is copied."""
+"""The identity of a checkpoint directory, computed from its content: changes when its weights do, stays when it is copied."""
 
 from __future__ import annotations
 

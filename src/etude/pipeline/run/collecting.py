@@ -31,7 +31,7 @@ TRIES = 2  # as of a bench run: they bridge a sandbox that died
 
 
 class TeacherPriceMissing(Exception):
-    """A budget was set for a teacher whose price nobody knows."""
+    """A budget was set for a teacher whose price is unknown."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from etude.core.trace.message import Message
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.limits import LIMITS, SUMMARY_SHARE
 
-WINDOW_TOKENS = 128_000  # where nobody says otherwise
+WINDOW_TOKENS = 128_000  # the default
 
 
 class EndpointRefused(Exception):

@@ -73,7 +73,7 @@ def unsummarized(
     for entrant in entrants(words, suite, recipe, manner, log, only=True):
         if entrant.agent or entrant.kind == "replay":
             raise OneArm(
-                f"--arms: {entrant.key} does not work in our harness, which is what sums sessions up; leave it out"
+                f"--arms: {entrant.key} does not work in our harness, and only that summarizes sessions; leave it out"
             )
         require_trigger(entrant.harness, entrant.key)
     found = entrants(words, suite, recipe, replace(manner, summaries=False), log, only=True)

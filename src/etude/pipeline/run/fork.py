@@ -1,4 +1,4 @@
-"""A new run that begins with finished stages of another: what they made is linked, not copied, and nobody writes to it again.
+"""A new run that begins with finished stages of another: what they made is linked, not copied, and never written again.
 
 Stages write their files whole and replace them by renaming, so a link to a finished file never changes under its reader.
 """
@@ -19,7 +19,7 @@ from etude.pipeline.run.stage import StageError, write_json
 def fork(source: Path, target: Path, stages: Collection[str]) -> None:
     """Gives `target` the finished `stages` of the run in `source`, with what the ledger says of them; it must not exist.
 
-    Appears whole or not at all: it is put together beside its place and renamed.
+    Appears whole or not at all: it is built in a temporary folder and renamed.
     """
     ledger = StageLedger(source / "ledger.jsonl")
     unfinished = [name for name in stages if ledger.finished(name) is None]

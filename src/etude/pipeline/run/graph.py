@@ -7,7 +7,7 @@ from etude.pipeline.run.stage import Stage
 _AGENT = ("harness", "sandbox", "fleet", "exercises", "tasks")  # whatever lets an agent attempt a task
 # Small models train little faster on two threads than on one (1.2 to 1.3 times), so two stages side by side use the cores better.
 _HALF = 0.5
-# Beside training, which has one thread: it goes at full speed, and the sandboxes take what is left.
+# While training runs, which has one thread: it goes at full speed, and the sandboxes take what is left.
 _YIELDING = 5
 
 GRAPH: tuple[Stage, ...] = (

@@ -1,4 +1,4 @@
-"""Where a run's harder tasks come from: the ladder of exercise levels, or the folder that it trains on and what is made beside it."""
+"""Where a run's harder tasks come from: the ladder of exercise levels, or the folder that it trains on and the tasks generated from it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ RECORDED = "recorded:"
 
 
 class NoAgent(Exception):
-    """A word names nobody who could install, or says it twice."""
+    """An option names no policy that could install, or names one twice."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Agents:
     def check(self) -> None:
         """Raises NoAgent for words that can't go together."""
         if twice := sorted({one for one in self.builders if self.builders.count(one) > 1}):
-            raise NoAgent(f"--builder {twice[0]} stands there twice: name each builder once")
+            raise NoAgent(f"--builder {twice[0]} is given twice: name each builder once")
 
 
 @dataclass(frozen=True)

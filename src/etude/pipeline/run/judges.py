@@ -1,4 +1,4 @@
-"""Whoever answers single questions in messages: an endpoint, or a checkpoint with the engine in this process."""
+"""Policies that answer single questions in messages: an endpoint, or a checkpoint with the engine in this process."""
 
 from __future__ import annotations
 

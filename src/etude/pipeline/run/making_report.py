@@ -1,4 +1,4 @@
-"""`report.json` of a making, written anew while it goes on: whatever ends it, a kill among it, the folder tells what was decided by then."""
+"""`report.json` of task generation, rewritten while it runs: whatever ends it, even a kill, the folder shows what was decided by then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How policies are asked: what a person says of it once, and what becomes of it in a suite."""
+"""Options for running policies: what the user sets once, and how it applies in a suite."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from etude.pipeline.recipe.recipe import Recipe
 
 
 class UnknownPolicy(Exception):
-    """Nobody is called so, or nobody can be asked so; says who there is."""
+    """No policy has this name, or the policy can't be used this way; the message lists the known ones."""
 
 
 @dataclass(frozen=True)
 class PolicyOptions:
-    """How they are asked, beside what the suite pins. `preset` None: the one that the kind of policy is used to. `agents`: names of
+    """How policies are run, apart from what the suite pins. `preset` None: the default of the kind of policy. `agents`: names of
     others than our harness that attempt the tasks too; "" is our own."""
 
     efforts: tuple[Effort, ...] = ("medium",)
@@ -59,7 +59,7 @@ class SuiteContext:
 
 @dataclass(frozen=True)
 class PolicyArgument:
-    """A policy's word on the command line, at one effort, by one agent. `name` is what the person calls it, if anything."""
+    """A policy's word on the command line, at one effort, by one agent. `name` is the user's name for it, if any."""
 
     word: str
     name: str

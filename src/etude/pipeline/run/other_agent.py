@@ -25,7 +25,7 @@ def made(agent: str, settings: HarnessSettings, renderer: Renderer | None = None
 
 
 def harness_of(agent: str, settings: HarnessSettings, renderer: Renderer | None = None) -> tuple[str, dict[str, Any]]:
-    """The hash of all that a policy is told by it, and what else its attempts depend on. Raises NoMiniSweAgent."""
+    """The hash of all text that it gives a policy, and what else its attempts depend on. Raises NoMiniSweAgent."""
     if agent == NAME:
         found = installed()
         return found.digest, {"agent_version": found.version}

@@ -11,7 +11,7 @@ from etude.pipeline.run.ledger import StageAttempt, StageLedger
 from etude.pipeline.run.stage import Stage
 
 Action = Literal["run", "resume", "skip"]
-KEYS_NAMED = 3  # a reason names so many changed keys, then counts the rest
+KEYS_NAMED = 3  # a reason names this many changed keys, then counts the rest
 
 
 class PlanError(Exception):
@@ -36,7 +36,9 @@ def plan(
 ) -> list[PlanStep]:
     """A step for each selected stage, in order. Raises PlanError if one needs a stage that is neither selected nor done."""
     steps: list[PlanStep] = []
-    renewed: set[str] = set()  # stages whose output is, or ought to be, made anew: what follows them is stale as well
+    renewed: set[str] = (
+        set()
+    )  # stages whose output is, or ought to be, rebuilt: the stages after them are stale as well
     for stage in graph:
         step = _decide(stage, ledger, settings(stage), renewed, selected, has_folder(stage.name))
         if step.action == "run":
@@ -112,10 +114,10 @@ def _stale(
     for name in stage.after:
         upstream = ledger.latest(name)
         if name in renewed or upstream is None or attempt.upstream.get(name) != upstream.id:
-            return f"{name} is made anew"
+            return f"{name} is made again"
     for name in stage.also:
         if name in renewed and name in selected or attempt.upstream.get(name) != ledger.finished(name):
-            return f"{name} is made anew"
+            return f"{name} is made again"
     absent = object()
     changed = [
         f"{key} was {_shown(attempt.settings.get(key, absent), absent)}, is {_shown(settings.get(key, absent), absent)}"

@@ -31,7 +31,7 @@ class StageTraceback(Exception):
 
 
 class StageProcess:
-    """A started stage. `receive` is called when `connection` is readable; `cost` is what it spent so far."""
+    """A started stage. `receive` is called when `connection` is readable; `cost` has its costs so far."""
 
     def __init__(self, stage: Stage, context: Context) -> None:
         self.stage = stage
@@ -93,7 +93,7 @@ def _main(connection: Connection, stage: Stage, context: Context, run_pid: int) 
     threads = min(threads_for(stage.share), int(os.environ.get("OMP_NUM_THREADS") or 2**16))
     os.environ["OMP_NUM_THREADS"] = str(threads)  # torch is not imported yet
     os.nice(stage.nice)
-    send_lock = threading.Lock()  # the meter tells from a thread of its own
+    send_lock = threading.Lock()  # the meter reports from its own thread
 
     def tell(*message: Any) -> None:
         with send_lock:

@@ -37,7 +37,7 @@ class Stage:
     share: float = (
         1.0  # of the machine's cores; stages that don't need each other run together as long as the sum is at most 1
     )
-    nice: int = 0  # how far it yields to stages beside it: sandboxes take more cores than their stage's share
+    nice: int = 0  # how far it yields to concurrent stages: sandboxes take more cores than their stage's share
     # A stage of `after`: the recipe key that names what is read instead of its output, where it is set.
     stand_ins: dict[str, str] = field(default_factory=dict)
     spared_by: tuple[str, ...] = ()  # of the stages after it, those that can do without it (`run.without`)

@@ -42,12 +42,12 @@ MEMORY_MB = 512
 
 
 class PolicyPriceMissing(Exception):
-    """A budget was set for a policy whose price nobody knows."""
+    """A budget was set for a policy whose price is unknown."""
 
 
 @dataclass(frozen=True)
 class BenchmarkOrder:
-    """What is to be done. `ids`: the tasks asked, in the suite's order; `prices` beside the suite's own, and before them."""
+    """What is to be done. `ids`: the tasks asked, in the suite's order; `prices` are used in addition to the suite's own, and before them."""
 
     suite: Suite
     ids: Sequence[str]
@@ -59,7 +59,9 @@ class BenchmarkOrder:
     seed: int = 7
     resamples: int = 2000
     max_cost: float | None = None
-    beside: Sequence[Path] = ()  # folders of the same command's other suites: what they cost counts towards `max_cost`
+    other_suites: Sequence[
+        Path
+    ] = ()  # folders of the same command's other suites: what they cost counts towards `max_cost`
     attempt_limit_s: float = 3600.0
     prices: Prices = field(default_factory=Prices)
     judge: str | None = None  # who will judge what rubrics ask
@@ -121,7 +123,7 @@ def shared(order: BenchmarkOrder) -> dict[str, Any]:
 
 
 def rubrics(order: BenchmarkOrder) -> int:
-    """How many of the tasks ask for a judge beside their tests."""
+    """How many of the tasks need a judge in addition to their tests."""
     return sum(order.suite.rubric(task_id) is not None for task_id in order.ids)
 
 
@@ -160,7 +162,7 @@ def _purse(folder: RunFolder, order: BenchmarkOrder) -> Purse:
         if price is not None and path.is_file():
             costs = [dollars_of(price, outcome) for outcome in OutcomeFile(path).outcomes.values()]
             dearest |= {key: max(known)} if (known := [cost for cost in costs if cost is not None]) else {}
-    return Purse(order.max_cost, sum(map(_spent, [folder, *map(RunFolder, order.beside)])), dearest)
+    return Purse(order.max_cost, sum(map(_spent, [folder, *map(RunFolder, order.other_suites)])), dearest)
 
 
 def _spent(folder: RunFolder) -> float:

@@ -17,7 +17,7 @@ FEWEST = 2  # tasks of a level
 
 
 def open_suite(named: str, recipe: Recipe, *, tasks: int | None = None, shelf: Path = SHELF) -> Suite:
-    """`exercises` (drawn from the recipe by its bench seed), `real`, `targeted-NAME`, or a folder. `tasks`: at most so many of a built-in one.
+    """`exercises` (drawn from the recipe by its bench seed), `real`, `targeted-NAME`, or a folder. `tasks`: the most tasks of a built-in one.
 
     Raises UnknownSuite, SuiteError, ValueError for fewer exercises than there are levels.
     """

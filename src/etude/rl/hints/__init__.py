@@ -1,1 +1,1 @@
-"""What a flagged turn would have been told: hints from a session's own facts, and where in the tokens they belong (`docs/rewards.md`)."""
+"""The hint that a flagged turn would have received: hints from a session's own facts, and where in the tokens they belong (`docs/rewards.md`)."""

@@ -1,4 +1,4 @@
-"""A hint: the turn that is flagged, by which rule, and what it would have been told."""
+"""A hint: the turn that is flagged, by which rule, and the hint's text."""
 
 from __future__ import annotations
 

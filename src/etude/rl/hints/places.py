@@ -80,7 +80,7 @@ def generation_ids(renderer: Renderer) -> list[int]:
 def placed(hints: Iterable[Hint], session: Session, renderer: Renderer) -> list[dict[str, Any]]:
     """Each hint with its place: kind, text, ids, segment, at, start, stop. A turn has one hint, the first. Raises Unplaced.
 
-    Behind the `ids`, put before position `at`, the generation prompt stands whole.
+    After the `ids`, inserted before position `at`, the generation prompt is complete.
     """
     where, prompt = places(session), generation_ids(renderer)
     rows: dict[int, dict[str, Any]] = {}

@@ -1,7 +1,7 @@
 """Alarms over a step's figures, each with its cause by name. Pure: the same figures in the same order give the same alarms, so a
 resumed run reads them back from `steps.jsonl` and goes on.
 
-    reward_without_outcome   what is beside the outcome in the reward shifts up while the pass rate is where it was
+    reward_without_outcome   the rest of the reward without the outcome shifts up while the pass rate is where it was
     tool_takes_over          a tool's share of the calls shifts up to more than half
     tool_collapses           a tool's share of the calls shifts down to less than half of what it was
     shorter_and_worse        sampled tokens a rollout shift down while the pass rate falls, or the other way round

@@ -16,7 +16,7 @@ from etude.rl.rewards.component import Measure, RewardInput
 
 
 def k1_sum(segments: Sequence[Segment], reference: Sequence[np.ndarray]) -> float:
-    """Sum over sampled tokens of log p_sampled - log p_reference; `reference[i]` is (T_i,) beside segment i. Nats."""
+    """Sum over sampled tokens of log p_sampled - log p_reference; `reference[i]` is (T_i,) for segment i. Nats."""
     total = 0.0
     for segment, logp in zip(segments, reference, strict=True):
         total += float((segment.logprobs[segment.sampled].astype(np.float64) - logp[segment.sampled]).sum())

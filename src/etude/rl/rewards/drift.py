@@ -5,7 +5,7 @@ value x adds z = (x - m) / s, clipped to +-CLIP so that one wild step is no shif
 
     up <- max(0, up + z - SLACK)        down <- max(0, down - z - SLACK)        a shift when either exceeds LIMIT
 
-After a shift, wanted or not, the reference is learned anew: a run that has improved is held to what it reached.
+After a shift, wanted or not, the reference is learned again: a run that has improved is held to what it reached.
 
 Measured by simulation (`tests/rl/test_rl_rewards_drift.py`): without a shift fewer than 1 figure in 100 alarms within 100 steps,
 for normal noise and for noise of heavy tails (Student's t, 3 degrees): 0.4 % and 0.7 %. A shift of 3 standard deviations is

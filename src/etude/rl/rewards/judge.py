@@ -1,8 +1,8 @@
 """The judge component: the share of a rubric's points that a model gives an attempt, asked once when the attempt is made.
 
 The `Judge` is the bench's: one criterion a call, blind to author and tests, its answers kept in a file so that nothing is asked
-twice. A fault of the endpoint is ours: asked again with growing waits, then an InfraFault that has the attempt made anew (promise
-8). A criterion that the judge would not decide leaves the rollout without a score, never with a made-up one.
+twice. A fault of the endpoint is ours: asked again with growing waits, then an InfraFault after which the attempt is repeated
+(promise 8). A criterion that the judge would not decide leaves the rollout without a score, never with a made-up one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RubricReward:
 async def rubric_reward(
     settings: RewardSettings, retries: AttemptSettings, folder: Path
 ) -> AsyncIterator[RubricReward | None]:
-    """The reward that the settings name, its answers in `folder/judged.jsonl`; None if they name nobody. Raises NoJudge, RubricError."""
+    """The reward that the settings name, its answers in `folder/judged.jsonl`; None if they name none. Raises NoJudge, RubricError."""
     if not settings.judge:
         yield None
         return

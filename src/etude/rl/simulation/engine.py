@@ -56,7 +56,7 @@ class MadeUpEngine:
         await self._live()
 
     async def stage(self, version: int | None = None) -> int:
-        """Fetches what leads from its own version to this one (the newest of its region), beside its work."""
+        """Fetches what leads from its own version to this one (the newest of its region), while it works."""
         await self._live()
         if self.region is not None:
             version = await self.region.fetch(self._version)
@@ -81,7 +81,7 @@ class MadeUpEngine:
         return {"decode_s": self.busy_s}
 
     def die(self) -> None:
-        """As by SIGKILL: whatever runs in it is gone, whoever waits for it hears of its death."""
+        """As by SIGKILL: whatever runs in it is gone, and callers that wait for it get an error."""
         if not self._died.done():
             self._died.set_result(None)
             for turn in self._turns:

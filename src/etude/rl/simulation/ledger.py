@@ -8,7 +8,7 @@ from etude.rl.ledger import RlLedger
 
 
 class LedgerInMemory(RlLedger):
-    """As the file; it outlives whoever writes it, but not the simulation."""
+    """Like the file. It outlives its writer, but not the simulation."""
 
     def __init__(self) -> None:
         self.path = "made-up ledger"  # type: ignore[assignment] - for messages alone

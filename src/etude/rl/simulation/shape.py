@@ -14,7 +14,7 @@ WINDOWED = 2  # batches that may overtake, where the order is windowed
 class SimulationShape:
     """Times are seconds of made-up time. A rollout has 1 + Pareto turns (`tail`: the smaller, the heavier), each of `turn_s` on an idle
     engine and `tool_s` in its sandbox, both times log-normal. `faults`: the share of rollouts whose sandbox, engine answer or wire fails
-    them; `deaths`: how often an engine or the trainer dies in the run, whole hosts beside them."""
+    them; `deaths`: how often an engine or the trainer dies in the run, in addition to whole hosts."""
 
     rollouts: int = 4_096
     group_size: int = 8
@@ -39,7 +39,7 @@ class SimulationShape:
     host_deaths: int = 1
     save_every: int = 10
     anchor_every: int = 8
-    regions: int = 0  # beside home, with `region_engines` each, behind links of their own
+    regions: int = 0  # in addition to home, with `region_engines` each, behind links of their own
     region_engines: int = 1
     region_lag: int = 1
     link_share: float = 1.0  # of home's wire, about

@@ -217,7 +217,7 @@ async def _kill(box: Any) -> None:
     try:
         await box.kill()
     except InfraError:
-        return  # the host ends it when it finds that nobody knows it
+        return  # the host ends it when it finds that no client knows it
 
 
 async def _closed(services: Services, fleet: Fleet | None, world: SimulatedCluster) -> int:

@@ -16,7 +16,7 @@ LOST = 0.01  # of all fetches: tried again
 
 
 class MadeUpStore:
-    """Edges by the real chain; `fetched` are the walks made, `refused` the versions that nobody could reach."""
+    """Edges by the real chain; `fetched` are the walks made, `refused` the versions that no receiver could reach."""
 
     def __init__(self, anchor_every: int, dice: random.Random) -> None:
         self._dice = dice

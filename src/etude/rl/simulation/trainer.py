@@ -1,4 +1,4 @@
-"""A trainer made up: its weights are a digest of all that was trained, in order; it dies, and trained again it comes to the same."""
+"""A trainer made up: its weights are a digest of all that was trained, in order; it dies, and trained again it has the same digest."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class MadeUpTrainer:
         self._saves[step] = self._weights
 
     def die(self) -> None:
-        """As by SIGKILL: no call of it comes to an end any more."""
+        """As by SIGKILL: no call of it ever returns."""
         self._dead = True
 
     kill = die

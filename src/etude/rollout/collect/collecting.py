@@ -1,8 +1,9 @@
 """Rejection sampling: a teacher tries every task, round after round, until enough of its sessions are worth keeping.
 
-A round goes over all tasks before the next begins, so a collection stopped early holds as many tasks as it can. Kept is what passed (or
-everything, where that is asked), once: two sessions of a task that left the same files teach the same, the second is dropped. Sessions are
-the harness' own files (promise 1) with the verdict as their last entry; infra faults are reported and retried by the next run (promise 8).
+A round goes over all tasks before the next begins, so a collection that is stopped early has sessions of the largest possible number of tasks.
+Sessions are kept that passed (or all, where that is requested). Of two sessions of a task that left the same files the second is dropped,
+because it teaches the same. Sessions are the harness' own files (promise 1) with the verdict as their last entry. Infrastructure faults are
+reported and retried by the next run (promise 8).
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class ProxyConnection:
             refusal = found
             request.status, request.reason = found.status, found.reason
         except h11.LocalProtocolError as error:
-            request.reason = f"the answer can't be told: {error}"
+            request.reason = f"the answer can't be sent: {error}"
         except OSError as error:
             request.reason = f"broken off: {error.strerror or error}"
         finally:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from etude.sandbox.inside.ground import SandboxPaths
 
 # Where the hierarchies are mounted: folders of the root. Not one in another: a group below a full one stops the gVisor of 2022 for good.
-COUNTED, TOLD = "/opt/etude/groups/counted", "/opt/etude/groups/told"
+COUNTED, SUPERVISED = "/opt/etude/groups/counted", "/opt/etude/groups/told"
 NEEDS = ("CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE")  # until `settle` is done
-_COMMANDS, _SUPERVISORS = f"{COUNTED}/commands", f"{TOLD}/supervisors"
+_COMMANDS, _SUPERVISORS = f"{COUNTED}/commands", f"{SUPERVISED}/supervisors"
 _ITS_OWN = ("/proc/1/fd", "/proc/1/fdinfo", "/proc/1/task")  # that kernel lets anybody open what is open elsewhere
 _USER = root.INSIDE_UID
 _SETPCAP = 1 << 8
@@ -30,7 +30,7 @@ _OVERSHOT = 2
 
 def settle(pids: int, place: SandboxPaths) -> None:
     """Become that runner, but for the capabilities: the caller drops them. Raises OSError."""
-    for kind, folder in (("pids", COUNTED), ("job", TOLD)):
+    for kind, folder in (("pids", COUNTED), ("job", SUPERVISED)):
         sys_.mount("none", folder, "cgroup", 0, kind)
     for folder in (_COMMANDS, _SUPERVISORS):
         os.mkdir(folder, 0o755)

@@ -18,7 +18,7 @@ _PIECE_BYTES = 1 << 16
 
 
 class Feed:
-    """`fd` becomes its own. `spent` is told how many bytes the command's pipe has taken. `last`: what says "end" where closing does
+    """`fd` becomes its own. `spent` receives how many bytes the command's pipe has taken. `last`: what says "end" where closing does
     not (a terminal)."""
 
     def __init__(self, loop: Loop, fd: int, spent: Callable[[int], None], last: bytes = b"") -> None:

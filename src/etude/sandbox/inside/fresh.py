@@ -12,9 +12,9 @@ class TemporaryFile:
 
     def __init__(self, folder: int, name: str) -> None:
         self._folder, self._name = folder, name
-        self._beside = beside()
+        self._temporary = temporary_name()
         try:
-            self._fd = os.open(self._beside, _CREATE, 0o600, dir_fd=folder)
+            self._fd = os.open(self._temporary, _CREATE, 0o600, dir_fd=folder)
         except OSError:
             os.close(folder)
             raise
@@ -30,7 +30,7 @@ class TemporaryFile:
             os.fchmod(self._fd, mode)
             if mtime_ns is not None:
                 os.utime(self._fd, ns=(mtime_ns, mtime_ns))
-            os.rename(self._beside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            os.rename(self._temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError:
             self.drop()
             raise
@@ -38,7 +38,7 @@ class TemporaryFile:
 
     def drop(self) -> None:
         try:
-            os.unlink(self._beside, dir_fd=self._folder)
+            os.unlink(self._temporary, dir_fd=self._folder)
         except FileNotFoundError:
             return  # somebody inside was quicker
         finally:
@@ -49,5 +49,5 @@ class TemporaryFile:
         os.close(self._folder)
 
 
-def beside() -> str:
+def temporary_name() -> str:
     return f".etude-{os.urandom(6).hex()}"

@@ -1,6 +1,6 @@
 """PID 1 of a sandbox: one loop over the control socket and the commands' pipes.
 
-Promises: EOF on the control socket ends it, and with it every process inside (pid namespace); whatever the client may not send is told
+Promises: EOF on the control socket ends it, and with it every process inside (pid namespace); whatever the client may not send is reported
 and ends it.
 """
 

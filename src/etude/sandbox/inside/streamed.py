@@ -108,8 +108,8 @@ class StreamedJob(job.Job):
         return frames.pack(frames.EXIT, self.stream, {**self.end(), "truncated": False})
 
     def refusal(self, code: int, message: bytes) -> bytes:
-        told = frames.pack(frames.OUTPUT, self.stream, {"fd": 2, "seq": 0}, message[: max(self._credit, 0)])
-        return told + frames.pack(frames.EXIT, self.stream, {**job.NOT_STARTED, "rc": code, "truncated": False})
+        output = frames.pack(frames.OUTPUT, self.stream, {"fd": 2, "seq": 0}, message[: max(self._credit, 0)])
+        return output + frames.pack(frames.EXIT, self.stream, {**job.NOT_STARTED, "rc": code, "truncated": False})
 
     def _drain(self, fd: int) -> None:
         if self._credit <= 0:

@@ -90,12 +90,12 @@ class Upload:
         folder, name = self._store.parent(path, create=True)
         try:
             files.require_no_folder(name, folder, path)
-            beside = fresh.beside()
-            os.symlink(target, beside, dir_fd=folder)
+            temporary = fresh.temporary_name()
+            os.symlink(target, temporary, dir_fd=folder)
             try:
-                os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError:
-                os.unlink(beside, dir_fd=folder)
+                os.unlink(temporary, dir_fd=folder)
                 raise
         finally:
             os.close(folder)

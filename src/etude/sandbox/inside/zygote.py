@@ -1,7 +1,7 @@
 """The process that gives birth to sandboxes: single-threaded, with an empty environment, and it never sees a spec.
 
 A request is one datagram holding one socket; the zygote forks a PID 1 that owns the socket, and forgets it. Files, commands and
-answers go over that socket only, so no sandbox can find another one's data in the memory it was forked from. Nobody here uses
+answers go over that socket only, so no sandbox can find another one's data in the memory it was forked from. No code here uses
 PDEATHSIG (it follows threads): a closed socket is the death signal at every level.
 """
 

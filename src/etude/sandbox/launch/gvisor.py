@@ -126,7 +126,7 @@ class GvisorRuntime:
         if not base.exists():
             rootfs.build(base, workdir, self._python)
             (self._folder / "empty").mkdir(exist_ok=True)
-            for path in (apart.COUNTED, apart.TOLD):
+            for path in (apart.COUNTED, apart.SUPERVISED):
                 Path(f"{base}{path}").mkdir(parents=True)
             Path(f"{base}{_PROGRAM}").write_bytes(bundle.code(self._python))
         return base

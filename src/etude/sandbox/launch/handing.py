@@ -54,7 +54,7 @@ class SocketHandover:
                 if time.monotonic() > end_s:
                     process.kill()
                     raise InfraError(
-                        f"nobody came for the control socket within {_PATIENCE_S} s; is the engine on this machine?"
+                        f"no process connected to the control socket within {_PATIENCE_S} s; is the engine on this machine?"
                     ) from None
                 continue
             with taker:

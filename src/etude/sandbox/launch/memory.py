@@ -30,7 +30,7 @@ T = TypeVar("T")
 _MOST = 100  # each is a program of its own, and its whole memory
 _PATIENCE_S = 30.0  # 0.2 s on a quiet machine
 # A process that holds a word, and waits with a timer for somebody to ask for it.
-_HOLD = "(word=kept; while ! [ -e asked ]; do sleep 0.02; done; echo $word >told; mv told answer) >/dev/null 2>&1 &"
+_HOLD = "(word=kept; while ! [ -e asked ]; do sleep 0.02; done; echo $word >reply; mv reply answer) >/dev/null 2>&1 &"
 _ASK = ": >asked; while ! [ -e answer ]; do sleep 0.02; done; cat answer"
 
 
@@ -145,7 +145,7 @@ class MemorySandboxFactory:
 
 
 class MemorySnapshotManager:
-    """The part of one sandbox; see `layered.part.Stands`."""
+    """The part of one sandbox."""
 
     def __init__(self, sandbox: LiveSandbox, memories: MemorySandboxFactory) -> None:
         self._sandbox, self._memories = sandbox, memories

@@ -1,7 +1,7 @@
 """What a layer holds, as a list with a digest: the same files give the same digest, independent of their owner and time.
 
 A line is one entry, in the order of its path's bytes: path, kind, and what the kind has. Times of change are no part of it (they are kept
-beside, for `make`), nor are owners (all files of a layer have one). The digest is the sha256 of the lines.
+separately, for `make`), nor are owners (all files of a layer have one). The digest is the sha256 of the lines.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How an overlay file system writes down what a layer hides, with the option `userxattr`: the only way open to ordinary users.
 
-A whiteout is a character device 0:0, which everybody may make. An opaque folder has `user.overlay.opaque=y`. Inside a sandbox nobody
+A whiteout is a character device 0:0, which everybody may make. An opaque folder has `user.overlay.opaque=y`. Inside a sandbox no process
 can forge either: the kernel escapes names under `user.overlay.` there, and refuses mknod.
 """
 

@@ -1,7 +1,7 @@
 """The control group of one sandbox: made before its birth, entered before it gets its spec, removed after its death.
 
-Everything happens in order in one thread of the pool: the kernel makes whoever moves a process wait 10 ms (a grace period of RCU, once
-the machine has been quiet for 20 ms), and an event loop has better things to do. Nobody waits for it twice: a sandbox is handed out
+Everything happens in order in one thread of the pool: the kernel makes a caller that moves a process wait 10 ms (a grace period of RCU, once
+the machine has been quiet for 20 ms), and an event loop has better things to do. No caller waits for it twice: a sandbox is handed out
 only after `entered`. Best is who is born inside: a process that bears sandboxes waits in the group of the next one (`park`), and what it
 forks is there without a move.
 """
@@ -30,7 +30,7 @@ _REMOVAL_PAUSES_S = (
 
 
 class ControlGroup:
-    """`folders` are its own, one for v2 and one a controller for v1: whoever keeps a ledger writes them down."""
+    """`folders` are its own, one for v2 and one a controller for v1: the owner of a ledger records them."""
 
     def __init__(self, name: str, parts: tuple[steps.GroupFolder, ...], deaths: str, turns: Executor) -> None:
         self.name, self._parts, self._turns = name, parts, turns
@@ -54,7 +54,7 @@ class ControlGroup:
         return self._made.exception() is None and self._entered.exception() is None
 
     def claim(self, parts: tuple[steps.GroupFolder, ...]) -> None:
-        """The parent's next child is what this group is for: these are its bounds."""
+        """This group is for the parent's next child: these are its bounds."""
         self._parts, self._born_inside = parts, True
         self._made, self._entered = self._turns.submit(self._bound), None
 

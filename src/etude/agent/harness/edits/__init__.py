@@ -1,1 +1,1 @@
-"""Edits of text: where a search text stands, what a patch means, what was changed."""
+"""Edits of text: where a search text is, what a patch means, what was changed."""

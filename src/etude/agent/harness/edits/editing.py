@@ -1,4 +1,4 @@
-"""Search-and-replace edits of a text file. Pure. An edit names its place by the text that stands there: an exact match, else one
+"""Search-and-replace edits of a text file. Pure. An edit names its place by the text that is there: an exact match, else one
 unique match of whole lines under the one normal form below; what was used is reported, since a fuzzy success is a habit to count.
 
 The normal form of a line: runs of blanks are one, none at its ends; typographic quotes, dashes and spaces are the plain ones. Lines
@@ -38,7 +38,7 @@ _PLAIN = str.maketrans(
 
 @dataclass(frozen=True)
 class Replace:
-    """Put `new` where `old` stands; everywhere if `all`."""
+    """Replace `old` by `new`; everywhere if `all`."""
 
     old: str
     new: str

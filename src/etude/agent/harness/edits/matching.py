@@ -1,4 +1,4 @@
-"""Where the `old` text of an edit stands in a file: an exact unique match, else a unique match of whole lines that differ
+"""Where the `old` text of an edit is in a file: an exact unique match, else a unique match of whole lines that differ
 in blanks only. Pure; a failure says how many matches there were and shows the closest region.
 
 The loose match replaces whole lines and moves the new text to the file's indentation (`indentation`); no other byte changes.
@@ -13,7 +13,7 @@ from etude.agent.harness.edits.indentation import relocate
 
 # The closest region costs len(file) comparisons of `old`-sized windows; past this many lines the hint isn't worth it.
 MAX_HINT_LINES = 2000
-# difflib compares in time quadratic in the window: so many character pairs are about 0.3 s, in which no other session moves.
+# difflib compares in time quadratic in the window: this many character pairs take about 0.3 s, in which no other session moves.
 MAX_HINT_PAIRS = 50_000_000
 # Beyond it only the windows that share most words with `old` are compared.
 HINT_CANDIDATES = 8
@@ -24,7 +24,7 @@ MIN_HINT_RATIO = 0.5
 
 
 class NoUniqueMatch(Exception):
-    """`old` stands nowhere, or in several places. `hint` is the closest region with line numbers, or empty."""
+    """`old` is nowhere in the file, or in several places. `hint` is the closest region with line numbers, or empty."""
 
     def __init__(self, matches: int, hint: str = "") -> None:
         self.matches = matches

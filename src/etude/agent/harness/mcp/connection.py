@@ -1,7 +1,7 @@
 """One running server: started when it is opened, started again once when it dies, ended with the session.
 
 The SDK's client lives in one task from beginning to end (its cancel scopes ask for that); calls come from any task. A call that was
-under way when its server died is never made twice: nobody knows what it had done.
+under way when its server died is never made twice: its effects are unknown.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class McpConnection:
             held.log.close()
 
     async def _restart(self, dead: _RunningClient) -> str:
-        """Start a server that died anew, once; what the model is told."""
+        """Restart a server that died, once; returns the text for the model."""
         name = self.server.name
         async with self._restarting:
             if self._running is dead:
@@ -155,7 +155,7 @@ class McpConnection:
                 self._handshake = "legacy" if client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS else "auto"
                 ready.set_result(client)
                 await leave.wait()
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits for the start; an end that fails has no one left to tell
+        except Exception as error:  # noqa: BLE001 - handed to the caller that waits for the start; an end that fails has no one left to tell
             if not ready.done():
                 ready.set_exception(error)
 

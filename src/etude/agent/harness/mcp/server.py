@@ -75,7 +75,7 @@ class McpServer:
         return value
 
     def secrets(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """From each value that no answer may show to what stands in its place: those of fields and variables that are called like
+        """From each value that no answer may show to its replacement: those of fields and variables that are called like
         secrets. A folder that is filled in is none, and an answer that names it must stay usable."""
         fields = [*self.env.items(), *self.headers.items(), *(("", text) for text in (*self.args, self.url))]
         found: dict[str, str] = {}

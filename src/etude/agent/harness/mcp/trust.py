@@ -1,7 +1,7 @@
 """Which servers of projects a person has let start, remembered by a hash of what would be started or asked, and where.
 
 A repository's `.mcp.json` is somebody else's words: started unasked it would run anything, and with `${NAME}` in a header it would
-send away whatever the environment holds. Whoever changes a server's description is asked again.
+send away whatever the environment holds. A change of a server's description needs a new confirmation.
 """
 
 from __future__ import annotations
@@ -40,5 +40,5 @@ class ServerTrust:
             return dict(json.loads(self._file.read_text(encoding="utf-8")))
         except (ValueError, TypeError, RecursionError) as error:
             raise OSError(
-                f"{self._file} can't be read ({error}): remove it, and servers will be asked for anew"
+                f"{self._file} can't be read ({error}): remove it, and each server will need confirmation again"
             ) from error

@@ -88,7 +88,7 @@ class PresentedTool:
 
 
 def describe(implementation: Implementation, names: ToolNames) -> str:
-    """The Markdown beside the code with this preset's names in it; a line that names what isn't offered is left out."""
+    """The Markdown next to the code with this preset's names in it; a line that names what isn't offered is left out."""
     module = type(implementation).__module__.rsplit(".", 1)[1]
     text = (Path(__file__).parent.parent / "tools" / f"{module}.md").read_text(encoding="utf-8").strip()
     rows = []

@@ -88,7 +88,7 @@ class Preset:
         return {"view": "read"}.get(name, name) if tool is not None else ""
 
     def quiet(self, name: str) -> bool:
-        """Whether calls of this tool change nothing, so that they may run beside others of their kind."""
+        """Whether calls of this tool change nothing, so that they may run concurrently with others of their kind."""
         return self.does(name) in QUIET
 
     def joined(self, served: tuple[ExternalTool, ...]) -> Preset:

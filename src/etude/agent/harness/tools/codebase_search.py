@@ -1,4 +1,4 @@
-"""Search the codebase by meaning, through the index that runs beside the workspace."""
+"""Search the codebase by meaning, through the workspace's index service."""
 
 from __future__ import annotations
 

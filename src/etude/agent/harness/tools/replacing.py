@@ -1,4 +1,4 @@
-"""What the editing tools share: load, edit, save once, and say what was done or what stands closest."""
+"""What the editing tools share: load, edit, save once, and report what was done or which text is closest."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def facts(done: EditedFile) -> dict[str, float]:
 
 
 async def _create(path: str, text: str, tool: str, context: ToolContext) -> ToolResult:
-    """An empty search text stands for a file that isn't there yet, as several families write it."""
+    """An empty search text means a file that isn't there yet, as several families write it."""
     if await context.workspace.bytes_of(path) not in (None, b""):
         raise ToolError(
             f"{_old(tool, context)} is empty, which creates a new file, but {path} already exists; nothing was changed"

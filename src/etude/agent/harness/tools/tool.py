@@ -136,5 +136,5 @@ def schema(tool: Tool, described: bool) -> dict[str, Any]:
 
 @cache
 def describe(name: str) -> str:
-    """The Markdown beside the code of a tool with string arguments."""
+    """The Markdown next to the code of a tool with string arguments."""
     return (Path(__file__).parent / "nano" / f"{name}.md").read_text(encoding="utf-8").strip()

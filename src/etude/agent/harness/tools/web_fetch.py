@@ -10,7 +10,7 @@ from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
 
 
 class WebFetchTool:
-    """A page is what somebody else wrote: the answer says so, since a page may try to give orders."""
+    """A page has an unknown author: the answer says so, since a page may try to give orders."""
 
     name = "web_fetch"
     parameters = (Parameter("url"),)

@@ -1,5 +1,5 @@
 """Fetches pages of the public web as text. Promise: no address of this machine or its network is ever connected to: each name is
-resolved here, each address checked, and the connection made to the very address that was checked, for every redirect anew."""
+resolved here, each address checked, and the connection made to the very address that was checked, again for every redirect."""
 
 from __future__ import annotations
 

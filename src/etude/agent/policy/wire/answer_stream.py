@@ -45,10 +45,10 @@ class SentText:
     def rest(self, part: TurnPart, message: Message) -> str:
         """The rest of this part: nothing where the part does not begin with what was sent. Pieces may have left out
         the blanks in front."""
-        told, whole = getattr(self, part), getattr(message, part)
+        sent, whole = getattr(self, part), getattr(message, part)
         for text in (whole, whole.lstrip()):
-            if text.startswith(told):
-                return text.removeprefix(told)
+            if text.startswith(sent):
+                return text.removeprefix(sent)
         return ""
 
     def message(self, message: Message) -> Message:

@@ -110,8 +110,10 @@ def _function(name: str, tool: dict[str, Any]) -> dict[str, Any]:
     parameters = tool.get("parameters") or {"type": "object", "properties": {}}
     if tool.get("type") == "custom":
         grammar = (tool.get("format") or {}).get("definition")
-        told = {"type": "string", "description": f"Text of this grammar:\n{grammar}"} if grammar else {"type": "string"}
-        parameters = {"type": "object", "properties": {"input": told}, "required": ["input"]}
+        input_schema = (
+            {"type": "string", "description": f"Text of this grammar:\n{grammar}"} if grammar else {"type": "string"}
+        )
+        parameters = {"type": "object", "properties": {"input": input_schema}, "required": ["input"]}
     return {"name": name, "description": tool.get("description") or "", "parameters": parameters}
 
 

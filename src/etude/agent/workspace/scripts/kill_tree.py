@@ -58,7 +58,7 @@ def send(pids: list[int], number: int) -> None:
         try:
             os.kill(pid, number)
         except ProcessLookupError:
-            continue  # already gone, which is what was wanted
+            continue  # already gone, as intended
 
 
 def end(mark: bytes, grace_s: float, first: int | None = None) -> bool:

@@ -137,7 +137,7 @@ class Index:
             # One second back: what was written while the index was is read again.
             return Columns.unpack(path.read_bytes()), path.stat().st_mtime_ns - 10**9
         except (ValueError, KeyError, OSError) as error:
-            self.problems.tell(STORED, f"{error}; it is made anew")
+            self.problems.tell(STORED, f"{error}; it is made again")
             return Columns(), -1
 
     def _store(self) -> None:
@@ -148,5 +148,5 @@ class Index:
             os.replace(part, self.run / STORED)
             self.problems.clear(STORED)
         except OSError as error:
-            self.problems.tell(STORED, f"not kept: {error}; it is made anew at every start")
+            self.problems.tell(STORED, f"not kept: {error}; it is made again at every start")
         self._saved = self._columns.generation

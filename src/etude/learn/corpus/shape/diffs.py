@@ -73,9 +73,11 @@ def release_diffs(
     found, removed = file_changes(_texts(old), _texts(new), with_section=bool(section))
     head = f"{before[0].project} {old_version} to {new_version}\n\n" + (_shortened(section) + "\n\n" if section else "")
     head += "".join(f"Removed: {path}\n" for path in removed[:20]) + ("\n" if removed else "")
-    told = [(change, body) for change in found if (body := _body(change, form))]
+    with_body = [(change, body) for change in found if (body := _body(change, form))]
     documents = []
-    for number, group in enumerate(_groups(told, longest_chars - len(head) - FRAME_CHARS, with_files=form == "blocks")):
+    for number, group in enumerate(
+        _groups(with_body, longest_chars - len(head) - FRAME_CHARS, with_files=form == "blocks")
+    ):
         text = head + "".join(body for _, body in group) if form == "unified" else _exercise(head, group)
         licence = _licence([new[change.path].licence for change, _ in group])
         path = f"{old_version}..{new_version}/{form}-{number}"
@@ -86,7 +88,7 @@ def release_diffs(
 def file_changes(
     old: Mapping[str, str], new: Mapping[str, str], *, with_section: bool = False
 ) -> tuple[list[ProjectFileChange], list[str]]:
-    """What changed between two trees (path -> text) by path, and the paths of removed files, both without noise. `told`: the changelog's
+    """What changed between two trees (path -> text) by path, and the paths of removed files, both without noise. `with_section`: the changelog's
     own change is left out, because its section is given."""
     gone = {path: text for path, text in old.items() if path not in new and not NOT_THEIRS.search(path)}
     moved = {text: path for path, text in sorted(gone.items(), reverse=True)}

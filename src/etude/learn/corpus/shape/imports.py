@@ -159,10 +159,10 @@ def _c_targets(
 ) -> set[str]:
     found = set()
     for name in names:
-        beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+        neighbour = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
         ending = re.sub(r"^(?:\.\.?/)+", "", posixpath.normpath(name))
         elsewhere = [p for p in by_basename.get(posixpath.basename(name), ()) if f"/{p}".endswith(f"/{ending}")]
-        target = beside if beside in texts else _nearest(elsewhere, path)
+        target = neighbour if neighbour in texts else _nearest(elsewhere, path)
         if target:
             found.add(target)
     return found

@@ -154,14 +154,14 @@ def _draw(seed: int, path: str) -> bytes:
 
 def _distances(graph: Mapping[str, Sequence[str]], start: str) -> dict[str, int]:
     """Imports between a file and `start`, in either direction; files out of reach are left out."""
-    beside: dict[str, set[str]] = {path: set(targets) for path, targets in graph.items()}
+    neighbours: dict[str, set[str]] = {path: set(targets) for path, targets in graph.items()}
     for path, targets in graph.items():
         for found in targets:
-            beside[found].add(path)
+            neighbours[found].add(path)
     distance = {start: 0} if start else {}
     edge = list(distance)
     while edge:
-        edge = sorted({near for path in edge for near in beside[path]} - distance.keys())
+        edge = sorted({near for path in edge for near in neighbours[path]} - distance.keys())
         distance |= dict.fromkeys(edge, max(distance.values()) + 1)
     return distance
 

@@ -48,12 +48,12 @@ class VllmChild:
         self.gone: EngineGone | None = None
         log.parent.mkdir(parents=True, exist_ok=True)
         self._sockets = tempfile.mkdtemp(prefix="etude-vllm-")  # short: the path of a socket holds 107 bytes
-        with open(log, "wb") as told:
+        with open(log, "wb") as log_file:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=told,
+                stderr=log_file,
                 env=os.environ | environment | {"VLLM_RPC_BASE_PATH": self._sockets},
                 start_new_session=True,  # no signal of a terminal: its owner ends it
             )

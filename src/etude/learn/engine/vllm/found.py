@@ -26,6 +26,8 @@ def vllm_version(python: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoVllm(f"{python} can't be run ({error}): name the Python of an environment that has vLLM") from None
     if asked.returncode or not asked.stdout.strip():
-        told = (asked.stderr.strip().splitlines() or ["it has no package vllm"])[-1]
-        raise NoVllm(f"{python} has no vLLM ({told}): install it there, as docs/vllm.md says, or name another Python")
+        last_line = (asked.stderr.strip().splitlines() or ["it has no package vllm"])[-1]
+        raise NoVllm(
+            f"{python} has no vLLM ({last_line}): install it there, as docs/vllm.md says, or name another Python"
+        )
     return asked.stdout.strip()

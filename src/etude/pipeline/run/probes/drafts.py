@@ -1,4 +1,4 @@
-"""What draft layers save on agents' turns: acceptance on sessions nobody was taught, and decoding with drafts beside decoding without."""
+"""What draft layers save on agents' turns: acceptance on sessions that were not trained on, and decoding with drafts compared to decoding without."""
 
 from __future__ import annotations
 

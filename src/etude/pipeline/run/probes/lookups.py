@@ -1,4 +1,4 @@
-"""Lookups in held-out code, at lengths up to the long phase's rows: does a phase's checkpoint use what stands far back?"""
+"""Lookups in held-out code, at lengths up to the long phase's rows: does a phase's checkpoint use text from far back?"""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> 
         update={
             "threads": 1,  # sandboxes need the other core
             "max_slots": max(recipe.engine.max_slots, recipe.rl.slots),
-            "draft_tokens": 0,  # so many at once decode quicker without
+            "draft_tokens": 0,  # this many at once decode quicker without drafts
         }
     )
     policy = EnginePolicy.start(load_checkpoint(start), engine, name=context.stage)

@@ -1,6 +1,6 @@
 """Stages trials and bench: held-out (or validation) tasks asked of every checkpoint and of scripted agents, in real sandboxes.
 
-`trials` asks everyone but the control that is still being trained beside it; `bench` asks that one and makes all the figures.
+`trials` runs all policies except the control that is still being trained meanwhile; `bench` runs that one and makes all the figures.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _contestants(context: Context) -> list[StageParticipant]:
 def _checkpoint(context: Context, folder: Path) -> Callable[[Machines], AbstractAsyncContextManager[AttemptSetup]]:
     @asynccontextmanager
     async def opened(pool: Machines) -> AsyncIterator[AttemptSetup]:
-        # The sandboxes need the other core; so many at once decode quicker without drafts.
+        # The sandboxes need the other core; this many sessions at once decode quicker without drafts.
         engine = context.recipe.engine.model_copy(update={"threads": 1, "draft_tokens": 0})
         policy = EnginePolicy.start(load_checkpoint(folder), engine, name=folder.parent.name)
         try:

@@ -137,7 +137,7 @@ def _all(
 
 
 def _lookups(context: Context, library: Path, source: str, split: Split, encoder: Encoder) -> Iterator[Document]:
-    """Documents whose lines repeat what stands far above in them, made of the source's functions."""
+    """Documents whose lines repeat text from far above, made of the source's functions."""
     files = (
         (d["path"], d["text"])
         for d in export(library, "files", split, ExportShape(), source)

@@ -1,6 +1,6 @@
 """Stage long: positions stretched by YaRN, then trained at their new length on long documents, with a share of what came before.
 
-The draft layers of stage mtp, which learnt behind an earlier trunk, go on beside this one.
+The draft layers of stage mtp, which learnt behind an earlier trunk, train on together with this one.
 """
 
 from __future__ import annotations

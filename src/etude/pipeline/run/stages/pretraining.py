@@ -172,7 +172,7 @@ def _measure(context: Context, model: CausalLM, tokenizer_from: Path) -> Callabl
 
 
 def _held_files(context: Context, tokenizer_from: Path, most: int) -> dict[str, HeldOutTexts]:
-    """The beginnings of at most so many held-out documents, as many of each source, at least one."""
+    """The beginnings of at most `most` held-out documents, the same number of each source, at least one."""
     decode = load_tokenizer(tokenizer_from).decode
     window = context.recipe.pretrain.short.row_tokens
     shards = {n: s for n, s in shards_in(context.of("corpus") / HELDOUT, window).items() if n.endswith(".files")}

@@ -1,4 +1,4 @@
-"""Stage sft: supervised fine-tuning on the sessions, draft layers beside the trunk; and its first control, on the competent ones alone.
+"""Stage sft: supervised fine-tuning on the sessions, draft layers together with the trunk; and its first control, on the competent ones alone.
 
 The control has the same trunk to start from and no draft layers, which change nothing in it. The last sessions
 (`sft.heldout_share`) are taught to neither: losses and drafts are measured on them.

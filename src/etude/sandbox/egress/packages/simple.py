@@ -74,7 +74,7 @@ class _IndexPage(HTMLParser):
         url = joined(self._base, found["href"] or "")
         place = urlsplit(url)
         yanked = found.get("data-yanked", False)
-        told = found.get("data-core-metadata", found.get("data-dist-info-metadata"))
+        core_metadata = found.get("data-core-metadata", found.get("data-dist-info-metadata"))
         self.files.append(
             IndexFile(
                 name=unquote(place.path.rpartition("/")[2]),
@@ -82,7 +82,7 @@ class _IndexPage(HTMLParser):
                 hashes=_pair(place.fragment),
                 requires_python=found.get("data-requires-python"),
                 yanked=True if yanked is None or yanked == "" else yanked,
-                metadata=None if told is None else _pair(told),
+                metadata=None if core_metadata is None else _pair(core_metadata),
             )
         )
 
@@ -112,13 +112,13 @@ def write_html(project: str, files: list[tuple[IndexFile, str]]) -> bytes:
     lines = [f"<!DOCTYPE html><html><head><title>{html.escape(project)}</title></head><body>"]
     for file, url in files:
         mark = next((f"#{name}={value}" for name, value in file.hashes.items()), "")
-        told = {
+        attributes = {
             "data-requires-python": file.requires_python,
             "data-yanked": "" if file.yanked is True else file.yanked or None,
         }
         if file.metadata:
-            told["data-core-metadata"] = next(f"{name}={value}" for name, value in file.metadata.items())
-        words = "".join(f' {key}="{html.escape(value)}"' for key, value in told.items() if value is not None)
+            attributes["data-core-metadata"] = next(f"{name}={value}" for name, value in file.metadata.items())
+        words = "".join(f' {key}="{html.escape(value)}"' for key, value in attributes.items() if value is not None)
         lines.append(f'<a href="{html.escape(url + mark)}"{words}>{html.escape(file.name)}</a><br>')
     return "\n".join([*lines, "</body></html>"]).encode()
 

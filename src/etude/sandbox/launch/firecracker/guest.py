@@ -1,6 +1,6 @@
 """A program of its own, run by path: starts a small guest in 64-bit mode under KVM and says whether they ran.
 
-That /dev/kvm exists says little: it may be closed, or belong to a KVM that runs no 64-bit guest, which then spins for ever. Whoever starts
+That /dev/kvm exists says little: it may be closed, or belong to a KVM that runs no 64-bit guest, which then spins for ever. A caller that starts
 this kills it at a limit. Ends with 0, or with 1 and a line that says what failed.
 """
 

@@ -49,7 +49,7 @@ class Server:
         self._out.flush()
 
     async def watch(self) -> None:
-        """vLLM notes that its core was killed, and tells nobody who waits for it."""
+        """vLLM notes that its core was killed, but does not report it to callers that wait for it."""
         while not self.engine.errored:
             await asyncio.sleep(LOOK_S)
         if not self.failed.done():
@@ -131,7 +131,7 @@ def own_pipes() -> tuple[TextIO, TextIO]:
 def listen(source: TextIO, loop: asyncio.AbstractEventLoop, take: Callable[[Message], None]) -> None:
     for line in source:
         loop.call_soon_threadsafe(take, json.loads(line))
-    shutil.rmtree(os.environ["VLLM_RPC_BASE_PATH"], ignore_errors=True)  # whoever asked, and would do it, is gone
+    shutil.rmtree(os.environ["VLLM_RPC_BASE_PATH"], ignore_errors=True)  # the process that would do it is gone
     os._exit(0)
 
 
@@ -160,7 +160,7 @@ def main() -> None:
     source, sink = own_pipes()
     try:
         why = asyncio.run(serve(json.loads(sys.argv[1]), source, sink))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the asker is told before this process ends
+    except Exception as error:  # noqa: BLE001 - whatever it is, the client gets it before this process ends
         why = f"{type(error).__name__}: {error}"
     sink.write(json.dumps({"said": "failed", "why": why}) + "\n")
     sink.flush()

@@ -38,7 +38,7 @@ class ChangedWeights:
 
 def forget_kernels(module: Any) -> None:
     """On CPUs vLLM (0.32) packs experts when it makes their kernel and never again, so weights loaded later would be read as packed ones
-    though they are not: the kernel is made anew. Elsewhere packing is no matter of the kernel, and graphs hold on to it."""
+    though they are not: the kernel is made again. Elsewhere packing is no matter of the kernel, and graphs hold on to it."""
     from vllm.platforms import current_platform
 
     for part in module.modules() if current_platform.is_cpu() else ():
