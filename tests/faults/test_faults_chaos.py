@@ -26,9 +26,9 @@ def test_whatever_is_killed_the_run_trains_each_task_once_and_no_fault_is_a_rewa
     shares = {kind: share for kind, share in SHARES.items() if kind != "gcs"}  # Ray takes a minute to miss its head
     settings = chaos.SETTINGS | {"steps": STEPS + REST, "seed": SEED, "ranks": 1}
     story = chaos.killed_run(chaos.CHECKPOINT, tmp_path, settings, plan(SEED, KILLS, STEPS, shares))
-    told = chaos.figures(story) | {"broken": chaos.broken_promises(tmp_path / "rl", settings)}
-    assert not chaos.bad(told), told
-    assert told["kills"] == KILLS and len(told["by_kind"]) >= 6, told
+    result = chaos.figures(story) | {"broken": chaos.broken_promises(tmp_path / "rl", settings)}
+    assert not chaos.bad(result), result
+    assert result["kills"] == KILLS and len(result["by_kind"]) >= 6, result
 
 
 def test_the_same_holds_where_vllm_is_the_engine_and_its_processes_are_killed(
@@ -43,6 +43,6 @@ def test_the_same_holds_where_vllm_is_the_engine_and_its_processes_are_killed(
     settings = chaos.SETTINGS | {"steps": 80, "seed": SEED, "ranks": 1, "engine": engine}
     shares = {"vllm": 3, "engine": 2, "controller": 1}
     story = chaos.killed_run(chaos.CHECKPOINT, tmp_path, settings, plan(SEED, 6, 60, shares))
-    told = chaos.figures(story) | {"broken": chaos.broken_promises(tmp_path / "rl", settings)}
-    assert not chaos.bad(told), told
-    assert told["kills"] >= 5 and set(told["by_kind"]) == set(shares), told  # a window may outlast so short a run
+    result = chaos.figures(story) | {"broken": chaos.broken_promises(tmp_path / "rl", settings)}
+    assert not chaos.bad(result), result
+    assert result["kills"] >= 5 and set(result["by_kind"]) == set(shares), result  # a window may outlast so short a run

@@ -56,8 +56,8 @@ def start(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
     sweep(tmp_path / "rl" / "ray.json")
 
 
-def agents(beside: Path) -> list[str]:
-    path = beside / "agents"
+def agents(neighbour: Path) -> list[str]:
+    path = neighbour / "agents"
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 

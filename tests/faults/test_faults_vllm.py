@@ -50,8 +50,8 @@ def test_a_run_whose_vllm_is_killed_twice_trains_every_group_once_and_leaves_not
     sweep(folder / "ray.json")
     check_whole(folder)
     assert json.loads((folder / "summary.json").read_text())["times"]["restarts"] == 2
-    told = (folder / "events.jsonl").read_text()
-    assert "router replay is off" in told and "killed by signal 9" in told
+    result = (folder / "events.jsonl").read_text()
+    assert "router replay is off" in result and "killed by signal 9" in result
     assert all(not record.values["replayed_routes"] for record in read(folder / "steps.jsonl"))
     store = GroupStore(folder / "groups")
     rollouts = [rollout for group in store.groups() for rollout in store.load(group)]

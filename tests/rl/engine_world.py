@@ -68,7 +68,7 @@ class World:
         self.said: list[str] = []
         self.processes: list[Process] = []
         self.asked: Counter[int] = Counter()
-        self.told: list[tuple[Any, ...]] = []
+        self.trainer_calls: list[tuple[Any, ...]] = []
         self.answering = asyncio.Event()  # else turns are in flight
         self.answering.set()
         self.broken = False  # what is started from now on dies as it loads
@@ -94,7 +94,7 @@ class World:
         return self.processes[-1]
 
     async def _ask(self, *call: Any) -> None:
-        self.told.append(call)
+        self.trainer_calls.append(call)
 
     def _answers(self, one: Any) -> Any:
         async def complete(request: Request) -> Completion:

@@ -94,11 +94,11 @@ def test_resources_without_a_cluster_or_of_no_amount_are_refused():
 
 def test_a_machine_tells_what_it_sees(tmp_path: Path):
     probe = tmp_path / "rl" / "probe"
-    told = sight(probe, [tmp_path])
-    assert told.missing == (str(tmp_path / "rl"),) and told.proof == ""
+    facts = sight(probe, [tmp_path])
+    assert facts.missing == (str(tmp_path / "rl"),) and facts.proof == ""
     probe.parent.mkdir()
     probe.write_text("word")
-    assert sight(probe, [tmp_path]) == replace(told, missing=(), proof="word")
+    assert sight(probe, [tmp_path]) == replace(facts, missing=(), proof="word")
 
 
 def test_the_digest_of_code_tells_a_changed_a_renamed_and_a_new_module(tmp_path: Path):

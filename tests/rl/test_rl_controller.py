@@ -403,8 +403,8 @@ def test_what_had_ended_before_a_kill_is_graded_and_not_rolled_out_again_unless_
         broken = {paths[path] for path in sorted(paths) if dice.random() < 0.3 and break_a_byte(path, dice)}
         assert set(paths.values()) == kept and broken <= kept
         # Of a group that was finished in the moment of the kill nothing is needed any more.
-        told = fold(RlLedger(folder / "ledger.jsonl").entries)
-        finished = {*told.complete, *told.trained}
+        text = fold(RlLedger(folder / "ledger.jsonl").entries)
+        finished = {*text.complete, *text.trained}
         kept, broken = ({key for key in keys if key[0] not in finished} for keys in (kept, broken))
         world = live(folder, plan, seed + 1)
         trained = {group for _, groups in world.steps for group in groups}
@@ -467,23 +467,23 @@ class SlowStore(World):
 
     def __init__(self, *arguments: Any, **words: Any) -> None:
         super().__init__(*arguments, **words)
-        self.told: list[str] = []
+        self.events: list[str] = []
 
     async def train(self, step: int, groups: list[int]) -> StepResult:
-        self.told.append(f"train {step}")
+        self.events.append(f"train {step}")
         return await super().train(step, groups)
 
     async def publish(self, version: int) -> None:
-        self.told.append(f"copy {version}")
+        self.events.append(f"copy {version}")
 
     async def sync(self, version: int) -> dict[str, float]:
         await asyncio.sleep(1000.0)
-        self.told.append(f"serve {version}")
+        self.events.append(f"serve {version}")
         self.served = version
         return {}
 
     async def save(self, step: int) -> None:
-        self.told.append(f"save {step}")
+        self.events.append(f"save {step}")
         await super().save(step)
 
 
@@ -493,7 +493,7 @@ def test_the_next_step_is_trained_while_the_version_before_is_on_its_way_and_one
     world = SlowStore(tmp_path, plan, 1, fault_rate=0.0, life=Life())
     loop.run_until_complete(drive(tmp_path, plan, world, loop))
     loop.close()
-    at = {told: place for place, told in enumerate(world.told)}
+    at = {text: place for place, text in enumerate(world.events)}
     assert at["train 1"] < at["serve 1"] < at["serve 2"]  # groups of version 0 were at hand
     for version in range(2, plan.steps + 1):
         assert at[f"copy {version}"] < at[f"serve {version}"] and at[f"serve {version - 1}"] < at[f"serve {version}"]
@@ -549,7 +549,7 @@ def test_a_task_that_never_works_is_set_aside_and_another_takes_its_place(plan, 
         assert len(set(trained)) == plan.steps * plan.groups_per_step
         assert {ids[group] for group in progress.unreachable} == bad and not progress.unreachable.keys() & set(trained)
         assert {ids[group] for group in trained if group < len(ids)} == set(ids) - bad
-        assert all("infra faults, the last: no image" in told for told in progress.unreachable.values())
+        assert all("infra faults, the last: no image" in text for text in progress.unreachable.values())
         assert all(0 <= value <= plan.max_staleness for value in world.staleness)
         assert not list((folder / "groups" / "scored").iterdir()) and world.reconciler.running == 0
 

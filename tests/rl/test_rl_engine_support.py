@@ -20,15 +20,15 @@ VLLM = EngineSettings.model_validate({"kind": "vllm", "vllm": {"python": sys.exe
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"update": {"router_replay": True}}, "rl.update.router_replay = true .* nothing to replay"),
         ({"drafts": {"every": 2}}, "rl.drafts.every = 2 .* set it to 0"),
     ],
 )
-def test_what_vllm_cannot_do_is_refused_by_name_and_our_engine_is_asked_nothing(wrong, told):
+def test_what_vllm_cannot_do_is_refused_by_name_and_our_engine_is_asked_nothing(wrong, message):
     settings = RlSettings.model_validate(wrong)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         check_answering(settings, VLLM, CHECKPOINT)
     check_answering(settings, EngineSettings(), CHECKPOINT)
 

@@ -39,8 +39,8 @@ class Played:
         message = Message("assistant", text, calls=calls, problem=problem)
         entry = self.recorder.append("completion", {"message": message.to_json()})
         if name:
-            told = {"call_id": str(self.calls), "text": answer, "failed": failed, "facts": facts or {}}
-            self.recorder.append("tool_result", told)
+            data = {"call_id": str(self.calls), "text": answer, "failed": failed, "facts": facts or {}}
+            self.recorder.append("tool_result", data)
             self.calls += 1
         return entry
 

@@ -16,13 +16,13 @@ async def world():
 
 async def test_new_weights_pass_it_by_and_it_has_them_when_it_is_back(world):
     lent = await world.engines.lend()
-    assert lent is not None and world.told[-1] == ("leave", lent.receiver)
+    assert lent is not None and world.trainer_calls[-1] == ("leave", lent.receiver)
     await world.engines.serve(1)
     assert lent.served == 0 and lent.lifeline.handle.version == 0
     assert {await world.turn(f"s{n}") for n in range(6)} == {1}
     await world.engines.take_back(lent)
     assert lent.served == 1 and not lent.lent
-    assert world.told[-2:] == [("join", lent.receiver, None), ("acknowledge", lent.receiver, 1)]
+    assert world.trainer_calls[-2:] == [("join", lent.receiver, None), ("acknowledge", lent.receiver, 1)]
     await world.engines.serve(2)
     assert [one.served for one in world.engines.replicas] == [2, 2]
 
@@ -65,6 +65,6 @@ async def test_one_that_dies_while_it_is_lent_comes_back_to_the_run(world):
     lent.client.bring_back(0, "killed")
     await lent.client.revival
     assert (lent.lent, lent.served, lent.lifeline.generation) == (False, 1, 1)
-    before = list(world.told)
+    before = list(world.trainer_calls)
     await world.engines.take_back(lent)
-    assert world.told == before
+    assert world.trainer_calls == before

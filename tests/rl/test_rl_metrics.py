@@ -76,9 +76,9 @@ def test_what_replay_is_worth_is_told_of_the_steps_that_were_scored_both_ways():
         base | {"drift_k3": k3, "drift_p99": p99, "drift_k3_unreplayed": 2 * k3, "drift_p99_unreplayed": 3 * p99}
         for k3, p99 in ((1.0, 0.1), (2.0, 0.2), (6.0, 0.9))
     ]
-    told = summarize([*both, plain], Counter(), {})["replay"]
+    result = summarize([*both, plain], Counter(), {})["replay"]
     expected = {"steps": 3, "k3": 3.0, "p99": 0.2, "k3_unreplayed": 6.0, "p99_unreplayed": 0.6}
-    assert told == pytest.approx(expected)
+    assert result == pytest.approx(expected)
     assert summarize([plain], Counter(), {})["replay"] == {}
 
 

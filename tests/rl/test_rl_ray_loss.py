@@ -44,9 +44,9 @@ async def test_an_error_that_ray_caused_is_told_as_its_loss_and_any_other_as_its
         lost.name = gone
         raise ValueError("an actor died")
 
-    with pytest.raises(RayLost) as told:
+    with pytest.raises(RayLost) as raised:
         await held(work("gcs_server"), lost, LOOK_S)
-    assert isinstance(told.value.__cause__, ValueError)
+    assert isinstance(raised.value.__cause__, ValueError)
     lost.name = ""
     with pytest.raises(ValueError, match="an actor died"):
         await held(work(""), lost, LOOK_S)

@@ -89,8 +89,8 @@ async def test_a_region_takes_turns_and_new_versions_by_itself(world: World):
     await world.engines.serve(1)
     await until(lambda: far(world).served == 1)
     assert world.engines.floor.version == 1
-    assert world.told.count(("join", far(world).receiver, None)) == 1
-    assert ("acknowledge", far(world).receiver, 1) in world.told
+    assert world.trainer_calls.count(("join", far(world).receiver, None)) == 1
+    assert ("acknowledge", far(world).receiver, 1) in world.trainer_calls
 
 
 async def test_one_that_is_within_the_lag_answers_with_what_it_has_and_groups_are_admitted_there(world: World):
@@ -110,9 +110,9 @@ async def test_one_that_is_further_behind_is_asked_nothing_and_waited_for_by_nob
     assert world.engines.floor.version == 2
     assert world.engines._distance(far(world).number) == AWAY
     assert [await world.turn(f"s{n}") for n in range(4)] == [2] * 4
-    await until(lambda: ("leave", far(world).receiver) in world.told)
+    await until(lambda: ("leave", far(world).receiver) in world.trainer_calls)
     assert [name for name, _ in world.engines.receivers()] == [world.engines.home[0].receiver]
-    assert any("is away: it has version 0, home serves 2" in told for told in world.said)
+    assert any("is away: it has version 0, home serves 2" in message for message in world.said)
 
 
 async def test_turns_in_flight_where_nobody_answers_any_more_are_given_up_and_it_is_asked_again_when_it_does():
@@ -136,7 +136,7 @@ async def test_turns_in_flight_where_nobody_answers_any_more_are_given_up_and_it
 async def test_it_comes_back_although_training_never_waits(world: World):
     world.link.clear()
     await world.engines.serve(5)
-    await until(lambda: ("leave", far(world).receiver) in world.told)
+    await until(lambda: ("leave", far(world).receiver) in world.trainer_calls)
     world.link.set()
     for version in range(6, 30):  # always one behind, which is what the lag allows
         world.there = version - 1
@@ -145,8 +145,8 @@ async def test_it_comes_back_although_training_never_waits(world: World):
         if ready(world):
             break
     assert ready(world) and far(world).served < world.engines.floor.home
-    assert world.told.count(("join", far(world).receiver, None)) == 2
-    await until(lambda: any("is back with version" in told for told in world.said))
+    assert world.trainer_calls.count(("join", far(world).receiver, None)) == 2
+    await until(lambda: any("is back with version" in message for message in world.said))
 
 
 async def test_a_process_that_dies_there_is_begun_again_without_end_and_answers_only_at_the_floor(
@@ -184,11 +184,11 @@ async def test_a_chain_that_is_broken_in_the_region_is_healed_by_an_anchor_asked
 
     far(world).lifeline.handle.stage = broken
     await world.engines.serve(1)
-    world.told.clear()  # while home came to version 1 it may have been asked for version 0
-    await until(lambda: ("heal",) in world.told)
+    world.trainer_calls.clear()  # while home came to version 1 it may have been asked for version 0
+    await until(lambda: ("heal",) in world.trainer_calls)
     await asyncio.sleep(0.05)
-    assert world.told.count(("heal",)) == 1
-    assert sum("gets no weights from its store" in told for told in world.said) == 1
+    assert world.trainer_calls.count(("heal",)) == 1
+    assert sum("gets no weights from its store" in message for message in world.said) == 1
 
 
 async def test_a_version_that_home_cannot_read_is_mended_by_an_anchor_and_served():
@@ -204,7 +204,7 @@ async def test_a_version_that_home_cannot_read_is_mended_by_an_anchor_and_served
 
     handle.stage = stage
     await world.engines.serve(1)
-    assert ("mend", 1) in world.told and await world.turn() == 1
+    assert ("mend", 1) in world.trainer_calls and await world.turn() == 1
     await world.engines.close()
 
 
@@ -222,7 +222,7 @@ FAR = {"far": {"store": "s3://b/far"}}
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"regions": {"Far away": {"store": "x"}}}, "a region's name is of small letters"),
         ({"regions": {"far": {"store": ""}}}, "a region has a store of its own"),
@@ -235,7 +235,7 @@ FAR = {"far": {"store": "s3://b/far"}}
         ({"regions": {"far": {"store": "x", "engines": 0}}}, "greater than or equal to 1"),
     ],
 )
-def test_settings_that_can_not_hold_are_refused_with_a_remedy(settings: dict[str, Any], told: str):
-    with pytest.raises(ValidationError, match=told):
+def test_settings_that_can_not_hold_are_refused_with_a_remedy(settings: dict[str, Any], message: str):
+    with pytest.raises(ValidationError, match=message):
         RlSettings.model_validate(settings)
     RlSettings.model_validate({"regions": FAR, "mode": "sync", "region_lag": 0})

@@ -38,7 +38,7 @@ def test_a_run_whose_engine_and_trainer_are_replaced_is_whole_and_counts_no_deat
 def reloads(tmp_path: Path) -> Any:
     """`SimulatedCluster` with a reloader over it; what it starts is broken where its engines would take one turn at once."""
     world = World(count=2)
-    told: list[str] = []
+    notes: list[str] = []
     places: Any = SimpleNamespace(engine=EngineSettings())
     start = world.engines._start
 
@@ -48,7 +48,7 @@ def reloads(tmp_path: Path) -> Any:
 
     world.engines._start = start_engine
     services: Any = SimpleNamespace(engines=world.engines, renew_trainer=lambda: pytest.fail("nobody asked for that"))
-    reloader = Reloader(tmp_path, tmp_path, places, services, RlSettings(), told.append)
+    reloader = Reloader(tmp_path, tmp_path, places, services, RlSettings(), notes.append)
 
     async def answered() -> None:
         await world.engines.serve(0)
@@ -58,7 +58,7 @@ def reloads(tmp_path: Path) -> Any:
         await reloader.close()
         await world.engines.close()
 
-    return SimpleNamespace(world=world, told=told, places=places, answered=answered)
+    return SimpleNamespace(world=world, notes=notes, places=places, answered=answered)
 
 
 async def test_settings_with_which_no_engine_comes_up_are_taken_back_and_the_rest_stay(reloads: Any, tmp_path: Path):
@@ -92,7 +92,7 @@ async def test_what_was_answered_before_a_kill_is_not_done_again(reloads: Any, t
 async def test_a_request_that_is_none_is_set_aside(reloads: Any, tmp_path: Path):
     (tmp_path / REQUEST).write_text("{}")
     await reloads.answered()
-    assert reloads.told and not answers(tmp_path) and (tmp_path / "reload.bad").exists()
+    assert reloads.notes and not answers(tmp_path) and (tmp_path / "reload.bad").exists()
 
 
 def test_one_request_at_a_time(tmp_path: Path):

@@ -82,7 +82,7 @@ async def test_weights_that_come_meanwhile_are_served_by_the_others_and_by_the_s
     world = await serving(count=2)
     await asyncio.gather(world.engines.renew(world.engines.replicas[0], NEVER_S, keep), world.engines.serve(1))
     assert [one.served for one in world.engines.replicas] == [1, 1]
-    assert {call for call in world.told if call[0] == "join"} >= {("join", "engine-0.1", "engine-0.0")}
+    assert {call for call in world.trainer_calls if call[0] == "join"} >= {("join", "engine-0.1", "engine-0.0")}
     await world.engines.close()
 
 

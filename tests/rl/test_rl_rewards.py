@@ -97,8 +97,8 @@ def test_length_is_the_published_penalty_times_the_factor_of_the_effort(turns, k
     settings = RlSettings(length=LengthPenalty(k=k, q=q))
     plain = penalty(effort({**NONE, "turns": turns}, settings.length.weights), settings.length)
     for word, factor in (("low", 2.0), ("medium", 1.0), ("high", 0.5)):
-        told = values({"turns": turns}, {"effort": word}, settings=settings)["length"]
-        assert told == pytest.approx(-factor * plain)
+        result = values({"turns": turns}, {"effort": word}, settings=settings)["length"]
+        assert result == pytest.approx(-factor * plain)
     assert values({"turns": turns}, settings=settings)["length"] == pytest.approx(-plain)
 
 

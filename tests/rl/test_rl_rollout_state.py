@@ -95,9 +95,9 @@ def test_a_wait_is_told_after_ten_seconds_and_then_each_time_it_doubled():
     ]
     watchdog, said = Watchdog(), {}
     for now_s in range(100):
-        told = watchdog.look(TrainerActivity("step 12", 0.0, 37, True), lives, float(now_s))
-        if told:
-            said[now_s] = told
+        message = watchdog.look(TrainerActivity("step 12", 0.0, 37, True), lives, float(now_s))
+        if message:
+            said[now_s] = message
     assert sorted(said) == [10, 20, 40, 80]
     assert said[40] == (
         "step 12 waits 40 s for group 37, due now: 37.2 (task-81, attempt 1) rolling at host-3 for 38 s; "

@@ -104,7 +104,7 @@ def test_a_chain_of_segments_is_one_member_with_one_advantage_and_its_summaries_
     summary, _ = live(run)
     store, (record,) = GroupStore(tmp_path / "groups"), read(tmp_path / "steps.jsonl")
     assert len(record.advantages) == len(record.groups) * run.settings.group_size < record.values["segments"]
-    told = 0
+    checked = 0
     for path in sorted((tmp_path / "sessions").glob("step-*/*.jsonl")):
         session, (group, member) = read_session(path), map(int, path.stem.split("-"))
         sampled = [segment.ids[segment.sampled].tolist() for segment in store.load(group)[member].segments]
@@ -116,8 +116,8 @@ def test_a_chain_of_segments_is_one_member_with_one_advantage_and_its_summaries_
                 assert (
                     said and sampled[segment_of(session, entry)][-len(said) :] == said
                 )  # the last that its segment says
-                told += 1
-    assert told > 0 and summary["counts"]["summaries"] >= told
+                checked += 1
+    assert checked > 0 and summary["counts"]["summaries"] >= checked
     counts = [summary["counts"][name] for name in ("summaries", "broken_summaries", "summary_tokens")]
     assert (
         counts == [record.values[name] for name in ("summaries", "broken_summaries", "summary_tokens")]
@@ -234,14 +234,14 @@ async def test_dying_while_it_is_brought_back_is_one_more_death_within_the_same_
             raise ProcessDied(f"killed at restore {len(lives)}")
         return Life(generation)
 
-    told: list[str] = []
-    line = Lifeline("trainer", spawn, 3, told.append)
+    checked: list[str] = []
+    line = Lifeline("trainer", spawn, 3, checked.append)
     await line.start()
     first = line.handle
     if deaths < 3:
         await asyncio.gather(*(line.revive(0, "killed at train") for _ in range(3)))  # whoever saw it die
         assert (line.generation, line.handle.number, line.restarts) == (1, 1, 1 + deaths)
-        assert first.ended and not line.handle.ended and len(told) == 1 + deaths
+        assert first.ended and not line.handle.ended and len(checked) == 1 + deaths
     else:
         with pytest.raises(ProcessLost, match="died 4 times, the last time with: killed at restore 4"):
             await line.revive(0, "killed at train")
@@ -258,7 +258,7 @@ async def test_dying_before_it_was_ever_ready_is_one_death_within_the_same_bound
             raise ProcessDied(f"killed while it loaded, {len(lives)}")
         return Life(generation)
 
-    line = Lifeline("engine", spawn, 3, lambda told: None)
+    line = Lifeline("engine", spawn, 3, lambda checked: None)
     if deaths <= 3:
         await line.start()
         assert (line.generation, line.handle.number, line.restarts) == (1, 1, deaths)

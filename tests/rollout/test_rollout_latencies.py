@@ -78,6 +78,6 @@ def test_a_call_never_waits_twice():
 def test_the_committed_latencies_are_of_real_sessions_and_name_every_tool_of_the_nano_preset():
     found = read_latencies(RECORDED)
     found.check(set(preset_of(HarnessSettings()).tools) - {"done"})
-    told = json.loads(RECORDED.read_text())["source"]
-    assert told["suite"] == "real" and told["sessions"] == 30 and told["solved"] >= 20
+    result = json.loads(RECORDED.read_text())["source"]
+    assert result["suite"] == "real" and result["sessions"] == 30 and result["solved"] >= 20
     assert min(found.seconds["test"]) > max(0.05, sorted(found.seconds["view"])[len(found.seconds["view"]) // 2])

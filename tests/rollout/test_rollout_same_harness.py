@@ -162,9 +162,9 @@ async def test_search_by_meaning_finds_the_same_in_a_folder_and_in_an_attempt(
         rollout = (await attempt(task, setup)).outcome
 
     same(persons.session, rollout.session)
-    told = [entry.data["text"] for entry in rollout.session.of("tool_result")]
-    assert told[1].startswith("pkg/store.py:1-") and told[3].startswith("member.py:1-2 member_discount")
-    assert "member.py" not in told[5] and told[6].startswith("made_up.py:1-1") and "pkg/made_up" not in told[6]
-    assert told[7].startswith("notes.md:") and "node_modules" not in told[9]
-    assert {"pkg/made_up.py:1-1", "made_up.py:1-1"} == {hit.split()[0] for hit in told[9].split("\n\n")}
-    assert "shop.py" not in told[10] and "no word" in told[11] and "nowhere" in told[12]
+    texts = [entry.data["text"] for entry in rollout.session.of("tool_result")]
+    assert texts[1].startswith("pkg/store.py:1-") and texts[3].startswith("member.py:1-2 member_discount")
+    assert "member.py" not in texts[5] and texts[6].startswith("made_up.py:1-1") and "pkg/made_up" not in texts[6]
+    assert texts[7].startswith("notes.md:") and "node_modules" not in texts[9]
+    assert {"pkg/made_up.py:1-1", "made_up.py:1-1"} == {hit.split()[0] for hit in texts[9].split("\n\n")}
+    assert "shop.py" not in texts[10] and "no word" in texts[11] and "nowhere" in texts[12]

@@ -56,5 +56,5 @@ async def test_every_figure_is_there_and_an_absent_peer_is_told(monkeypatch: pyt
     assert all(found[key]["p50"] <= found[key]["p99"] for key in LATENCIES if found[key] is not None)
     assert all(found[key] > 0 for key in RATES if key != "idle_mib")
     assert found["peers"]["absent"] == {"reason": "no-such-tool is not installed"}
-    beside = found["peers"]["bubblewrap"]
-    assert "reason" in beside or beside["create_ratio"] > 0
+    neighbour = found["peers"]["bubblewrap"]
+    assert "reason" in neighbour or neighbour["create_ratio"] > 0

@@ -3,9 +3,8 @@
 One step of following: it stages the newest version of its store while it works, swaps between two steps, and the floor is computed
 again (`version_floor.py`, promise 5). The trainer receives the version, so that deltas may start from what it holds; one without news for
 `patience_s` while it is behind leaves the chain's receivers, so that the base goes on without it (promise 7), and joins again with its next
-version, to which
-an anchor in its store and the deltas behind it lead. One that gives no sign of life for as long is asked nothing more, and its turns in
-flight are given up: they fail as our fault, and their attempts start again elsewhere (promise 8). Its process is begun again as often as it
+version, to which an anchor in its store and the deltas behind it lead. One that gives no sign of life for as long is asked nothing more, and its
+turns in flight are given up: they fail as our fault, and their attempts start again elsewhere (promise 8). Its process is begun again as often as it
 takes, with growing pauses: a region that can't be reached is no broken engine, and the run does not rest on it.
 """
 

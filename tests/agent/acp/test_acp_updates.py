@@ -28,16 +28,16 @@ def completion(message: Message) -> Entry:
     return Entry(0, None, "completion", 0.0, {"message": message.to_json(), "finish": "stop"})
 
 
-def said(told: list[Any]) -> str:
-    return "".join(update.content.text for update in told if update.session_update == "agent_message_chunk")
+def said(result: list[Any]) -> str:
+    return "".join(update.content.text for update in result if update.session_update == "agent_message_chunk")
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=8), st.integers(0, 8))
 def test_however_a_turn_comes_in_pieces_its_text_is_told_once(pieces: list[str], streamed: int) -> None:
     face = updates()
-    told = [update for piece in pieces[:streamed] for update in face.delta("text", piece)]
-    told += face.entry(completion(Message("assistant", "".join(pieces))))
-    assert said(told) == "".join(pieces)
+    result = [update for piece in pieces[:streamed] for update in face.delta("text", piece)]
+    result += face.entry(completion(Message("assistant", "".join(pieces))))
+    assert said(result) == "".join(pieces)
 
 
 def test_a_turn_that_was_tried_anew_is_told_whole_and_the_next_is_not_mixed_up_with_it() -> None:
@@ -58,9 +58,9 @@ def test_a_turn_that_was_tried_anew_is_told_whole_and_the_next_is_not_mixed_up_w
     ],
 )
 def test_a_call_is_told_by_what_it_does(name: str, arguments: Any, kind: str, title: str, path: str | None) -> None:
-    (told,) = updates().entry(completion(Message("assistant", calls=(ToolCall("c", name, arguments),))))
-    assert (told.kind, told.title) == (kind, title)
-    assert [place.path for place in told.locations or []] == ([path] if path else [])
+    (result,) = updates().entry(completion(Message("assistant", calls=(ToolCall("c", name, arguments),))))
+    assert (result.kind, result.title) == (kind, title)
+    assert [place.path for place in result.locations or []] == ([path] if path else [])
 
 
 def test_several_edits_of_one_call_are_diffs_beside_each_other() -> None:
@@ -68,15 +68,15 @@ def test_several_edits_of_one_call_are_diffs_beside_each_other() -> None:
     for name in ("a.py", "b.py"):
         face.changed(name, b"old\n", b"new\n")
     rows = [{"call_id": "c", "path": name, "hunks": [{"new_start": 1}]} for name in ("a.py", "b.py")]
-    told = [face.entry(Entry(0, None, "edit", 0.0, row))[0] for row in rows]
-    assert [diff.path for diff in told[-1].content] == ["/project/a.py", "/project/b.py"]
+    result = [face.entry(Entry(0, None, "edit", 0.0, row))[0] for row in rows]
+    assert [diff.path for diff in result[-1].content] == ["/project/a.py", "/project/b.py"]
     assert face.entry(Entry(0, None, "edit", 0.0, rows[0]))[0].content is None  # of a loaded session: no lines are kept
 
 
 def test_a_plan_is_the_list_without_what_was_cancelled() -> None:
     shown = "[x] 1 look\n[>] two fix the sign\n[-] 3 dream\n[ ] 4 test it"
-    told = [(one.content, one.status) for one in plan(shown).entries]
-    assert told == [("look", "completed"), ("fix the sign", "in_progress"), ("test it", "pending")]
+    result = [(one.content, one.status) for one in plan(shown).entries]
+    assert result == [("look", "completed"), ("fix the sign", "in_progress"), ("test it", "pending")]
 
 
 def test_a_prompt_of_blocks_is_one_text() -> None:

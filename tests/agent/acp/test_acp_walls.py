@@ -39,12 +39,12 @@ async def test_commands_run_in_the_sandbox_and_edits_go_through_the_editor(
 async def test_folders_beside_that_the_sandbox_can_not_open_are_told(
     connect: Connect, folder: Path, tmp_path: Path
 ) -> None:
-    beside = tmp_path / "beside"
-    beside.mkdir()
+    neighbour = tmp_path / "beside"
+    neighbour.mkdir()
     async with connect("never", walls="workspace") as (editor, agent):
-        session = await agent.new_session(cwd=str(folder), additional_directories=[str(beside)])
+        session = await agent.new_session(cwd=str(folder), additional_directories=[str(neighbour)])
         await agent.prompt(session.session_id, program({"say": "over"}))
-        assert f"{beside}: can be read, not written" in editor.said()
+        assert f"{neighbour}: can be read, not written" in editor.said()
 
 
 @pytest.mark.parametrize("path", [".git/config", "link/x", "../x", "/etc/passwd", "/tmp/etude-outputs/1.txt", "."])

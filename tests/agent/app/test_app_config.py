@@ -80,7 +80,7 @@ def test_the_key_and_the_name_of_the_files_model_never_go_to_another(file: Path,
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("modle = 'x'", "unknown key 'modle'; known are model, name, key_env"),
         ("[web]\nserach = 'x'", "unknown key 'web.serach'; known are search"),
@@ -91,11 +91,11 @@ def test_the_key_and_the_name_of_the_files_model_never_go_to_another(file: Path,
         ("[mcp.t]\ncomand = 'x'", "unknown field 'comand'; known are command"),
     ],
 )
-def test_a_mistake_in_the_file_is_one_line_that_names_it(file: Path, text: str, told: str) -> None:
+def test_a_mistake_in_the_file_is_one_line_that_names_it(file: Path, text: str, message: str) -> None:
     file.write_text(text)
     with pytest.raises(UsageError) as error:
         load_config()
-    assert told in str(error.value) and str(file) in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and str(file) in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])

@@ -49,8 +49,8 @@ def test_a_request_streams_and_edits_are_shown_as_coloured_diffs(shop: Path) -> 
         screen.type("/quit")
         screen.until("etude agent --resume")
         assert screen.process.wait(10) == 0
-    told = [m["content"] for m in lab.asked[-1]["messages"] if m["role"] == "user"]
-    assert told[1].startswith("(The person took back your edits of shop.py") and told[1].endswith("and now?")
+    result = [m["content"] for m in lab.asked[-1]["messages"] if m["role"] == "user"]
+    assert result[1].startswith("(The person took back your edits of shop.py") and result[1].endswith("and now?")
 
 
 def test_words_steer_or_wait_and_ctrl_c_stops_then_leaves(shop: Path, homes: Path) -> None:

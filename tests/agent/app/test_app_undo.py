@@ -26,7 +26,7 @@ def message(number: int, text: str = "do", delivery: str | None = None) -> Entry
     return Entry(number, None, "message", 0.0, {"role": "user", "text": text, "delivery": delivery})
 
 
-class Told:
+class UndoScene:
     """A session that grows, and an agent that edits files of a folder under its journal."""
 
     def __init__(self, home: Path) -> None:
@@ -61,60 +61,60 @@ def test_undo_puts_back_what_was_there_before_the_request(
 ) -> None:
     async def play() -> None:
         with tempfile.TemporaryDirectory() as home:
-            told = Told(Path(home))
+            scene = UndoScene(Path(home))
             seen = []
             for steps in (first, second):
-                told.ask()
-                seen.append((told.files(), len(told.journal.edits())))
+                scene.ask()
+                seen.append((scene.files(), len(scene.journal.edits())))
                 for path, data in steps:
-                    await told.edit(path, data)
-            edited = len(told.journal.edits())
+                    await scene.edit(path, data)
+            edited = len(scene.journal.edits())
             if not edited:
                 with pytest.raises(UndoError, match="no edits"):
-                    await told.back(everything=everything)
+                    await scene.back(everything=everything)
                 return
             wanted = seen[0][0] if everything or edited == seen[1][1] else seen[1][0]
-            await told.back(everything=everything)
-            assert told.files() == wanted
+            await scene.back(everything=everything)
+            assert scene.files() == wanted
 
     asyncio.run(play())
 
 
 async def test_undo_again_takes_back_the_request_before(tmp_path: Path) -> None:
-    told = Told(tmp_path)
+    scene = UndoScene(tmp_path)
     for text in (b"one", b"two"):
-        told.ask()
-        await told.edit("a.txt", text)
-    second = await told.back()
-    assert told.files() == {"a.txt": b"one"} and second.edits == [3]
-    first = await told.back()
-    assert told.files() == {} and first.edits == [1]
+        scene.ask()
+        await scene.edit("a.txt", text)
+    second = await scene.back()
+    assert scene.files() == {"a.txt": b"one"} and second.edits == [3]
+    first = await scene.back()
+    assert scene.files() == {} and first.edits == [1]
     with pytest.raises(UndoError, match="no edits"):
-        await told.back()
+        await scene.back()
 
 
 async def test_one_changed_file_refuses_all_and_is_named(tmp_path: Path) -> None:
-    told = Told(tmp_path)
-    told.ask()
-    await told.edit("a.txt", b"agent")
-    await told.edit("b.bin", b"\xff\x00")
-    (told.root / "b.bin").unlink()
+    scene = UndoScene(tmp_path)
+    scene.ask()
+    await scene.edit("a.txt", b"agent")
+    await scene.edit("b.bin", b"\xff\x00")
+    (scene.root / "b.bin").unlink()
     with pytest.raises(UndoError, match=r"changed since the agent's edit: b\.bin;"):
-        await told.back()
-    assert told.files() == {"a.txt": b"agent"}
+        await scene.back()
+    assert scene.files() == {"a.txt": b"agent"}
 
 
 async def test_a_torn_line_is_cut_away_and_the_journal_goes_on(tmp_path: Path) -> None:
-    told = Told(tmp_path)
-    told.ask()
-    await told.edit("a.txt", b"one")
+    scene = UndoScene(tmp_path)
+    scene.ask()
+    await scene.edit("a.txt", b"one")
     with open(tmp_path / "s.undo.jsonl", "ab") as file:
         file.write(b'{"at": 2, "pa')
-    assert [edit.path for edit in told.journal.edits()] == ["a.txt"]
-    await told.edit("a.txt", b"two")
-    assert len(told.journal.edits()) == 2
-    await told.back()
-    assert told.files() == {}
+    assert [edit.path for edit in scene.journal.edits()] == ["a.txt"]
+    await scene.edit("a.txt", b"two")
+    assert len(scene.journal.edits()) == 2
+    await scene.back()
+    assert scene.files() == {}
 
 
 def test_steering_is_part_of_the_request_it_steers() -> None:

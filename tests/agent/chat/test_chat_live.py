@@ -19,15 +19,15 @@ WORDS = st.text(st.characters(exclude_categories=["Cs", "Co"]), max_size=40)
 
 def heard(renderer: Any, ids: list[int], seed: int = 0) -> dict[str, str]:
     """What a listener has of a turn that comes in portions of any size."""
-    live, told, at = renderer.listen(), {"text": "", "thinking": "", "call": ""}, 0
+    live, result, at = renderer.listen(), {"text": "", "thinking": "", "call": ""}, 0
     draw = random.Random(seed)
     while at < len(ids):
         portion = draw.randint(1, 4)
         for part, piece in live.feed(ids[at : at + portion]):
             assert piece
-            told[part] += piece
+            result[part] += piece
         at += portion
-    return told
+    return result
 
 
 def test_the_pieces_of_every_mock_turn_make_its_text_and_its_thinking(real: FamilyRenderer) -> None:
@@ -36,9 +36,9 @@ def test_the_pieces_of_every_mock_turn_make_its_text_and_its_thinking(real: Fami
         ids = real.answer(turn, first_call=made)
         said = real.parse(ids, tools=trajectories.TOOLS, first_call=made)
         for seed in range(3):
-            told = heard(real, ids, seed)
-            assert told["text"] == said.text.strip() and told["thinking"] == said.thinking.strip()
-            assert all(call.name in told["call"] for call in said.calls)
+            result = heard(real, ids, seed)
+            assert result["text"] == said.text.strip() and result["thinking"] == said.thinking.strip()
+            assert all(call.name in result["call"] for call in said.calls)
 
 
 @settings(max_examples=25)
@@ -50,9 +50,9 @@ def test_any_text_is_told_whole(
     turn = Message("assistant", f"a{text}z", f"a{thinking}z" if real.family.thinks else "", calls)
     ids = real.answer(turn)
     said = real.parse(ids, tools=trajectories.TOOLS)
-    told = heard(real, ids, seed)
+    result = heard(real, ids, seed)
     assert said.problem is None
-    assert (told["text"], told["thinking"]) == (said.text.strip(), said.thinking.strip())
+    assert (result["text"], result["thinking"]) == (said.text.strip(), said.thinking.strip())
 
 
 @settings(max_examples=40)
@@ -65,9 +65,9 @@ def test_no_ids_break_a_listener(real: FamilyRenderer, ids: list[int], seed: int
 def test_the_laptop_model_s_pieces_make_its_turn(renderer: NanoRenderer, text: str, seed: int) -> None:
     call = ToolCall("c0", "edit", {"path": "a.py", "old": f"x{text}", "new": "é😀"})
     ids = renderer.answer(Message("assistant", text, calls=(call,)))
-    told = heard(renderer, ids, seed)
-    assert told["text"] == text.strip()
-    assert told["call"] == f"<|edit|>a.py<|arg|>x{text}<|arg|>é😀"
+    result = heard(renderer, ids, seed)
+    assert result["text"] == text.strip()
+    assert result["call"] == f"<|edit|>a.py<|arg|>x{text}<|arg|>é😀"
 
 
 def test_a_replacement_character_at_the_end_of_a_part_is_told(renderer: NanoRenderer, real: FamilyRenderer) -> None:

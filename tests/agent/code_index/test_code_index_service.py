@@ -280,8 +280,8 @@ async def test_a_base_is_given_once_and_opened_by_its_digest_after(tmp_path: Pat
 def test_a_service_of_folders_has_no_bases_and_one_of_bases_no_folder(lab) -> None:
     busy = threading.Semaphore()
     of_folders, of_bases = (services.Connection({}, bases, busy) for bases in (None, Bases(lab.home / "bases")))
-    told = of_folders.answer(b'{"method": "open", "params": {"base": "00"}}')["error"]
-    assert told["type"] == "IndexRefused" and "keeps no bases" in told["message"]
+    report = of_folders.answer(b'{"method": "open", "params": {"base": "00"}}')["error"]
+    assert report["type"] == "IndexRefused" and "keeps no bases" in report["message"]
     assert of_bases.answer(b'{"method": "open", "params": {"base": "00"}}')["error"]["type"] == "NotBuilt"
     assert (
         "none is served here" in of_bases.answer(b'{"method": "search", "params": {"query": "x"}}')["error"]["message"]

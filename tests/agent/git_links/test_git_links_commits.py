@@ -38,8 +38,8 @@ def done(lab: Any) -> str:
 
 
 def test_a_commit_is_tied_by_note_record_and_entry(lab: Any, done: str) -> None:
-    told = link_commit(lab.root, done, lab.found())
-    assert (told.lines, told.added, told.busy) == ({"s-1": 5}, 8, ())
+    result = link_commit(lab.root, done, lab.found())
+    assert (result.lines, result.added, result.busy) == ({"s-1": 5}, 8, ())
     assert places(lab, done) == [("core.py", "s-1", 3, 7, "exact")]
     [record] = read_note(lab.root, done)
     [line] = (lab.home / "s-1.agent-trace.jsonl").read_text().splitlines()

@@ -43,8 +43,8 @@ async def test_an_unreadable_file_is_not_said_to_be_missing(
     (tmp_path / "closed.py").write_text("a = 1\n")
     script = [*(scene.turn(call) for call in CALLS), Message("assistant", "it is closed")]
     outcome = await agent(script, SETTINGS, sandbox=Closed(tmp_path, error)).run()
-    told = {entry.data["text"] for entry in outcome.session.of("tool_result")}
-    assert told == {"closed.py is there and can't be read; its mode forbids it (chmod u+r)"}
+    texts = {entry.data["text"] for entry in outcome.session.of("tool_result")}
+    assert texts == {"closed.py is there and can't be read; its mode forbids it (chmod u+r)"}
     assert outcome.counters["failed_calls"] == len(CALLS) and (tmp_path / "closed.py").read_text() == "a = 1\n"
 
 

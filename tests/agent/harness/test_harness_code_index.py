@@ -61,10 +61,10 @@ class Line:
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self.told: list[list[str]] = []
+        self.sent: list[list[str]] = []
 
     async def put(self, files: Mapping[str, str | bytes | None]) -> dict[str, str]:
-        self.told.append(sorted(files))
+        self.sent.append(sorted(files))
         return self._overlay.put(files)
 
     async def search(self, query: str, *, limit: int = 10, under: str | None = None) -> list[Hit]:
@@ -101,7 +101,7 @@ async def test_a_rollout_finds_what_it_wrote_and_the_base_stays_as_it_was(
     ).run()
     before, _, after = answers(outcome)
     assert "member.py" not in before and after.startswith("member.py:1-2 member_discount")
-    assert line.told == [["member.py"]], "only what changed is told, once"
+    assert line.sent == [["member.py"]], "only what changed is told, once"
     hits = await other.search("discount for members", limit=5, under=None)
     assert all(hit.path != "member.py" for hit in hits)
 

@@ -139,8 +139,8 @@ async def test_malformed_turns_are_answered_and_stay_in_the_training_data(
         '<tool_call>\n{"name": "grep", "arguments": {"pattern": \n</tool_call><|im_end|>'
     )
     outcome = await agent(policy_of(renderer, [broken, scene.done()], seen), ROOMY, renderer=renderer).run()
-    told = seen[1].messages[-1]
-    assert told.role == "tool" and told.text == "malformed: bad JSON: the arguments of grep are no JSON"
+    report = seen[1].messages[-1]
+    assert report.role == "tool" and report.text == "malformed: bad JSON: the arguments of grep are no JSON"
     assert outcome.counters["forks"] == 0 and outcome.counters["malformed_turns"] == 1
     assert outcome.segments[0].sampled.sum() == len(broken) + len(renderer.answer(scene.done()))
 

@@ -103,9 +103,9 @@ async def test_tools_of_a_server_over_stdio_are_the_agents_own(started: Any, tmp
 async def test_tools_of_a_server_over_http_are_the_agents_own(started: Any, tmp_path: Path, http_url: str) -> None:
     servers = await started(McpServer("web", url=http_url, trusted=True))
     assert servers.problems == []
-    told = await answers(tmp_path, servers, ("mcp__web__add", {"a": 2, "b": 3}), ("mcp__web__fail", {}))
-    assert told[0] == "5"
-    assert told[1].startswith("failed: ") and "the shelf is empty" in told[1]
+    report = await answers(tmp_path, servers, ("mcp__web__add", {"a": 2, "b": 3}), ("mcp__web__fail", {}))
+    assert report[0] == "5"
+    assert report[1].startswith("failed: ") and "the shelf is empty" in report[1]
 
 
 async def test_failures_are_typed_answers_and_cost_no_session(started: Any, tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ async def test_a_server_that_does_not_start_is_told_with_its_own_words(started: 
     )
     servers = await started(broken, missing, silent, stdio())
     assert [tool.name for tool in servers.tools if tool.name.endswith("add")] == ["mcp__shelf__add"]
-    told = sorted(servers.problems)
-    assert "broken can't be started" in told[0] and "no licence" in told[0]
-    assert "no-such-program" in told[1]
-    assert "silent" in told[2] and "within 1 s" in told[2]
+    report = sorted(servers.problems)
+    assert "broken can't be started" in report[0] and "no licence" in report[0]
+    assert "no-such-program" in report[1]
+    assert "silent" in report[2] and "within 1 s" in report[2]
 
 
 async def test_secrets_are_filled_in_and_never_shown(
@@ -243,9 +243,9 @@ async def test_a_projects_server_starts_only_when_approved_and_the_approval_is_r
 )
 def test_a_bad_project_file_is_told_with_place_and_remedy(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / ".mcp.json").write_text(text)
-    with pytest.raises(McpConfigError, match=message) as told:
+    with pytest.raises(McpConfigError, match=message) as report:
         project_servers(tmp_path)
-    assert ".mcp.json" in str(told.value)
+    assert ".mcp.json" in str(report.value)
 
 
 def test_a_project_file_that_is_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:

@@ -212,8 +212,8 @@ async def test_reading_on_as_told_gives_the_whole_file(tmp_path: Path) -> None:
     while offset:
         answer = (await read.run({"target_file": "f", "offset": offset}, there)).text
         rows += [row for row in answer.split("\n") if not row.startswith("[")]
-        told = re.search(r"offset=(\d+)\)\]$", answer)
-        offset = int(told[1]) if told else 0
+        result = re.search(r"offset=(\d+)\)\]$", answer)
+        offset = int(result[1]) if result else 0
     assert "\n".join(rows) + "\n" == text
 
 

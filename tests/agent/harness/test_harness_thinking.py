@@ -34,7 +34,7 @@ KEEPING = {"qwen3.8", "glm-5.3"}
 # Thinking is dropped at the user's next word, or, here, only once an answer was final: a steering word drops none.
 FINAL = {"kimi-k2.5", "gpt-oss"}
 # Templates that can be told to keep it: what bridges append is what they would render.
-TOLD = {"qwen3.6", "qwen3.8", "glm-5", "glm-5.3"}
+KEEPS_THINKING = {"qwen3.6", "qwen3.8", "glm-5", "glm-5.3"}
 PLAIN = ["qwen3-coder", "kimi-k2", "deepseek-v3"]
 ROOMY: dict[str, Any] = {"max_session_tokens": 100_000, "max_tokens_per_turn": 4000}
 
@@ -92,7 +92,7 @@ async def test_prompts_are_what_the_format_says_and_only_dropped_thinking_forks(
 
     as_used, held = renderer_for(renderer, settings), ()
     for request in seen:
-        if family in TOLD or not everything:
+        if family in KEEPS_THINKING or not everything:
             assert list(request.prompt_ids) == as_used.render(request.messages, request.tools), "token for token"
         if everything:
             assert request.prompt_ids[: len(held)] == held

@@ -116,8 +116,8 @@ def test_codex_items_of_one_answer_become_one_turn_with_its_usage() -> None:
 
 def test_codex_of_late_2026_writes_items_twice_and_says_in_words_how_a_command_ended() -> None:
     session = read_foreign(DATA / "codex_0169.jsonl")
-    told = [row for row in outline(session) if row[0] in ("completion", "tool_result")]
-    assert [mark for _, _, mark in told] == [
+    result = [row for row in outline(session) if row[0] in ("completion", "tool_result")]
+    assert [mark for _, _, mark in result] == [
         ("", [("c1", "exec_command"), ("c2", "multi_agent_v1__close_agent")]),
         ("c1", "exec_command", session.of("tool_result")[0].data["text"], True),
         ("c2", "multi_agent_v1__close_agent", "closed", False),

@@ -320,9 +320,9 @@ def test_shares_and_sums_hold_for_any_calls(calls: list[tuple[str, dict[str, Any
 
 def test_every_counter_is_explained_on_its_page() -> None:
     page = (Path(__file__).parents[3] / "docs" / "counters.md").read_text()
-    told = set(
+    result = set(
         re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `")))
     )
-    assert told == set(Counters(()).report(TodoList(), 0, (0, 0, 0))), (
+    assert result == set(Counters(()).report(TodoList(), 0, (0, 0, 0))), (
         "docs/counters.md names every counter and no other"
     )

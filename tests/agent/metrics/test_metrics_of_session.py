@@ -22,7 +22,7 @@ from etude.core.trace.session import Recorder, Session
 FOREIGN = Path(__file__).parents[1] / "importers" / "data"
 
 
-class Told:
+class SessionScene:
     """A session told in few words."""
 
     def __init__(self, **facts: Any) -> None:
@@ -60,14 +60,14 @@ def test_every_importers_sessions_have_counters(path: Path) -> None:
 
 
 def test_calls_of_other_agents_are_read_by_their_names() -> None:
-    told = Told()
-    told.one("Read", file_path="a.py")
-    told.one("Edit", file_path="a.py", old_string="x", new_string="y  # wait, no")
-    told.one("Edit", file_path="b.py", old_string="x", new_string="y")
-    told.one("Edit", file_path="b.py", old_string="q", new_string="y", failed=True)
-    told.one("Bash", command="pytest -q", failed=True)
-    told.one("shell", command=["bash", "-lc", "cargo test"])
-    counts = told.counts
+    scene = SessionScene()
+    scene.one("Read", file_path="a.py")
+    scene.one("Edit", file_path="a.py", old_string="x", new_string="y  # wait, no")
+    scene.one("Edit", file_path="b.py", old_string="x", new_string="y")
+    scene.one("Edit", file_path="b.py", old_string="q", new_string="y", failed=True)
+    scene.one("Bash", command="pytest -q", failed=True)
+    scene.one("shell", command=["bash", "-lc", "cargo test"])
+    counts = scene.counts
     assert (counts["edits"], counts["edits_without_read"], counts["thought_comments"]) == (2, 1, 1)
     assert (counts["tests_run"], counts["tests_passed"], counts["edits_untested"]) == (2, 1, 0)
     assert (counts["shell_calls"], counts["failed_calls"], counts["calls_Edit"]) == (2, 2, 3)
@@ -75,21 +75,21 @@ def test_calls_of_other_agents_are_read_by_their_names() -> None:
 
 
 def test_what_the_harness_recorded_stands_above_what_names_tell() -> None:
-    told = Told()
-    told.one("Edit", facts={}, path="a.py")
-    told.one("frobnicate", facts={"edits": 1.0, "passed": 1.0, "malformed": 1.0})
-    counts = told.counts
+    scene = SessionScene()
+    scene.one("Edit", facts={}, path="a.py")
+    scene.one("frobnicate", facts={"edits": 1.0, "passed": 1.0, "malformed": 1.0})
+    counts = scene.counts
     assert (counts["edits"], counts["tests_passed"], counts["malformed_calls"]) == (1, 1, 1)
-    assert last_test(told.recorder.session) == "passed"
+    assert last_test(scene.recorder.session) == "passed"
 
 
 def test_tokens_are_the_recorded_ones_else_estimated_from_the_text() -> None:
-    told = Told()
-    told.turn(text="x" * 40, spoken={"thinking": 3, "calling": 2, "message": 1}, read=7)
-    told.turn(text="x" * 40)
-    told.answer("nobody's", "x" * 40)
-    session = told.recorder.session
-    told.recorder.append(
+    scene = SessionScene()
+    scene.turn(text="x" * 40, spoken={"thinking": 3, "calling": 2, "message": 1}, read=7)
+    scene.turn(text="x" * 40)
+    scene.answer("nobody's", "x" * 40)
+    session = scene.recorder.session
+    scene.recorder.append(
         "tool_result", {"call_id": "c9", "name": "", "text": "", "failed": False}, tokens=EntryTokens([1, 2, 3], 3)
     )
     counts = counters_of(session)
@@ -98,23 +98,23 @@ def test_tokens_are_the_recorded_ones_else_estimated_from_the_text() -> None:
 
 
 def test_a_valid_done_counts_once_and_what_stands_behind_it_never() -> None:
-    told = Told(schemas=[{"function": {"name": name}} for name in ("done", "test")])
-    ids = told.turn(("test", {}), ("done", {"message": "all tests pass"}), ("test", {}))
-    told.answer(ids[0], facts={"passed": 1.0})
-    assert (told.counts["calls"], told.counts["green_claims_unbacked"]) == (2, 0)
+    scene = SessionScene(schemas=[{"function": {"name": name}} for name in ("done", "test")])
+    ids = scene.turn(("test", {}), ("done", {"message": "all tests pass"}), ("test", {}))
+    scene.answer(ids[0], facts={"passed": 1.0})
+    assert (scene.counts["calls"], scene.counts["green_claims_unbacked"]) == (2, 0)
     for call_id in ids[1:]:  # what a further request finds
-        told.answer(call_id, facts={})
-    assert (told.counts["calls"], told.counts["calls_done"], told.counts["calls_test"]) == (2, 1, 1)
-    told.one("done", failed=True, facts={"malformed": 1.0})
-    assert (told.counts["calls_done"], told.counts["malformed_calls"]) == (2, 1)
+        scene.answer(call_id, facts={})
+    assert (scene.counts["calls"], scene.counts["calls_done"], scene.counts["calls_test"]) == (2, 1, 1)
+    scene.one("done", failed=True, facts={"malformed": 1.0})
+    assert (scene.counts["calls_done"], scene.counts["malformed_calls"]) == (2, 1)
 
 
 def test_a_self_summary_is_no_turn() -> None:
-    told = Told()
-    told.recorder.append("message", Message("user", "summarize", summary=True).to_json())
-    told.turn(text="half done", spoken={"thinking": 1, "calling": 0, "message": 4})
-    told.turn(text="go on")
-    assert (told.counts["turns"], told.counts["summaries"], told.counts["summary_tokens"]) == (1, 1, 5)
+    scene = SessionScene()
+    scene.recorder.append("message", Message("user", "summarize", summary=True).to_json())
+    scene.turn(text="half done", spoken={"thinking": 1, "calling": 0, "message": 4})
+    scene.turn(text="go on")
+    assert (scene.counts["turns"], scene.counts["summaries"], scene.counts["summary_tokens"]) == (1, 1, 5)
 
 
 @pytest.mark.parametrize(
@@ -129,36 +129,36 @@ def test_a_self_summary_is_no_turn() -> None:
     ],
 )
 def test_a_summary_that_says_nothing_or_not_all_is_counted(message: Message, finish: str, broken: int) -> None:
-    told = Told()
-    told.recorder.append("message", Message("user", "summarize", summary=True).to_json())
-    told.recorder.append("completion", {"message": message.to_json(), "finish": finish})
-    assert (told.counts["summaries"], told.counts["broken_summaries"]) == (1, broken)
+    scene = SessionScene()
+    scene.recorder.append("message", Message("user", "summarize", summary=True).to_json())
+    scene.recorder.append("completion", {"message": message.to_json(), "finish": finish})
+    assert (scene.counts["summaries"], scene.counts["broken_summaries"]) == (1, broken)
 
 
 def test_an_undo_makes_the_change_smaller() -> None:
-    told = Told()
-    told.one("edit", facts={"edits": 1.0})
-    number = told.recorder.append("edit", Change("a.py", "x\n", "x\ny\n").to_entry("c0"))
-    assert told.counts["diff_added"] == 1
-    told.recorder.append("undo", {"edits": [number], "paths": ["a.py"], "by": "user"})
-    assert (told.counts["diff_files"], told.counts["diff_added"], told.counts["edits"]) == (0, 0, 1)
+    scene = SessionScene()
+    scene.one("edit", facts={"edits": 1.0})
+    number = scene.recorder.append("edit", Change("a.py", "x\n", "x\ny\n").to_entry("c0"))
+    assert scene.counts["diff_added"] == 1
+    scene.recorder.append("undo", {"edits": [number], "paths": ["a.py"], "by": "user"})
+    assert (scene.counts["diff_files"], scene.counts["diff_added"], scene.counts["edits"]) == (0, 0, 1)
 
 
 @pytest.mark.parametrize("shape", ["todos", "plan", "text"])
 def test_to_dos_are_those_that_the_calls_left(shape: str) -> None:
-    told = Told()
+    scene = SessionScene()
     if shape == "text":
         for text in ("add one", "add two", "done one", "done nothing"):
-            told.one("todo", text=text, failed=text == "done nothing")
+            scene.one("todo", text=text, failed=text == "done nothing")
     else:
         label = {"todos": "content", "plan": "step"}[shape]
-        told.one("w", **{shape: [{label: "one", "status": "pending"}, {label: "two", "status": "in_progress"}]})
-        told.one("w", **{shape: [{label: "never", "status": "pending"}]}, failed=True)
-        told.one("w", **{shape: [{"id": "1", label: "one", "status": "completed"}]}, merge=True)
-    assert todos_of(told.recorder.session).open == ["two"]
-    assert (told.counts["todos_opened"], told.counts["todos_unfinished"]) == (2, 1)
-    told.one("w", todos=[])
-    assert told.counts["todos_unfinished"] == 0
+        scene.one("w", **{shape: [{label: "one", "status": "pending"}, {label: "two", "status": "in_progress"}]})
+        scene.one("w", **{shape: [{label: "never", "status": "pending"}]}, failed=True)
+        scene.one("w", **{shape: [{"id": "1", label: "one", "status": "completed"}]}, merge=True)
+    assert todos_of(scene.recorder.session).open == ["two"]
+    assert (scene.counts["todos_opened"], scene.counts["todos_unfinished"]) == (2, 1)
+    scene.one("w", todos=[])
+    assert scene.counts["todos_unfinished"] == 0
 
 
 JSON = st.recursive(
@@ -181,15 +181,15 @@ JSON = st.recursive(
     )
 )
 def test_no_log_breaks_the_counters(calls: list[tuple[str, dict[str, Any], str]]) -> None:
-    told = Told()
+    scene = SessionScene()
     for name, arguments, then in calls:
-        (call_id,) = told.turn((name, arguments))
+        (call_id,) = scene.turn((name, arguments))
         for _ in range({"open": 0, "twice": 2}.get(then, 1)):
-            told.answer(call_id, failed=then == "failed")
-    counts = told.counts
+            scene.answer(call_id, failed=then == "failed")
+    counts = scene.counts
     assert counts["turns"] == len(calls) and counts["calls"] <= len(calls)
     assert all(math.isfinite(value) for value in counts.values())
-    half = Session(told.recorder.session.header, told.recorder.session.entries[: len(calls)])
+    half = Session(scene.recorder.session.header, scene.recorder.session.entries[: len(calls)])
     assert counters_of(half)["calls"] <= counts["calls"]
 
 

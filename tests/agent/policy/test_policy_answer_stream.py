@@ -28,29 +28,29 @@ TURNS = st.builds(
 )  # fmt: skip
 
 
-def streamed(stream: AnswerStream, turn: Message, told: dict[str, int], cut: int) -> list[dict[str, Any]]:
+def streamed(stream: AnswerStream, turn: Message, lengths: dict[str, int], cut: int) -> list[dict[str, Any]]:
     """Its events if so many characters of each part are told before the end, `cut` at a time."""
     events: list[dict[str, Any]] = []
     for part in ("thinking", "text"):
-        said = getattr(turn, part)[: told[part]]
+        said = getattr(turn, part)[: lengths[part]]
         for at in range(0, len(said), cut):
             events += stream.piece(part, said[at : at + cut])
     events += stream.close(Completion(message=turn, usage=Usage(5, 0, 7)))
     return json.loads(json.dumps(events))
 
 
-@given(turn=TURNS, told=st.fixed_dictionaries({"text": st.integers(0, 40), "thinking": st.integers(0, 40)}),
+@given(turn=TURNS, lengths=st.fixed_dictionaries({"text": st.integers(0, 40), "thinking": st.integers(0, 40)}),
        cut=st.integers(1, 9))  # fmt: skip
-def test_however_much_is_told_in_pieces_a_reader_has_the_turn(turn: Message, told: dict[str, int], cut: int) -> None:
+def test_however_much_is_told_in_pieces_a_reader_has_the_turn(turn: Message, lengths: dict[str, int], cut: int) -> None:
     chunks = ChatAssembly()
-    for row in streamed(AnswerStream(ChatStream("x", "m", 1, usage=True)), turn, told, cut):
+    for row in streamed(AnswerStream(ChatStream("x", "m", 1, usage=True)), turn, lengths, cut):
         chunks.add(row)
     assert chat.from_wire(chunks.body(), (), 0.0).message == turn
     messages = MessagesAssembly()
-    for row in streamed(AnswerStream(MessagesStream("x", "m")), turn, told, cut):
+    for row in streamed(AnswerStream(MessagesStream("x", "m")), turn, lengths, cut):
         messages.add(row)
     assert anthropic.from_wire(messages.body(), 0.0).message == turn
-    events = streamed(AnswerStream(ResponsesStream("x", "m", 1)), turn, told, cut)
+    events = streamed(AnswerStream(ResponsesStream("x", "m", 1)), turn, lengths, cut)
     items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert items == events[-1]["response"]["output"]
     sent = ResponsesRequest.model_validate({"model": "m", "input": items})
@@ -79,11 +79,11 @@ def test_text_that_goes_back_to_thinking_has_a_block_for_each() -> None:
     assert starts == stops == [0, 1, 2]
 
 
-@given(told=WORDS, whole=WORDS)
-def test_what_was_told_stays_told(told: str, whole: str) -> None:
-    heard = SentText(text=told)
+@given(lengths=WORDS, whole=WORDS)
+def test_what_was_told_stays_told(lengths: str, whole: str) -> None:
+    heard = SentText(text=lengths)
     said = heard.message(Message("assistant", whole)).text
-    assert said.startswith(told)
-    assert said == told or said.removeprefix(told) == heard.rest("text", Message("assistant", whole))
-    if whole.startswith(told):
+    assert said.startswith(lengths)
+    assert said == lengths or said.removeprefix(lengths) == heard.rest("text", Message("assistant", whole))
+    if whole.startswith(lengths):
         assert said == whole

@@ -48,7 +48,7 @@ class Foreign:
     variable: str
     arguments: tuple[str, ...]
     turns: int = len(STEPS) + 1
-    beside: int = 0
+    sibling_turns: int = 0
 
 
 ASKED = "Fix the sign in tally.py"
@@ -62,7 +62,7 @@ AGENTS = {
          ASKED),
     ),
     "qwen-code": Foreign("ETUDE_QWEN_CODE", ("--auth-type", "openai", "-m", "any", "-y", "-p", ASKED)),
-    "opencode": Foreign("ETUDE_OPENCODE", ("run", ASKED), beside=1),
+    "opencode": Foreign("ETUDE_OPENCODE", ("run", ASKED), sibling_turns=1),
     "aider": Foreign(
         "ETUDE_AIDER",
         ("--no-git", "--yes-always", "--no-check-update", "--no-analytics", "--no-show-model-warnings",
@@ -108,8 +108,8 @@ async def test_an_unmodified_agent_s_session_is_one_sample_a_conversation(
         await _run(command, work, endpoint.address, key)
         summary = await session.end()
     assert "out += x" in (work / "tally.py").read_text()
-    conversations = 1 + agent.beside
-    assert (summary["turns"], summary["forks"], summary["malformed_turns"]) == (agent.turns + agent.beside, 0, 0)
+    conversations = 1 + agent.sibling_turns
+    assert (summary["turns"], summary["forks"], summary["malformed_turns"]) == (agent.turns + agent.sibling_turns, 0, 0)
     assert summary["branches"] == summary["samples"] == conversations
     assert check_file(session.path) == [] and read_session(session.path).header.recipe["capture"]["agent"]
 

@@ -56,8 +56,8 @@ async def test_a_model_is_told_in_the_shape_of_both_makers_and_any_name_is_found
         _, key = await endpoint.session()
         client = openai.AsyncOpenAI(base_url=f"{endpoint.address}/v1", api_key=key)
         assert (await client.models.retrieve("openai/any")).id == "openai/any"
-        told = (await endpoint.http.get("/v1/models")).json()
+        result = (await endpoint.http.get("/v1/models")).json()
         assert (await endpoint.http.head("/")).status_code == 200
-    (row,) = told["data"]
-    assert row["object"] == row["type"] == "model" and row["display_name"] == row["id"] == told["first_id"] == "echo"
-    assert told["has_more"] is False
+    (row,) = result["data"]
+    assert row["object"] == row["type"] == "model" and row["display_name"] == row["id"] == result["first_id"] == "echo"
+    assert result["has_more"] is False

@@ -77,8 +77,8 @@ async def test_a_request_that_continues_is_bridged_and_the_session_is_one_sample
     stored = sum(len(entry.tokens.ids) for entry in session.entries if entry.tokens)
     assert stored == len(segment), "only added tokens are stored"
     (counted,) = session.of("counters")
-    told = {name: counted.data["counters"][name] for name in ("turns", "calls_bash", "shell_share", "branches")}
-    assert told == {"turns": 4, "calls_bash": 3, "shell_share": 1, "branches": 1}, "the last call was never answered"
+    report = {name: counted.data["counters"][name] for name in ("turns", "calls_bash", "shell_share", "branches")}
+    assert report == {"turns": 4, "calls_bash": 3, "shell_share": 1, "branches": 1}, "the last call was never answered"
     assert counted.data["counters"]["repeated_calls"] == 0
 
 

@@ -52,16 +52,16 @@ async def test_an_agent_on_a_maker_s_sdk_is_one_sample(
     policy = TokenPolicy(renderer, steps)
     async with served(policy, renderer) as endpoint:
         session, key = await endpoint.session()
-        told = await drive(endpoint, maker, key, how)
+        result = await drive(endpoint, maker, key, how)
         summary = await session.end()
     assert (summary["samples"], summary["turns"], summary["forks"]) == (1, 2, 0)
-    assert told["usage"] and told["models"] == ["scripted-tokens"] and told["model"] == "any"
-    first, last = told["answers"]
+    assert result["usage"] and result["models"] == ["scripted-tokens"] and result["model"] == "any"
+    first, last = result["answers"]
     if maker == "anthropic":
         assert [block["type"] for block in first["content"]] == ["thinking", "tool_use"]
         assert first["content"][-1]["input"] == {"command": "ls"} and first["stop"] == "tool_use"
         assert last["content"] == [{"type": "text", "text": "Done."}]
-        assert told["counted"] == told["beta_counted"] == len(policy.requests[0].prompt_ids)
+        assert result["counted"] == result["beta_counted"] == len(policy.requests[0].prompt_ids)
     else:
         assert first["items"] == ["reasoning", "function_call"] and last["text"] == "Done."
     assert (first["pieces"] > 1) == (how == "stream")
@@ -77,9 +77,9 @@ async def test_a_maker_s_sdk_that_times_out_gets_the_first_sampling_s_answer(
     async with served(policy, renderer) as endpoint:
         session, key = await endpoint.session()
         asyncio.get_running_loop().call_later(4.0, policy.gate.set)
-        told = await drive(endpoint, maker, key, "slow")
+        result = await drive(endpoint, maker, key, "slow")
         summary = await session.end()
-    assert len(told["answers"]) == 1 and len(policy.requests) == summary["turns"] == 1
+    assert len(result["answers"]) == 1 and len(policy.requests) == summary["turns"] == 1
     assert summary["joined"] + summary["replayed"] >= 1 and summary["cancelled"] == 0
 
 

@@ -169,7 +169,7 @@ async def test_a_process_that_will_not_die_is_our_fault_not_a_result(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = kill_tree.end
-    monkeypatch.setattr(kill_tree, "end", lambda *told: end(*told) and False)
+    monkeypatch.setattr(kill_tree, "end", lambda *report: end(*report) and False)
     with pytest.raises(InfraError, match="stays in the kernel"):
         await LocalFolder(root).run("sleep 60", timeout_s=0.2)
 

@@ -173,7 +173,7 @@ def test_weights_that_are_not_finite_are_refused_by_name_before_one_is_written(n
 def test_a_client_hears_the_reason_and_greedy_answers_do_not_go_round_for_ever(model):
     poison(model)
 
-    async def told() -> str:
+    async def error_text() -> str:
         policy = EnginePolicy.start(
             model, EngineSettings.model_validate({"max_slots": 2, "max_batch": 2, "max_len": 64})
         )
@@ -182,7 +182,7 @@ def test_a_client_hears_the_reason_and_greedy_answers_do_not_go_round_for_ever(m
         finally:
             policy.close()
 
-    assert "session x: its logits are not finite numbers" in asyncio.run(told())
+    assert "session x: its logits are not finite numbers" in asyncio.run(error_text())
     with pytest.raises(PolicyError, match="not finite"):
         greedy(model, [(1, POISON, 2)], [5], lambda n, ids: False)
 

@@ -29,7 +29,7 @@ TURN = RunningTurn("me", 1, 3, 4, 0.0)
 @pytest.fixture
 def service(tmp_path, monkeypatch):
     """Over a program that stands in for vLLM; its small model is version 0 of the store."""
-    monkeypatch.setenv("STAND_IN_TOLD", str(tmp_path / "told"))
+    monkeypatch.setenv("STAND_IN_TOLD", str(tmp_path / "program_log"))
     model, publisher, store = published(tmp_path)
     checkpoint = checkpoint_of(model, tmp_path / "checkpoint")
     made = VllmService(checkpoint, store, settings(stand_in(tmp_path), max_len=40), tmp_path / "vllm")
@@ -38,8 +38,8 @@ def service(tmp_path, monkeypatch):
     made.close()
 
 
-def told(folder: Path, do: str) -> list[dict]:
-    lines = map(json.loads, (folder / "told").read_text().splitlines())
+def program_log(folder: Path, do: str) -> list[dict]:
+    lines = map(json.loads, (folder / "program_log").read_text().splitlines())
     return [line for line in lines if line["do"] == do]
 
 
@@ -144,13 +144,13 @@ def test_experts_and_what_attention_joins_are_one_module_each():
 
 def test_the_first_weights_are_loaded_whole_and_then_only_what_changed(service, tmp_path):
     assert (service.stage(), service.apply()) == (0, 0)
-    everything = sum(map(len, told(tmp_path, "load")[0]["modules"].values()))
-    assert everything > 30 and told(tmp_path, "load")[0]["version"] == 0
+    everything = sum(map(len, program_log(tmp_path, "load")[0]["modules"].values()))
+    assert everything > 30 and program_log(tmp_path, "load")[0]["version"] == 0
     service.model.norm.weight.data += 1
     service.publisher.publish(service.model.state_dict(), 1)
     assert (service.stage(1), service.apply()) == (1, 1)
-    assert told(tmp_path, "load")[1]["modules"] == {"model.norm": ["model.norm.weight"]}
-    assert service.apply() == 1 and len(told(tmp_path, "load")) == 2, "nothing is loaded twice"
+    assert program_log(tmp_path, "load")[1]["modules"] == {"model.norm": ["model.norm.weight"]}
+    assert service.apply() == 1 and len(program_log(tmp_path, "load")) == 2, "nothing is loaded twice"
     assert service.stats()["version"] == 1 and service.stats()["loaded_tensors"] == everything + 1
 
 
@@ -237,7 +237,7 @@ def wait_for(condition, limit_s: float = 10.0) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"vllm": {}}, "engine.vllm.python: name the Python"),
         ({"draft_tokens": 3}, "engine.draft_tokens = 3 .* set it to 0"),
@@ -248,8 +248,8 @@ def wait_for(condition, limit_s: float = 10.0) -> None:
         ({"vllm": {"python": "p", "arguments": {"logprobs_mode": "raw_logits"}}}, "leave it out"),
     ],
 )
-def test_what_does_not_apply_to_vllm_is_refused_by_name(wrong, told):
-    with pytest.raises(ValidationError, match=told):
+def test_what_does_not_apply_to_vllm_is_refused_by_name(wrong, message):
+    with pytest.raises(ValidationError, match=message):
         EngineSettings.model_validate({"kind": "vllm", "vllm": {"python": "p"}} | wrong)
 
 

@@ -65,11 +65,11 @@ def test_elements_between_any_two_neighbours_are_as_torch_casts_them():
 
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_scales_and_elements_are_torchaos(scaling: Scaling):
-    told = json.loads((Path(__file__).parent / "torchao.json").read_text())
-    x = torch.tensor(told["bits"], dtype=torch.int32).view(torch.float32)
+    result = json.loads((Path(__file__).parent / "torchao.json").read_text())
+    x = torch.tensor(result["bits"], dtype=torch.int32).view(torch.float32)
     elements, exponents = quantise(x, scaling)
-    theirs = torch.tensor(told[scaling]["elements"], dtype=torch.uint8).view(torch.float8_e4m3fn).float()
-    for block, code in enumerate(told[scaling]["scales"]):
+    theirs = torch.tensor(result[scaling]["elements"], dtype=torch.uint8).view(torch.float8_e4m3fn).float()
+    for block, code in enumerate(result[scaling]["scales"]):
         if code == 255:  # NaN
             assert elements[block].isnan().all(), block
             continue

@@ -39,11 +39,11 @@ def policy_steps(
     model: Any, rollouts: list, count: int, drafts: FreshDrafts | None, first: int = 0
 ) -> list[dict[str, float]]:
     trainer = PolicyTrainer(model, None, UPDATE)
-    told = []
+    result = []
     for step in range(first + 1, first + count + 1):
         figures = trainer.update(rollouts, ADVANTAGES, trainer.score(rollouts))
-        told.append(figures | (drafts.after(step, rollouts) if drafts else {}))
-    return told
+        result.append(figures | (drafts.after(step, rollouts) if drafts else {}))
+    return result
 
 
 def test_the_trunk_is_bit_for_bit_that_of_a_run_without_drafts(model, drafted, make):
@@ -62,14 +62,14 @@ def test_lessons_bring_acceptance_up_and_the_figures_say_so(model, make):
     drafted = with_drafts(model, 1, seed=1)
     rollouts = make.rollouts(model, 8)
     drafts = FreshDrafts(drafted, FreshDraftsSettings(every=1), UPDATE)
-    told = [drafts.after(step, rollouts) for step in range(1, 31)]
-    assert told[-1]["draft_loss"] < 0.7 * told[0]["draft_loss"]
-    assert told[-1]["draft_acceptance_1"] > told[0]["draft_acceptance_1"] + 0.05
-    for one, after in zip(told, told[1:], strict=False):
+    result = [drafts.after(step, rollouts) for step in range(1, 31)]
+    assert result[-1]["draft_loss"] < 0.7 * result[0]["draft_loss"]
+    assert result[-1]["draft_acceptance_1"] > result[0]["draft_acceptance_1"] + 0.05
+    for one, after in zip(result, result[1:], strict=False):
         assert after["draft_acceptance_1"] == one["draft_acceptance_1_taught"], (
             "the trunk did not move between these lessons"
         )
-    assert all(one["draft_skipped"] == 0.0 for one in told)
+    assert all(one["draft_skipped"] == 0.0 for one in result)
 
 
 def test_passes_are_so_many_optimizer_steps(drafted, make):
@@ -125,8 +125,8 @@ def test_two_and_three_ranks_teach_what_one_does(drafted, make):
         own, settings = copy.deepcopy(drafted), OptimizerSettings(clip_norm=1e9)
         drafts = FreshDrafts(own, FreshDraftsSettings(every=1, optimizer=settings), UPDATE, ranks)
         drafts._optimizers.step = drafts._optimizers.zero_grad = lambda: None
-        told = drafts.after(1, rollouts)
-        return {name: p.grad for name, p in own.mtp.named_parameters() if p.grad is not None}, told
+        result = drafts.after(1, rollouts)
+        return {name: p.grad for name, p in own.mtp.named_parameters() if p.grad is not None}, result
 
     def lessons(ranks: Ranks) -> str:
         own = copy.deepcopy(drafted)
@@ -134,14 +134,14 @@ def test_two_and_three_ranks_teach_what_one_does(drafted, make):
         policy_steps(own, rollouts + rollouts[:1], 2, drafts)
         return state_digest(own.state_dict())
 
-    ((alone, told),) = on(1, gradient)
+    ((alone, result),) = on(1, gradient)
     assert len(alone) > 10
     for size in (2, 3):
         for found, heard in on(size, gradient):
             assert found.keys() == alone.keys()
             for name, grad in alone.items():
                 torch.testing.assert_close(found[name], grad, rtol=1e-4, atol=1e-7, msg=lambda m, n=name: f"{n}: {m}")
-            assert heard == pytest.approx(told, rel=1e-4, abs=2e-3)  # an expert chosen by a hair may be another
+            assert heard == pytest.approx(result, rel=1e-4, abs=2e-3)  # an expert chosen by a hair may be another
         assert len(set(on(size, lessons))) == 1, "the ranks differ by a bit"
 
 

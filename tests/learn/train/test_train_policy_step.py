@@ -171,8 +171,8 @@ def test_a_batch_scored_without_replay_too_tells_what_replay_is_worth_and_teache
         figures[every] = [trainer.update(batch, [1.0, -1.0] * 3, trainer.score(batch)) for batch in batches]
         weights[every] = trainer.model.state_dict()
     assert all(torch.equal(tensor, weights[2][name]) for name, tensor in weights[0].items())
-    told = [[name for name in step if name.endswith("_unreplayed")] for step in figures[2]]
-    assert told == [["k3_unreplayed", "p99_abs_dlogp_unreplayed"], [], ["k3_unreplayed", "p99_abs_dlogp_unreplayed"]]
+    result = [[name for name in step if name.endswith("_unreplayed")] for step in figures[2]]
+    assert result == [["k3_unreplayed", "p99_abs_dlogp_unreplayed"], [], ["k3_unreplayed", "p99_abs_dlogp_unreplayed"]]
     free = PolicyTrainer(model, None, PolicyStepSettings(router_replay=False)).score(batches[0])
     assert figures[2][0]["p99_abs_dlogp_unreplayed"] == pytest.approx(free.mismatch.p99, rel=1e-6)
     assert figures[2][0]["p99_abs_dlogp_unreplayed"] != figures[2][0]["p99_abs_dlogp"]

@@ -123,17 +123,17 @@ def test_scores_and_figures_are_those_of_one_rank_and_weights_repeat_to_the_bit(
     ((arrays, figures, _),) = on(1, steps)
     first, again = on(2, steps), on(2, steps)
     assert len({digest for _, _, digest in (*first, *again)}) == 1
-    for found, told, _ in first:
+    for found, result, _ in first:
         for mine, theirs in zip(arrays, found, strict=True):
             for ours, other in zip(mine, theirs, strict=True):
                 np.testing.assert_allclose(ours[0], other[0], atol=1e-5)
-        assert told.pop("rank_imbalance") < 1.25
+        assert result.pop("rank_imbalance") < 1.25
         # A group that two ranks share runs its common beginning, and routes it, twice.
         assert all(
-            told.pop(name) >= figures[name] for name in ("forwarded_tokens", "replayed_routes", "replaced_routes")
+            result.pop(name) >= figures[name] for name in ("forwarded_tokens", "replayed_routes", "replaced_routes")
         )
-        assert 0 < told.pop("expert_agreement") <= 1
-        for name, value in told.items():
+        assert 0 < result.pop("expert_agreement") <= 1
+        for name, value in result.items():
             assert value == pytest.approx(figures[name], rel=1e-3, abs=1e-6), name
 
 

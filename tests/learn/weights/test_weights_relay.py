@@ -178,7 +178,7 @@ def test_a_newer_index_is_looked_for_before_an_outdated_copy_goes_on(world: Worl
     world.run.got.clear()
     assert relay.once() == 5
     assert {key.split("/")[0] for key in world.shard_bytes()} == {"delta-5"}
-    assert [told["name"] for told in world.said if told["event"] == "passes_by"] == ["delta-1"]
+    assert [result["name"] for result in world.said if result["event"] == "passes_by"] == ["delta-1"]
 
 
 def test_a_delta_goes_before_the_anchor_that_is_on_its_way(world: World) -> None:
@@ -197,7 +197,7 @@ def test_a_delta_goes_before_the_anchor_that_is_on_its_way(world: World) -> None
 
     world.run.act = meanwhile
     assert relay is not None and relay.once() == 4
-    names = [told["name"] for told in world.said if told["event"] in ("copied", "passes_by")]
+    names = [result["name"] for result in world.said if result["event"] in ("copied", "passes_by")]
     assert names[-4:] == ["delta-3", "anchor-3", "delta-4", "anchor-3"]
 
 
@@ -231,7 +231,7 @@ def test_what_is_broken_at_the_source_is_walked_around_or_refused_until_an_ancho
     world.run.objects[key] = b"x" + world.run.objects[key][1:]
     with pytest.raises(CorruptShard, match="delta-1/shard"):
         relay.once()
-    assert world.engine().version == 0 and [told["event"] for told in world.said][-2:] == ["broken", "wedged"]
+    assert world.engine().version == 0 and [result["event"] for result in world.said][-2:] == ["broken", "wedged"]
     world.publisher.mend(1)
     assert relay.once() == 1
     assert world.engine().walked == ("anchor-1",)
@@ -265,7 +265,7 @@ def test_a_source_that_is_silent_or_gone_is_waited_for_and_the_region_keeps_what
     old_wait = stop.wait
     stop.wait = lambda timeout=None: (relay.newest == 1 and stop.set()) or old_wait(0)  # type: ignore[method-assign]
     relay.follow(stop, poll_s=0.01)
-    assert relay.newest == 1 and [told["event"] for told in world.said][-3:] == ["waits", "copied", "goes_on"]
+    assert relay.newest == 1 and [result["event"] for result in world.said][-3:] == ["waits", "copied", "goes_on"]
     world.run.objects.clear()  # a folder that is not mounted
     assert not relay.advance() and world.engine().version == 1
 
@@ -302,7 +302,9 @@ def test_what_was_damaged_in_the_region_is_copied_again_by_the_next_life(world: 
     key = next(key for key in world.region.objects if key.startswith("anchor-0/shard-"))
     world.region.objects[key] = b"rot"
     world.relay().once()
-    assert [told for told in world.said if told["event"] == "damaged"] == [{"event": "damaged", "names": ["anchor-0"]}]
+    assert [result for result in world.said if result["event"] == "damaged"] == [
+        {"event": "damaged", "names": ["anchor-0"]}
+    ]
     world.check_whole()
 
 
@@ -366,8 +368,8 @@ def test_the_verb_copies_a_folder_and_says_what_it_did(folders: tuple[Path, Path
     run, region = map(str, folders)
     answer = etude("relay", run, region, "--json")
     assert answer.returncode == 0, answer.stderr
-    told = json.loads(answer.stdout)
-    assert told["newest"] == 3 and told["shard_bytes"] > 0
+    result = json.loads(answer.stdout)
+    assert result["newest"] == 3 and result["shard_bytes"] > 0
     assert {json.loads(line)["event"] for line in answer.stderr.splitlines()} == {"copied"}
     assert inspect.verify(WeightStore(Path(region)))["whole"]
 

@@ -54,12 +54,15 @@ ABLATION = {
 }  # fmt: skip
 
 
-def launch(tmp_path: Path, **told: str) -> subprocess.CompletedProcess[str]:
+def launch(tmp_path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     program = tmp_path / "bodies.py"
     program.write_text(PROGRAM)
-    told = {"ABLATION": json.dumps(ABLATION), "BODIES": str(tmp_path / "bodies"), **told}
+    variables = {"ABLATION": json.dumps(ABLATION), "BODIES": str(tmp_path / "bodies"), **variables}
     return subprocess.run(
-        [sys.executable, str(program), str(tmp_path / "out")], env=os.environ | told, capture_output=True, text=True
+        [sys.executable, str(program), str(tmp_path / "out")],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
     )
 
 

@@ -68,10 +68,10 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def launch(program: Path, run: Path, *overrides: str, **told: str) -> subprocess.CompletedProcess[str]:
+def launch(program: Path, run: Path, *overrides: str, **result: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(program), str(run), *overrides],
-        env=os.environ | told,
+        env=os.environ | result,
         capture_output=True,
         text=True,
     )
@@ -165,8 +165,8 @@ def test_a_stage_whose_process_is_killed_names_stage_signal_and_remedy(program: 
 def test_stages_that_do_not_need_each_other_run_at_the_same_time(program: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert launch(program, run, STAGES="base sft twin", PAUSE="0.1").returncode == 0
-    told = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
-    order = [(entry["event"], entry["stage"]) for entry in told]
+    result = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    order = [(entry["event"], entry["stage"]) for entry in result]
     assert order[:2] == [("started", "base"), ("finished", "base")]
     assert set(order[2:4]) == {("started", "sft"), ("started", "twin")}
 

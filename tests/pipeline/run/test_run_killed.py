@@ -209,9 +209,9 @@ def test_sessions_are_the_same_and_none_is_torn(reference: Path, survivor: Path)
 
 
 def test_rl_trained_the_same_task_list_every_group_once(reference: Path, survivor: Path) -> None:
-    told = [fold(RlLedger(run / "rl" / "ledger.jsonl").entries) for run in (reference, survivor)]
-    assert told[0].plan == told[1].plan, "the digest of the task list"
-    for progress in told:
+    progresses = [fold(RlLedger(run / "rl" / "ledger.jsonl").entries) for run in (reference, survivor)]
+    assert progresses[0].plan == progresses[1].plan, "the digest of the task list"
+    for progress in progresses:
         assert sorted(group for batch in progress.batches.values() for group in batch) == list(range(8))
     assert load_checkpoint(survivor / "rl" / "checkpoint") is not None
     summary = json.loads((survivor / "rl" / "summary.json").read_text())

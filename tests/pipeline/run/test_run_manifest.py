@@ -117,8 +117,8 @@ def test_clean_keeps_and_lists_what_the_run_did_not_make(done: Run) -> None:
     for name in mine:
         (done.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (done.folder / name).write_text("mine")
-    told = clean([done.folder], dry_run=True).document
-    assert set(told["would_keep"]) == {str(done.folder / name) for name in mine}
+    result = clean([done.folder], dry_run=True).document
+    assert set(result["would_keep"]) == {str(done.folder / name) for name in mine}
     answer = clean([done.folder], yes=True)
     assert set(answer.document["kept"]) == {str(done.folder / name) for name in mine}
     assert set(_tree(done.folder)) == mine and "kept, as no run made it" in answer.text

@@ -22,9 +22,9 @@ def folder(tmp_path: Path) -> Path:
     for split, (project, count) in splits.items():
         for number in range(count):
             level, category = (("page", "documentation"), ("bug-injection", "debugging"))[number % 2]
-            told = {"project": f"{project}-1.0"}
+            result = {"project": f"{project}-1.0"}
             made.add(
-                Task(f"{split}/{number}", category, level, "do it", {}, (), "commands", split=split, metadata=told)
+                Task(f"{split}/{number}", category, level, "do it", {}, (), "commands", split=split, metadata=result)
             )
     return made.root
 

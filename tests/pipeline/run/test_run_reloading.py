@@ -34,8 +34,8 @@ def answering(run: Path, error: str = "") -> threading.Thread:
         path = run / "rl" / REQUEST
         while not path.exists():
             time.sleep(0.01)
-        told = json.loads(path.read_text()) | {"seconds": 2.0, "error": error}
-        (run / "rl" / ANSWERS).write_text(json.dumps(told) + "\n")
+        entry = json.loads(path.read_text()) | {"seconds": 2.0, "error": error}
+        (run / "rl" / ANSWERS).write_text(json.dumps(entry) + "\n")
         path.unlink()
 
     thread = threading.Thread(target=answer)

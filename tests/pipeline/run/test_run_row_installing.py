@@ -79,9 +79,9 @@ async def pool(tmp_path: Path) -> AsyncIterator[SandboxPool]:
 
 
 def test_a_row_is_a_commit_of_its_clone_in_the_language_of_its_manifest(tmp_path: Path, row: SweBenchRow) -> None:
-    told = wanted_of(row, tmp_path / "mirrors", FILES)
-    assert (told.kind, told.version, told.language) == ("git", row.base_commit, "python")
-    assert told.path == str((tmp_path / "mirrors" / "owner__shop").resolve())
+    result = wanted_of(row, tmp_path / "mirrors", FILES)
+    assert (result.kind, result.version, result.language) == ("git", row.base_commit, "python")
+    assert result.path == str((tmp_path / "mirrors" / "owner__shop").resolve())
     assert wanted_of(row, tmp_path / "mirrors", {"package.json": "{}"}).language == "javascript"
     assert wanted_of(row, tmp_path / "mirrors", {"package.json": "{}", "setup.py": ""}).language == "python"
     with pytest.raises(CandidateRejected, match="no clone of owner/other"):

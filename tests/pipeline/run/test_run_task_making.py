@@ -33,10 +33,10 @@ PROJECT = InstalledProject(
 
 
 def a_bug(name: str, *, place: str = "sums.py:total", failing: tuple[str, ...] = ("t::a",)) -> Task:
-    told = {"generator": "bugs", "places": [place], "operators": ["slice"], "project": "one-1.0"}
+    result = {"generator": "bugs", "places": [place], "operators": ["slice"], "project": "one-1.0"}
     hidden = {"fail_to_pass": list(failing)}
     files = {"sums.py": f"# {name}\n"}
-    return Task(name, "debugging", "bugs", "", files, (), "commands", hidden, dict(PROJECT.files), metadata=told)
+    return Task(name, "debugging", "bugs", "", files, (), "commands", hidden, dict(PROJECT.files), metadata=result)
 
 
 class Ended:
@@ -132,9 +132,9 @@ async def test_features_taken_out_of_the_same_files_are_two_where_what_is_left_d
         return task
 
     def a_feature(name: str, left: str) -> Task:
-        told = {"generator": "feature-deletion", "project": "one-1.0"}
+        result = {"generator": "feature-deletion", "project": "one-1.0"}
         whole = {"sums.py": "def total(v): ...\n\n\ndef mean(v): ...\n"}
-        return Task(name, "features", "small", "", {"sums.py": left}, (), "commands", {}, whole, metadata=told)
+        return Task(name, "features", "small", "", {"sums.py": left}, (), "commands", {}, whole, metadata=result)
 
     finish = DuplicateFilter(TaskFolder(tmp_path, make=True)).wrap_finalizer(as_it_is)
     await finish(a_feature("total", "def mean(v): ...\n"), PROJECT)

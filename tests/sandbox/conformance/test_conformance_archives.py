@@ -49,8 +49,8 @@ async def test_what_is_got_can_be_put_elsewhere_and_is_the_same(box: Sandbox) ->
     assert await box.get_tar("copy/below") == archive
     compared = await box.run("rm pipe; mv copy /tmp/copy; diff -r --no-dereference . /tmp/copy/below")
     assert (compared.rc, compared.out) == (0, b""), compared
-    told = "import os; s = os.stat('/tmp/copy/below/d/e/f'); print(oct(s.st_mode), s.st_mtime)"  # the ls of coreutils 9 needs a newer gVisor
-    dressed = await box.run(["python3", "-c", told])
+    result = "import os; s = os.stat('/tmp/copy/below/d/e/f'); print(oct(s.st_mode), s.st_mtime)"  # the ls of coreutils 9 needs a newer gVisor
+    dressed = await box.run(["python3", "-c", result])
     assert dressed.out == b"0o100755 978307200.0\n", dressed
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         names = tar.getnames()

@@ -17,15 +17,15 @@ from etude.sandbox.spec import SandboxSpec
 def test_one_seed_one_story() -> None:
     async def story(seed: int) -> list[str]:
         pool = FakePool(MEASURED, FaultPlan({"create_fails": 0.2, "dies_in_command": 0.2}), seed=seed)
-        told = []
+        result = []
         for _ in range(50):
             try:
                 box = await pool.create(SandboxSpec())
-                told.append(str((await box.run("echo x")).rc))
+                result.append(str((await box.run("echo x")).rc))
             except InfraError as error:
-                told.append(str(error))
-            told.append(f"{asyncio.get_running_loop().time():.6f}")
-        return told
+                result.append(str(error))
+            result.append(f"{asyncio.get_running_loop().time():.6f}")
+        return result
 
     first, again, other = run(story(1)), run(story(1)), run(story(2))
     assert first == again != other

@@ -202,8 +202,8 @@ async def test_decisions_at_the_door_come_with_the_answers(monkeypatch: pytest.M
     pool = FakePool()
     host, _ = far(pool)
     box = await host.create(SandboxSpec(network=Network("allowlist", ("a.example",))), "me", "1")
-    told = [Decision(0.0, "x", "CONNECT", "a.example", 443, "", True, 200, "", 0, 0, 0.0)]
-    monkeypatch.setattr(type(pool.list()[0]), "decisions", told)
+    result = [Decision(0.0, "x", "CONNECT", "a.example", 443, "", True, 200, "", 0, 0, 0.0)]
+    monkeypatch.setattr(type(pool.list()[0]), "decisions", result)
     assert box.decisions == []
     await box.run("true")
-    assert box.decisions == told
+    assert box.decisions == result

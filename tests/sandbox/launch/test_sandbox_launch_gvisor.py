@@ -59,16 +59,16 @@ async def box() -> AsyncIterator[Sandbox]:
 @pytest.mark.parametrize("warm", [False, True])
 async def test_a_command_is_nobody_who_could_touch_process_1_or_its_groups(box: Sandbox, warm: bool) -> None:
     done = await box.run(["python", "try.py"], warm=warm)
-    told = json.loads(done.out)
-    assert told["ids"] == [1000] * 6 and set(told["held"]) == {"0" * 16} and told["done"] == []
+    result = json.loads(done.out)
+    assert result["ids"] == [1000] * 6 and set(result["held"]) == {"0" * 16} and result["done"] == []
 
 
 async def test_a_command_beside_another_one_is_so_too(box: Sandbox) -> None:
-    beside = asyncio.create_task(box.run("sleep 1"))
+    neighbour = asyncio.create_task(box.run("sleep 1"))
     await asyncio.sleep(0.2)
-    told = json.loads((await box.run(["python", "try.py"])).out)
-    assert told["ids"] == [1000] * 6 and told["done"] == []
-    await beside
+    result = json.loads((await box.run(["python", "try.py"])).out)
+    assert result["ids"] == [1000] * 6 and result["done"] == []
+    await neighbour
 
 
 async def test_what_is_written_from_outside_belongs_to_the_commands(box: Sandbox) -> None:

@@ -26,15 +26,15 @@ async def test_a_fork_bomb_is_bounded_and_told_and_neighbours_go_on(pool: Sandbo
     box = await pool.create(SandboxSpec(pids=16, warm_python=warm_python))
     neighbour = await pool.create(SandboxSpec(disk_mb=1))
     bomb = asyncio.create_task(box.run(["python3", "-c", BOMB], timeout_s=_PATIENCE_S))
-    told = False
+    report = False
     end_s = time.monotonic() + _PATIENCE_S
-    while not told and time.monotonic() < end_s:
+    while not report and time.monotonic() < end_s:
         try:
             await box.run(["true"])
         except PidsExhausted:
-            told = True
+            report = True
         assert (await neighbour.run(["echo", "here"], timeout_s=_PATIENCE_S)).out == b"here\n"
-    assert told
+    assert report
     await asyncio.gather(box.kill(), neighbour.kill())
     with contextlib.suppress(SandboxError):
         await bomb

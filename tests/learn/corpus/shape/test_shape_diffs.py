@@ -100,10 +100,10 @@ TREES = st.dictionaries(
 @given(TREES, TREES)
 def test_the_diffs_applied_to_the_old_tree_give_the_new_one(old: dict[str, str], new: dict[str, str]) -> None:
     old, new = old | {"same.py": "same"}, new | {"same.py": "same"}
-    told = file_changes(old, new)[0]
+    result = file_changes(old, new)[0]
     tree = {path: text for path, text in old.items() if path in new}
     for path in set(old) | set(new):  # what is left out is only a last line end
-        change = next((change for change in told if change.path == path), None)
+        change = next((change for change in result if change.path == path), None)
         if change is None and path in new and path in old:
             assert ended(new[path]) == ended(old[path])
             tree[path] = new[path]
