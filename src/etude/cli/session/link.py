@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def link(
     commit: Annotated[str, typer.Argument(help="A commit, by any name git knows.")] = "HEAD",
     write: Annotated[
-        bool, typer.Option("--write` was not run", help="Find the sessions that wrote its lines, and tie them to it.")
+        bool, typer.Option("--write", help="Find the sessions that wrote its lines, and tie them to it.")
     ] = False,
     session: Annotated[
         list[Path] | None,
