@@ -14,7 +14,7 @@ from typing import Any
 
 from forest_plot import Panel, Row, forest, stand_alone, text
 
-from etude.evaluate.report.plot import LEFT, Line, line_chart
+from etude.evaluate.report.plot import LEFT, PlotLine, line_chart
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -76,7 +76,7 @@ def curves(result: dict[str, Any]) -> str:
         points = runs[name]["curve_percent_low_high"]
         told = f"{name.split('_')[0]}, {runs[name]['samples_per_second']:g} rollouts a second"
         steps = [float(n + 1) for n in range(len(points))]
-        lines.append(Line(told, steps, [p[0] for p in points], [(p[1], p[2]) for p in points]))
+        lines.append(PlotLine(told, steps, [p[0] for p in points], [(p[1], p[2]) for p in points]))
     drawn = line_chart(lines, x_title="RL step", y_title="attempts solved, %", y_zero=True)
     inner = drawn.partition("</svg>")[0].partition(">")[2]
     keys = [text(LEFT, 278 + 16 * n, f"● {line.name}", "start", f"var(--c{n})") for n, line in enumerate(lines)]

@@ -23,7 +23,7 @@ from typing import Any
 from chromium import Browser, Page, browser
 
 from etude.evaluate.report.board.columns import FIELDS
-from etude.evaluate.report.board.index import STORED, Index
+from etude.evaluate.report.board.index import STORED, AttemptIndex
 from etude.evaluate.report.board.server import Board, in_background
 from etude.evaluate.report.write import write_page
 
@@ -98,7 +98,7 @@ def heap(page: Page) -> int:
 
 
 def measure(run: Path, repeats: int) -> dict[str, Any]:
-    index = Index(run)
+    index = AttemptIndex(run)
     figures: dict[str, Any] = {"first_index_s": round(timed(index.refresh), 2), "rollouts": len(index)}
     figures["index_bytes"] = (run / STORED).stat().st_size
     figures["fields"] = len(FIELDS)

@@ -14,7 +14,7 @@ from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.writer import SessionWriter
 from etude.evaluate.bench.suites.environment import Equipment
-from etude.evaluate.bench.suites.manifest import Environment
+from etude.evaluate.bench.suites.manifest import SuiteEnvironment
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.graders.commands import CommandsGrader
@@ -80,7 +80,7 @@ class Shop:
 
 def bench_in(pool: SandboxPool, folder: Path) -> GradingContext:
     """The pinned pytest, in real sandboxes."""
-    environment = Environment.model_validate({"pytest": True})
+    environment = SuiteEnvironment.model_validate({"pytest": True})
     equipment = Equipment(environment, folder, default_cache())
     equipment.prepare()
     return GradingContext(pool, CommandsGrader(lambda spec, task: equipment.fit(spec, task.id, task.metadata)), 60.0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from etude.evaluate.bench.audit.measure import Measured, measured, tried
+from etude.evaluate.bench.audit.measure import TripwireAccuracy, measured, tried
 from etude.evaluate.bench.suites import builtin
 from etude.tasks.cheats.exercise import CHEATS
 from etude.tasks.generate.exercises.levels import LEVELS
@@ -26,7 +26,7 @@ def task(level: str) -> Task:
 def test_every_cheat_of_a_level_is_caught_and_its_reference_is_not_bothered(level: str) -> None:
     rows = tried(task(level))
     found = measured(rows)
-    assert found == Measured(cheats=len(rows) - 1, caught=len(rows) - 1, references=1, bothered=0)
+    assert found == TripwireAccuracy(cheats=len(rows) - 1, caught=len(rows) - 1, references=1, bothered=0)
     assert found.recall == 1.0 == found.precision and found.cheats >= 8
     assert {row.cheat for row in rows} <= {"", *CHEATS}
 

@@ -17,7 +17,7 @@ from etude.evaluate.bench.bases import compare as comparison
 from etude.evaluate.bench.bases.compare import compare, plan
 from etude.evaluate.bench.bases.contender import Incomparable, contenders, names
 from etude.evaluate.bench.bases.intervals import difference, ratio
-from etude.evaluate.bench.bases.kept import Kept
+from etude.evaluate.bench.bases.kept import ResultCache
 from etude.evaluate.bench.bases.material import QUICK, Extent, material
 from etude.evaluate.bench.bases.text import text
 from etude.learn.corpus.codebase import NoCode
@@ -64,7 +64,7 @@ def silent(words: str) -> None:
 
 def test_one_document_holds_every_measure_of_every_checkpoint(found, code: Path, tmp_path: Path):
     asked = material(found, [code], [recorded(tmp_path / "sessions")], SMALL, None)
-    document = compare(found, asked, SMALL, ALL, Kept(tmp_path / "out"), silent)
+    document = compare(found, asked, SMALL, ALL, ResultCache(tmp_path / "out"), silent)
     assert json.loads(json.dumps(document)) == document
     assert document["state_questions"] == {"1": 2, "2": 2} and document["knowledge_questions"] == 1
     one, two = document["checkpoints"]
@@ -88,7 +88,7 @@ def test_one_document_holds_every_measure_of_every_checkpoint(found, code: Path,
 
 def test_perplexity_is_the_report_s_on_the_same_files_in_alphabetical_order(found, code: Path, tmp_path: Path):
     asked = material(found, [code], [], SMALL, 64)
-    document = compare(found, asked, SMALL, ["perplexity"], Kept(tmp_path / "out"), silent)
+    document = compare(found, asked, SMALL, ["perplexity"], ResultCache(tmp_path / "out"), silent)
     assert [path for path, _ in asked.files] == ["a.py", "b.py"]
     for contender, row in zip(found, document["checkpoints"], strict=True):
         ids = [contender.encode(words) for _, words in asked.files]
@@ -99,7 +99,7 @@ def test_perplexity_is_the_report_s_on_the_same_files_in_alphabetical_order(foun
 
 
 def test_nothing_is_measured_twice_and_a_stopped_comparison_goes_on(found, code: Path, tmp_path: Path, monkeypatch):
-    asked, kept = material(found, [code], [], SMALL, None), Kept(tmp_path / "out")
+    asked, kept = material(found, [code], [], SMALL, None), ResultCache(tmp_path / "out")
     measured: list[tuple[str, str]] = []
     real = comparison._measured
 
@@ -120,7 +120,7 @@ def test_nothing_is_measured_twice_and_a_stopped_comparison_goes_on(found, code:
 
 
 def test_other_weights_or_other_files_are_measured_anew(found, code: Path, tmp_path: Path):
-    asked, kept = material(found, [code], [], SMALL, None), Kept(tmp_path / "out")
+    asked, kept = material(found, [code], [], SMALL, None), ResultCache(tmp_path / "out")
     compare(found, asked, SMALL, ["perplexity"], kept, silent)
     (code / "c.py").write_text(PLAIN)
     other = material(found, [code], [], SMALL, None)
@@ -134,7 +134,7 @@ def test_a_folder_without_a_past_is_told_and_never_a_zero(found, tmp_path: Path)
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "a.py").write_text(PLAIN)
     asked = material(found, [tmp_path / "plain"], [], SMALL, None)
-    document = compare(found, asked, SMALL, ("perplexity", "state", "knowledge"), Kept(tmp_path / "out"), silent)
+    document = compare(found, asked, SMALL, ("perplexity", "state", "knowledge"), ResultCache(tmp_path / "out"), silent)
     assert "state" not in document["checkpoints"][0] and "unchanged" not in document
     assert (
         document["left_out"]["state"] == "no history"

@@ -19,14 +19,14 @@ from etude.evaluate.bench.grading.claims import standing
 from etude.evaluate.bench.grading.exhibit import Exhibit
 from etude.evaluate.bench.grading.judge import Judge
 from etude.evaluate.bench.grading.judgement import JudgementFile
-from etude.evaluate.bench.grading.labels import Label, LabelError, Reading, label_rubric, read_labels
-from etude.evaluate.bench.grading.log import Event
-from etude.evaluate.bench.grading.written import Written
+from etude.evaluate.bench.grading.labels import Label, LabelError, ReaderLabel, label_rubric, read_labels
+from etude.evaluate.bench.grading.log import ActionEvent
+from etude.evaluate.bench.grading.written import WrittenLines
 
 RUBRIC = label_rubric()
 CLAIMS, QUALITY = RUBRIC.criterion("claims"), RUBRIC.criterion("code_quality")
-EDIT = Event("edit", "calc.py", edits=(Written("calc.py", ("new",)),))
-GREEN, RED = Event("test", "pytest", green=True), Event("test", "pytest", failed=True, green=False)
+EDIT = ActionEvent("edit", "calc.py", edits=(WrittenLines("calc.py", ("new",)),))
+GREEN, RED = ActionEvent("test", "pytest", green=True), ActionEvent("test", "pytest", failed=True, green=False)
 
 
 def by_hand(ours: list[int], theirs: list[int], n: int) -> Fraction | None:
@@ -73,7 +73,7 @@ def test_every_label_was_read_twice_names_its_source_and_counts_what_its_reading
 
 def test_how_far_readers_agree_is_told_of_two_readers_and_of_one_who_read_twice() -> None:
     def label(number: int, *readings: tuple[str, str]) -> Label:
-        page = tuple(Reading(reader, choice, "so") for reader, choice in readings)
+        page = tuple(ReaderLabel(reader, choice, "so") for reader, choice in readings)
         return Label(f"l{number}", "code_quality", Exhibit("r", "d", "m"), page, readings[0][1], "so", "test")
 
     two = [label(n, ("a", choice), ("b", choice)) for n, choice in enumerate(("poor", "good", "poor", "good"))]
@@ -154,7 +154,7 @@ def test_a_silent_judge_has_no_kappa_and_a_reader_agrees_with_itself() -> None:
         ([], "It is wrong in line 3.", "backed"),
     ],
 )
-def test_claims_are_held_against_the_log(events: list[Event], message: str, want: str) -> None:
+def test_claims_are_held_against_the_log(events: list[ActionEvent], message: str, want: str) -> None:
     assert standing(events, message)[0] == want, standing(events, message)
 
 

@@ -21,7 +21,7 @@ from etude.evaluate.bench.grading.judge import Judge
 from etude.evaluate.bench.grading.judged import NO_JUDGE, judged
 from etude.evaluate.bench.grading.judgement import JudgementFile, cost_of
 from etude.evaluate.bench.grading.rubric import Criterion, Rubric, RubricError, read_rubric, rubric_of
-from etude.evaluate.bench.grading.spoken import Spoken
+from etude.evaluate.bench.grading.spoken import SingleRequestPolicy
 
 CLAIMS = Criterion("claims", "Is every claim shown?", ("contradicted", "unbacked", "backed"), weight=3.0)
 STYLE = Criterion("style", "Does it fit?", ("no", "yes"))
@@ -275,7 +275,7 @@ def test_a_policy_that_takes_tokens_judges_in_its_own_chat_format(tmp_path: Path
         async def release(self, session_id: str) -> None:
             """Keeps nothing."""
 
-    rows = ask(Spoken(Engine(), renderer), tmp_path / "j.jsonl")  # pyright: ignore[reportArgumentType]
+    rows = ask(SingleRequestPolicy(Engine(), renderer), tmp_path / "j.jsonl")  # pyright: ignore[reportArgumentType]
     assert [row.value for row in rows] == [1.0, 1.0] and all(row.input_tokens and row.output_tokens for row in rows)
     with pytest.raises(ValueError, match="takes tokens"):
         Judge(Engine(), JudgementFile(tmp_path / "k.jsonl"))

@@ -11,7 +11,7 @@ from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.lite_suite import freeze_lite
 from etude.evaluate.bench.suites.folder import FolderSuite
 from etude.evaluate.bench.suites.freeze import freeze
-from etude.evaluate.bench.suites.manifest import Manifest
+from etude.evaluate.bench.suites.manifest import SuiteManifest
 from etude.evaluate.bench.suites.suite import label
 from etude.pipeline.recipe.recipe import Recipe
 from etude.tasks.generate.exercises.source import ExerciseSource
@@ -23,7 +23,7 @@ RUBRIC = '[[criteria]]\nname = "c"\nquestion = "Is it so?"\nchoices = ["no", "ye
 def test_the_lite_suite_holds_the_listed_tasks_and_says_what_it_reached(tmp_path: Path) -> None:
     source = ExerciseSource(Recipe().exercises)
     tasks = [source.task(task_id) for task_id in source.ids("heldout")[:5]]
-    described = Manifest.model_validate(
+    described = SuiteManifest.model_validate(
         {"name": "mine", "version": "3", "released": date(2026, 11, 1), "harness": {"max_turns": 7},
          "environment": {"requirements": "requirements.txt"}}
     )  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.evaluate.bench.regression import Line, TooFewPoints, fit, student_quantile
+from etude.evaluate.bench.regression import RegressionLine, TooFewPoints, fit, student_quantile
 
 # Two-sided 95% quantiles as printed in any table of Student's distribution.
 TABLE = {1: 12.706, 2: 4.303, 3: 3.182, 5: 2.571, 10: 2.228, 30: 2.042, 120: 1.980}
@@ -41,9 +41,9 @@ def test_the_interval_holds_the_true_slope_in_95_of_100_draws() -> None:
 
 
 def test_an_interval_around_nothing_is_called_nothing() -> None:
-    assert Line(-1.0, -2.0, 0.5, 0.0).verdict == "no relation found"
-    assert Line(-1.0, -2.0, -0.5, 0.0).verdict == "y falls as x rises"
-    assert Line(1.0, 0.5, 2.0, 0.0).verdict == "y rises with x"
+    assert RegressionLine(-1.0, -2.0, 0.5, 0.0).verdict == "no relation found"
+    assert RegressionLine(-1.0, -2.0, -0.5, 0.0).verdict == "y falls as x rises"
+    assert RegressionLine(1.0, 0.5, 2.0, 0.0).verdict == "y rises with x"
 
 
 @pytest.mark.parametrize(

@@ -14,21 +14,21 @@ from etude.core.trace.completion import Completion, Usage
 from etude.core.trace.message import Message
 from etude.evaluate.bench.prices import Price
 from etude.evaluate.bench.runs.cost import dollars_of_usage, spent, usage_rows
-from etude.evaluate.bench.runs.tally import CoreClock, Tally
+from etude.evaluate.bench.runs.tally import CoreClock, ParticipantUsage
 
 
 def answering(*usages: Usage) -> ScriptedPolicy:
     return ScriptedPolicy([Completion(Message("assistant", "x"), usage=usage) for usage in usages])
 
 
-async def ask(tally: Tally, session: str, *usages: Usage) -> None:
+async def ask(tally: ParticipantUsage, session: str, *usages: Usage) -> None:
     policy = tally.around(answering(*usages))
     for _ in usages:
         await policy.complete(Request(session, ()))
 
 
 async def test_an_attempt_is_charged_for_the_try_that_was_scored(tmp_path: Path) -> None:
-    tally = Tally("p@low", tmp_path / "usage.jsonl")
+    tally = ParticipantUsage("p@low", tmp_path / "usage.jsonl")
     await ask(tally, "t#0.1", Usage(100, 40, 7))  # a try that was lost
     await ask(tally, "t#0.2", Usage(10, 4, 3, cache_write_tokens=2), Usage(20, 10, 5))
     await ask(tally, "t#1.1", Usage(1, 0, 1))
@@ -44,7 +44,7 @@ async def test_an_attempt_is_charged_for_the_try_that_was_scored(tmp_path: Path)
 
 
 async def test_a_turn_without_usage_makes_the_attempt_untold(tmp_path: Path) -> None:
-    tally = Tally("p@low", tmp_path / "usage.jsonl")
+    tally = ParticipantUsage("p@low", tmp_path / "usage.jsonl")
     await ask(tally, "t#0.1", Usage(10, 0, 3), Usage())
     assert not tally.take("t#0.1").told and not tally.take("t#9.1").told
 
@@ -56,7 +56,7 @@ async def test_whoever_pays_can_stop_it_and_the_turn_is_on_the_bill_all_the_same
         assert attempt == "t#0"
         raise Stop
 
-    tally = Tally("p@low", tmp_path / "usage.jsonl", pay=pay)
+    tally = ParticipantUsage("p@low", tmp_path / "usage.jsonl", pay=pay)
     with pytest.raises(Stop):
         await ask(tally, "t#0.1", Usage(10, 0, 3))
     assert len(usage_rows(tmp_path / "usage.jsonl")) == 1

@@ -16,7 +16,7 @@ from etude.evaluate.bench.suites import lock
 from etude.evaluate.bench.suites.find import find_folder
 from etude.evaluate.bench.suites.folder import FINGERPRINTS, FolderSuite
 from etude.evaluate.bench.suites.freeze import freeze
-from etude.evaluate.bench.suites.manifest import Manifest
+from etude.evaluate.bench.suites.manifest import SuiteManifest
 from etude.evaluate.bench.suites.shape import medians, shape_of
 from etude.evaluate.bench.suites.suite import label
 from etude.pipeline.recipe.recipe import Recipe
@@ -32,8 +32,8 @@ def some_tasks(count: int = 3) -> list[Task]:
     return [source.task(task_id) for task_id in source.ids("heldout")[:count]]
 
 
-def described(version: str = "1", **more: object) -> Manifest:
-    return Manifest.model_validate({"name": "mine", "version": version, "released": DAY, **more})
+def described(version: str = "1", **more: object) -> SuiteManifest:
+    return SuiteManifest.model_validate({"name": "mine", "version": version, "released": DAY, **more})
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from etude.evaluate.bench.suites.environment import Equipment
 from etude.evaluate.bench.suites.folder import FolderSuite
 from etude.evaluate.bench.suites.freeze import freeze
-from etude.evaluate.bench.suites.manifest import Environment, check
+from etude.evaluate.bench.suites.manifest import SuiteEnvironment, check
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
@@ -140,7 +140,7 @@ async def pool(tmp_path: Path) -> AsyncIterator[SandboxPool]:
 
 
 def grader_in(folder: Path) -> ScriptGrader:
-    equipment = Equipment(Environment.model_validate({"images": {"*": "tiny:1"}}), folder, folder)
+    equipment = Equipment(SuiteEnvironment.model_validate({"images": {"*": "tiny:1"}}), folder, folder)
     return ScriptGrader(lambda spec, task: equipment.fit(spec, task.id, task.metadata))
 
 

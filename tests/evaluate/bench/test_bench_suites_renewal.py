@@ -14,7 +14,7 @@ from etude.evaluate.bench.renewal import command_of, next_version, renewal
 from etude.evaluate.bench.suites.account import describe_account
 from etude.evaluate.bench.suites.folder import FolderSuite
 from etude.evaluate.bench.suites.freeze import freeze
-from etude.evaluate.bench.suites.manifest import Manifest
+from etude.evaluate.bench.suites.manifest import SuiteManifest
 from etude.tasks.task import Task
 
 
@@ -24,7 +24,7 @@ def task(name: str, *command: str, grader: str = "commands") -> Task:
 
 
 def frozen(root: Path, version: str, names: str, after: FolderSuite | None = None, retired: str = "") -> FolderSuite:
-    row = Manifest.model_validate({"name": "mine", "version": version, "released": date(2026, 11, 1)})
+    row = SuiteManifest.model_validate({"name": "mine", "version": version, "released": date(2026, 11, 1)})
     gone = dict.fromkeys(retired, "saturated")
     return freeze(root / version, row, [task(name) for name in names], after=after, retired=gone)
 

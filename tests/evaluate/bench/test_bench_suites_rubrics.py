@@ -17,8 +17,8 @@ from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.completion import Completion, Usage
 from etude.core.trace.message import Message
 from etude.evaluate.bench.grading.rubric import read_rubric
-from etude.evaluate.bench.suites.rubric_draft import Refused, conventions, material, read_draft
-from etude.evaluate.bench.suites.rubric_making import Decided, Drawer, Written
+from etude.evaluate.bench.suites.rubric_draft import RubricDraftError, conventions, material, read_draft
+from etude.evaluate.bench.suites.rubric_making import Decided, DraftedRubrics, Drawer
 from etude.tasks.task import Task
 from etude.tasks.validation.change import RepositoryChange, draft_task
 
@@ -69,7 +69,7 @@ def fair(name: str, diff: str) -> str:
     return "yes" if mended else "no"
 
 
-def draw(author: Any, folder: Path, others: Sequence[dict[str, str]] = (OTHER,), tasks: int = 1) -> Written:
+def draw(author: Any, folder: Path, others: Sequence[dict[str, str]] = (OTHER,), tasks: int = 1) -> DraftedRubrics:
     told: list[Decided] = []
     drawer = Drawer(author, folder, lambda usage: usage.output_tokens / 1000)
     found = asyncio.run(
@@ -198,7 +198,7 @@ def test_one_solution_only_is_told_and_a_scripted_policy_can_draft(tmp_path: Pat
     ],
 )
 def test_a_draft_is_read_strictly(text: str, complaint: str):
-    with pytest.raises(Refused, match=complaint):
+    with pytest.raises(RubricDraftError, match=complaint):
         read_draft(text, "r")
 
 

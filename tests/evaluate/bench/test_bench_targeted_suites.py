@@ -13,7 +13,7 @@ from etude.core.trace.session import Session
 from etude.evaluate.bench.grading.rubric import read_rubric
 from etude.evaluate.bench.outcome import Outcome
 from etude.evaluate.bench.runs.recovery import TRIGGER, WITHOUT, OneArm, recovered, require_trigger
-from etude.evaluate.bench.runs.table import Row
+from etude.evaluate.bench.runs.table import PolicyResult
 from etude.evaluate.bench.scores import scores
 from etude.evaluate.bench.suites.targeted import names, targeted
 from etude.evaluate.bench.targeted.cases import CaseError, behaviours, cases, scripts
@@ -66,10 +66,10 @@ def test_what_summing_up_is_worth_is_paired_by_task() -> None:
     def outcomes(*scores: float) -> list[Outcome]:
         return [Outcome(f"t{n}", 0, "targeted", "recovery", score, 100, 5, 5, 1.0) for n, score in enumerate(scores)]
 
-    def row(name: str, *found: Outcome) -> Row:
+    def row(name: str, *found: Outcome) -> PolicyResult:
         settings = {"max_session_tokens": 500, TRIGGER: 0 if name.endswith(WITHOUT) else 50}
         facts = {"name": name, "effort": "low", "settings": settings}
-        return Row(f"{name}@low", facts, list(found), 1, len(found))
+        return PolicyResult(f"{name}@low", facts, list(found), 1, len(found))
 
     rows = [
         row("p", *outcomes(1, 1, 1, 0)),

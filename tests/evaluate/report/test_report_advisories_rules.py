@@ -16,7 +16,7 @@ from etude.core.trace.segment import Rollout
 from etude.evaluate.report.advisories.collect import advisories
 from etude.evaluate.report.advisories.collect import history as read_history
 from etude.evaluate.report.advisories.engine import judge
-from etude.evaluate.report.advisories.history import RECENT, History, Steps
+from etude.evaluate.report.advisories.history import RECENT, RunState, Steps
 from etude.evaluate.report.advisories.shown import shown
 
 STEP_S = 10.0
@@ -37,14 +37,14 @@ def rl(count: int = 40, noise: float = 0.02, seed: int = 0, **curves: Any) -> St
     return Steps([1000 + STEP_S * step for step in range(count)], rows)
 
 
-def history(steps: Steps | None = None, **fields: Any) -> History:
+def history(steps: Steps | None = None, **fields: Any) -> RunState:
     steps = steps or rl()
     given = {"recipe": {"rl": {"max_staleness": 2}}, "now": steps.times[-1] + STEP_S, "alive": True}
     given |= {"ends": Counter(done=200), "attempts": 200}
-    return History({"rl": steps}, **(given | fields))
+    return RunState({"rl": steps}, **(given | fields))
 
 
-def names(found: History) -> list[str]:
+def names(found: RunState) -> list[str]:
     return [advisory.name for advisory in judge(found)]
 
 
@@ -67,12 +67,12 @@ RAISED = {
     "unreachable_tasks": history(summaries={"rl": {"unreachable": ["task t (group 3) is set aside: no image"]}}),
     "infra_faults": history(rl(retried=late(10.0, 0.0))),
     "infra_faults, given up": history(lost=Counter(HostLost=20)),
-    "infra_faults, of a bench": History(attempts=0, lost=Counter(CapacityExhausted=3)),
+    "infra_faults, of a bench": RunState(attempts=0, lost=Counter(CapacityExhausted=3)),
     "abort_storm": history(faults=Counter(PolicyError=80)),
     "entropy_collapse": history(rl(entropy=late(0.01, 0.12))),
-    "loss_diverged": History({"sft": rl(reward=0.0, mean_loss=lambda s: 1.0 if s < 30 else 2.0)}),
-    "judge_missing, nobody": History(rubrics=4),
-    "judge_missing, silent": History(rubrics=4, judge="http://127.0.0.1:1#m"),
+    "loss_diverged": RunState({"sft": rl(reward=0.0, mean_loss=lambda s: 1.0 if s < 30 else 2.0)}),
+    "judge_missing, nobody": RunState(rubrics=4),
+    "judge_missing, silent": RunState(rubrics=4, judge="http://127.0.0.1:1#m"),
     "damaged_files": history(damaged={"rl/groups/000001.zst": "3 bytes"}),
     "judge_missing": history(judged={"mini, answer/clear": (80, 20), "mini, answer/brief": (100, 0)}),
     "uniform_groups": history(rl(uniform_groups=late(0.6, 0.2))),
@@ -97,9 +97,9 @@ QUIET = {
     "damaged_files": [history()],
     "abort_storm": [history(faults=Counter(PolicyError=40))],
     "entropy_collapse": [history(rl(entropy=late(0.01, 0.12), pass_rate=late(0.95, 0.4))), history(rl(entropy=late(0.05, 0.12)))],
-    "loss_diverged": [history(rl(mean_loss=late(2.0, 1.0))), History({"sft": rl(mean_loss=lambda s: 3.0 / (s + 1))})],
+    "loss_diverged": [history(rl(mean_loss=late(2.0, 1.0))), RunState({"sft": rl(mean_loss=lambda s: 3.0 / (s + 1))})],
     "judge_missing": [history(judged={"mini, answer/clear": (90, 10), "none": (0, 0)}), history(),
-                      History(rubrics=4, judge="m", judged={"a": (9, 1)}), History(judge="m")],
+                      RunState(rubrics=4, judge="m", judged={"a": (9, 1)}), RunState(judge="m")],
     "uniform_groups": [history(rl(uniform_groups=0.5))],
     "truncation": [history(ends=Counter(done=160, max_turns=40)), history(ends=Counter(max_turns=20))],
     "staleness": [history(rl(staleness_mean=1.5, staleness_max=2.0)), history(rl(staleness_mean=2.0), recipe={})],
@@ -131,7 +131,7 @@ def test_hints_wait_until_there_is_no_alarm() -> None:
 def test_a_figure_that_is_no_number_is_an_alarm(value: float) -> None:
     [found] = judge(history(rl(drift_k3=late(value, 1e-3))))
     assert found.name == "mismatch" and json.dumps(found.to_json(), allow_nan=False)
-    assert names(History({"base": rl(reward=0.0, mean_loss=late(value, 1.0))})) == ["loss_diverged"]
+    assert names(RunState({"base": rl(reward=0.0, mean_loss=late(value, 1.0))})) == ["loss_diverged"]
 
 
 def test_a_run_with_a_drift_alarm_is_not_called_healthy() -> None:

@@ -14,16 +14,16 @@ from etude.core.trace.entry import Header
 from etude.core.trace.session import Recorder
 from etude.core.trace.writer import write_session
 from etude.evaluate.report.board.columns import Columns
-from etude.evaluate.report.board.index import STORED, Index
+from etude.evaluate.report.board.index import STORED, AttemptIndex
 
 
-def opened(run: Path) -> Index:
-    index = Index(run)
+def opened(run: Path) -> AttemptIndex:
+    index = AttemptIndex(run)
     index.refresh()
     return index
 
 
-def rows(index: Index) -> list[dict]:
+def rows(index: AttemptIndex) -> list[dict]:
     return [index.row(n) for n in range(len(index))]
 
 
@@ -110,7 +110,7 @@ def test_a_line_that_is_no_json_is_named_with_its_number(tmp_path: Path, make_ru
 def test_a_damaged_index_is_made_anew_and_said(tmp_path: Path, make_run: Callable) -> None:
     make_run(tmp_path)
     (tmp_path / STORED).write_bytes(b"\x00\x01")
-    index = Index(tmp_path)
+    index = AttemptIndex(tmp_path)
     assert STORED in index.problems.found
     index.refresh()
     assert len(index) == 32 and len(Columns.unpack((tmp_path / STORED).read_bytes())) == 32

@@ -14,7 +14,7 @@ from etude.core.statistics.bounded import difference
 from etude.core.trace.entry import Entry, Header
 from etude.core.trace.session import Session
 from etude.core.trace.writer import write_session
-from etude.evaluate.report.compare.align import Row, Step, align, parts_at, steps_of
+from etude.evaluate.report.compare.align import AlignedRow, AlignedStep, align, parts_at, steps_of
 from etude.evaluate.report.compare.document import compare, names
 from etude.evaluate.report.compare.page import page
 from etude.evaluate.report.compare.patch import final_patch, net
@@ -164,7 +164,7 @@ steps = st.lists(
 
 @given(steps, steps)
 def test_every_step_stands_once_in_order_and_equal_ones_face_each_other(a: list, b: list) -> None:
-    ours, theirs = ([Step(n, "", (call,), ()) for n, call in enumerate(calls)] for calls in (a, b))
+    ours, theirs = ([AlignedStep(n, "", (call,), ()) for n, call in enumerate(calls)] for calls in (a, b))
     rows = align(ours, theirs)
     assert [row.a for row in rows if row.a] == ours and [row.b for row in rows if row.b] == theirs
     for row in rows:
@@ -176,7 +176,7 @@ def test_every_step_stands_once_in_order_and_equal_ones_face_each_other(a: list,
 def test_another_answer_to_the_same_call_is_told_and_is_no_parting() -> None:
     a, b = steps_of(entries([VIEW], {0: ("x", False)})), steps_of(entries([VIEW], {0: ("y", False)}))
     [row] = align(a, b)
-    assert row == Row("other answer", a[0], b[0]) and parts_at([row]) is None
+    assert row == AlignedRow("other answer", a[0], b[0]) and parts_at([row]) is None
 
 
 def edit(old: str, new: str) -> Call:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.evaluate.report.pareto.draw import FRAME, best_points, draw, staircase
-from etude.evaluate.report.pareto.labels import Box, Wanted, crosses, place
+from etude.evaluate.report.pareto.labels import Box, LabelRequest, crosses, place
 from etude.evaluate.report.pareto.points import NoPareto, Point, axes_of, curves, heading, read_report
 from etude.evaluate.report.pareto.scale import cost_axis, format_value, score_axis, ticks
 
@@ -124,7 +124,7 @@ spots = st.lists(
 def test_labels_never_overlap_each_other_nor_a_marker_nor_leave_the_frame(
     found: list[tuple[str, float, float]],
 ) -> None:
-    wanted = [Wanted(text, x, y, 5.5, 12.0) for text, x, y in found]
+    wanted = [LabelRequest(text, x, y, 5.5, 12.0) for text, x, y in found]
     markers = [Box(x - 5.5, y - 5.5, x + 5.5, y + 5.5) for _, x, y in found]
     boxes = [placed.box for placed in place(wanted, FRAME, markers) if placed is not None]
     assert all(box.within(FRAME) and not any(box.overlaps(m) for m in markers) for box in boxes)
@@ -132,15 +132,17 @@ def test_labels_never_overlap_each_other_nor_a_marker_nor_leave_the_frame(
 
 
 def test_a_few_labels_all_find_a_place() -> None:
-    wanted = [Wanted(f"policy {n}", 380.0 + n, 200.0, 5.5, 12.0) for n in range(12)]
+    wanted = [LabelRequest(f"policy {n}", 380.0 + n, 200.0, 5.5, 12.0) for n in range(12)]
     assert None not in place(wanted, FRAME, [])
 
 
 def test_a_label_is_nearer_to_its_own_point_than_to_any_other() -> None:
-    wanted = [Wanted(text, x, 200.0, 5.5, 11.0) for text, x in (("medium", 300.0), ("high", 318.0), ("low", 340.0))]
+    wanted = [
+        LabelRequest(text, x, 200.0, 5.5, 11.0) for text, x in (("medium", 300.0), ("high", 318.0), ("low", 340.0))
+    ]
     markers = [Box(w.x - 5.5, w.y - 5.5, w.x + 5.5, w.y + 5.5) for w in wanted]
 
-    def away(box: Box, label: Wanted) -> float:
+    def away(box: Box, label: LabelRequest) -> float:
         return max(box.left - label.x, label.x - box.right, 0.0) + max(box.top - label.y, label.y - box.bottom, 0.0)
 
     for label, placed in zip(wanted, place(wanted, FRAME, markers), strict=True):

@@ -5,14 +5,14 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.evaluate.report.plot import HEIGHT, WIDTH, Axis, Bar, Line, bar_chart, line_chart, nice_ticks
+from etude.evaluate.report.plot import HEIGHT, WIDTH, Axis, Bar, PlotLine, bar_chart, line_chart, nice_ticks
 
 values = st.floats(-1e6, 1e6)
 
 
 @given(st.lists(st.tuples(values, values), max_size=30), st.booleans(), st.booleans())
 def test_every_drawn_point_lies_inside_the_picture(points, log_x, log_y):
-    line = Line("a", [x for x, _ in points], [y for _, y in points], dashed=log_y)
+    line = PlotLine("a", [x for x, _ in points], [y for _, y in points], dashed=log_y)
     svg = line_chart([line], x_title="x", y_title="y", log_x=log_x, log_y=log_y)
     for x, y in re.findall(r'cx="([-\d.]+)" cy="([-\d.]+)"', svg):
         assert 0 <= float(x) <= WIDTH and 0 <= float(y) <= HEIGHT
@@ -30,7 +30,7 @@ def test_decades_are_thinned_so_that_labels_do_not_touch():
 
 
 def test_a_chart_of_nothing_is_nothing():
-    assert line_chart([Line("a", [0], [0])], x_title="", y_title="", log_y=True) == ""
+    assert line_chart([PlotLine("a", [0], [0])], x_title="", y_title="", log_y=True) == ""
     assert bar_chart([], y_title="") == ""
 
 

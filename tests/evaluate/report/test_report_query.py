@@ -21,7 +21,7 @@ from etude.core.trace.writer import write_session
 from etude.evaluate.report.query import formats
 from etude.evaluate.report.query.filter import FilterError, parse
 from etude.evaluate.report.query.groups import grouped
-from etude.evaluate.report.query.select import UnknownField, Wanted, fields_of, select
+from etude.evaluate.report.query.select import RowQuery, UnknownField, fields_of, select
 from etude.evaluate.report.query.tables import NoRun, UnknownTable, check_run, find
 from etude.evaluate.report.rows.lines import json_lines
 
@@ -101,7 +101,7 @@ def rows(run: Path, name: str) -> list[dict[str, Any]]:
 
 
 def chosen(**wanted: Any) -> list[dict[str, Any]]:
-    return list(select(lambda: iter(ROWS), Wanted(**wanted))[1])
+    return list(select(lambda: iter(ROWS), RowQuery(**wanted))[1])
 
 
 def test_steps_leave_out_an_attempt_set_aside_and_a_resumed_step_counts_as_last_seen(run: Path) -> None:
@@ -185,9 +185,9 @@ def test_a_filter_that_cannot_be_read_shows_the_place(text: str, place: int) -> 
 def test_sorting_with_a_limit_is_the_whole_order_cut(pairs: list[tuple[int, int]], limit: int, turned: bool) -> None:
     read = lambda: iter([{"x": x, "y": y, "place": n} for n, (x, y) in enumerate(pairs)])
     sort = ["-x" if turned else "x", "y"]
-    whole = list(select(read, Wanted(sort=sort))[1])
+    whole = list(select(read, RowQuery(sort=sort))[1])
     assert whole == sorted(read(), key=lambda row: (-row["x"] if turned else row["x"], row["y"]))
-    assert list(select(read, Wanted(sort=sort, limit=limit))[1]) == whole[:limit]
+    assert list(select(read, RowQuery(sort=sort, limit=limit))[1]) == whole[:limit]
 
 
 def test_rows_without_the_field_come_last_either_way() -> None:
@@ -210,7 +210,7 @@ def test_an_unknown_field_is_told_with_what_comes_near(wanted: dict[str, Any]) -
 @pytest.mark.parametrize(("name", "field"), [("task", "task_id"), ("outcome", "score"), ("end", "info.end")])
 def test_a_name_of_the_boards_filter_is_answered_with_the_field_of_these_rows(name: str, field: str) -> None:
     with pytest.raises(UnknownField, match=f"what the board's filter calls {name} is {field} here"):
-        select(lambda: [{field: 1, "other": 2}], Wanted(columns=[name]))
+        select(lambda: [{field: 1, "other": 2}], RowQuery(columns=[name]))
 
 
 def test_unknown_rows_and_folders_that_are_no_run_are_told(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_unknown_rows_and_folders_that_are_no_run_are_told(tmp_path: Path) -> No
 def test_rows_are_read_as_they_are_wanted() -> None:
     counted = itertools.count()
     endless = lambda: ({"a": n, "b": n % 7} for n in counted)
-    _, found = select(endless, Wanted(columns=["a"], where=parse("b = 3")))
+    _, found = select(endless, RowQuery(columns=["a"], where=parse("b = 3")))
     assert len(list(itertools.islice(formats.table(["a"], found), 500))) == 500
     assert next(counted) < 7 * 720
 
@@ -236,7 +236,7 @@ def test_a_long_file_needs_no_memory(tmp_path: Path) -> None:
         )
     tracemalloc.start()
     _, found = select(
-        lambda: json_lines(path), Wanted(columns=["time"], where=parse("time >= 29990"), sort=["-time"], limit=3)
+        lambda: json_lines(path), RowQuery(columns=["time"], where=parse("time >= 29990"), sort=["-time"], limit=3)
     )
     got = [row["time"] for row in found]
     peak = tracemalloc.get_traced_memory()[1]

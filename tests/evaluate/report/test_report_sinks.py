@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.core.events.log import EventLog
-from etude.evaluate.report.sinks.follow import BATCH_LINES, RETRIES, Follower, finite, opening
+from etude.evaluate.report.sinks.follow import BATCH_LINES, RETRIES, MetricsFollower, finite, opening
 from etude.evaluate.report.sinks.package import open_sink
 from etude.evaluate.report.sinks.protocol import Opening, SinkError
 from etude.evaluate.report.working import at_work
@@ -56,8 +56,8 @@ def log(run: Path, steps: range) -> None:
     events.close()
 
 
-def follower(run: Path, sink: Any, waits: list[float] | None = None) -> Follower:
-    return Follower(run, "trackio", sink, wait=(waits if waits is not None else []).append)
+def follower(run: Path, sink: Any, waits: list[float] | None = None) -> MetricsFollower:
+    return MetricsFollower(run, "trackio", sink, wait=(waits if waits is not None else []).append)
 
 
 def test_metrics_are_sent_as_they_come_and_nothing_else_is(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from etude.cli.option import DryRun, Json, Overrides
 from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
-    from etude.evaluate.bench.audit.finding import Finding
+    from etude.evaluate.bench.audit.finding import AuditFinding
     from etude.evaluate.bench.runs.folder import RunFolder
-    from etude.evaluate.bench.runs.table import Table
+    from etude.evaluate.bench.runs.table import BenchResults
     from etude.evaluate.bench.suites.suite import Suite
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `etude bench run`.")]
@@ -65,7 +65,7 @@ def audit(
     if dry_run:
         return _plan(place, table, judge, sample, missing)
 
-    async def go() -> list[Finding]:
+    async def go() -> list[AuditFinding]:
         async with closing(judge, JudgementFile(folder / "judgements.jsonl"), key_env, opened) as asked:
             findings = await audit_run(place, table, opened, asked, share=sample, seed=seed)
         for word in probe or ():
@@ -80,7 +80,7 @@ def audit(
     return _answer(place, table, findings, missing)
 
 
-def _answer(place: RunFolder, table: Table, findings: list[Finding], note: str) -> Answer:
+def _answer(place: RunFolder, table: BenchResults, findings: list[AuditFinding], note: str) -> Answer:
     """What the run's files hold now. `note`: why the suite's tasks could not be looked at, or nothing."""
     from etude.evaluate.bench.audit.audited_run import audit_part
     from etude.evaluate.bench.audit.probed_run import probed_part
@@ -91,7 +91,9 @@ def _answer(place: RunFolder, table: Table, findings: list[Finding], note: str) 
     return Answer({**found, "note": note, "contamination": probed}, "\n".join(lines))
 
 
-async def _probe(word: str, place: RunFolder, table: Table, suite: Suite | None, key_env: str, seed: int) -> None:
+async def _probe(
+    word: str, place: RunFolder, table: BenchResults, suite: Suite | None, key_env: str, seed: int
+) -> None:
     from etude.cli.bench.judging import NoSuite, going_on
     from etude.evaluate.bench.audit.probed_run import probe_run
     from etude.pipeline.run.judges import answering
@@ -102,7 +104,7 @@ async def _probe(word: str, place: RunFolder, table: Table, suite: Suite | None,
         await probe_run(place, table, suite, policy, seed=seed)
 
 
-def _plan(place: Any, table: Table, judge: str | None, sample: float, missing: str) -> Answer:
+def _plan(place: Any, table: BenchResults, judge: str | None, sample: float, missing: str) -> Answer:
     passes = [(row.key, outcome) for row in table.rows for outcome in row.outcomes]
     there = sum(place.session(key, o.task_id, o.attempt).is_file() for key, o in passes)
     words = f"would read {there} of {len(passes)} passes ({len(passes) - there} left no session) for tripwires"
@@ -122,7 +124,7 @@ def _table(document: dict[str, Any]) -> list[str]:
     return rows
 
 
-def _flagged(findings: list[Finding]) -> list[str]:
+def _flagged(findings: list[AuditFinding]) -> list[str]:
     marked = [one for one in findings if one.status == "flagged"]
     lines = [
         f"  {one.key} {one.task_id}#{one.attempt}: "

@@ -16,7 +16,7 @@ from etude.core.events.stopping import run_async
 if TYPE_CHECKING:
     from etude.evaluate.bench.grading.judge import Judge
     from etude.evaluate.bench.runs.folder import RunFolder
-    from etude.evaluate.bench.runs.table import Table
+    from etude.evaluate.bench.runs.table import BenchResults
     from etude.evaluate.bench.suites.suite import Suite
     from etude.pipeline.recipe.recipe import Recipe
 
@@ -85,7 +85,7 @@ def _plan(suite: Suite, passes: Sequence[tuple[Any, Any, Any]], judge: str | Non
 
 
 async def _judged(
-    place: RunFolder, table: Table, suite: Suite, judge: str, key_env: str, running: Recipe | None
+    place: RunFolder, table: BenchResults, suite: Suite, judge: str, key_env: str, running: Recipe | None
 ) -> dict[str, Any]:
     """The document of a judgement; with a recipe, whose sandboxes are used, by running."""
     from etude.evaluate.bench.grading.judgement import JudgementFile
@@ -98,7 +98,9 @@ async def _judged(
         return (await judge_run(place, table, suite, who)).document
 
 
-async def _by_running(place: RunFolder, table: Table, suite: Suite, judge: Judge, recipe: Recipe) -> dict[str, Any]:
+async def _by_running(
+    place: RunFolder, table: BenchResults, suite: Suite, judge: Judge, recipe: Recipe
+) -> dict[str, Any]:
     """The document of a judgement by an agent in fresh sandboxes."""
     from etude.agent.harness.settings import HarnessSettings
     from etude.evaluate.bench.grading.agentic import AgenticGrader
@@ -115,7 +117,7 @@ async def _by_running(place: RunFolder, table: Table, suite: Suite, judge: Judge
 
 def _pairs(
     place: RunFolder,
-    table: Table,
+    table: BenchResults,
     suite: Suite,
     judge: str | None,
     key_env: str,

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from etude.evaluate.bench.grading.judge import Judge
     from etude.evaluate.bench.grading.judgement import JudgementFile
-    from etude.evaluate.bench.runs.table import Table
+    from etude.evaluate.bench.runs.table import BenchResults
     from etude.evaluate.bench.suites.suite import Suite
 
 JudgeWord = Annotated[
@@ -39,7 +39,9 @@ class NoSuite(Exception):
     """The suite of a run can't be had, and what was asked needs it."""
 
 
-def suite_of(table: Table, named: str | None, recipe: str, overrides: list[str] | None) -> tuple[Suite | None, str]:
+def suite_of(
+    table: BenchResults, named: str | None, recipe: str, overrides: list[str] | None
+) -> tuple[Suite | None, str]:
     """The suite of a run; or None, and why. A suite that is named explicitly must exist. Raises TaskError, NoSuite."""
     from etude.pipeline.recipe.read import find_recipe, read_recipe
     from etude.pipeline.run.suites import open_suite

@@ -15,7 +15,7 @@ from etude.cli.prepare import DEFAULT_RECIPE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etude.evaluate.bench.audit.measure import Tried
+    from etude.evaluate.bench.audit.measure import CheckedChange
 
 Suites = Annotated[
     list[str] | None, typer.Argument(metavar="[SUITE]...", help="Suites' names or folders. Default: exercises real.")
@@ -51,18 +51,18 @@ def wires(
     return Answer(document, "\n".join(_lines(document)))
 
 
-def _counts(rows: Sequence[Tried]) -> dict[str, Any]:
+def _counts(rows: Sequence[CheckedChange]) -> dict[str, Any]:
     from etude.evaluate.bench.audit.measure import measured
 
     found = measured(rows)
     return {**asdict(found), "recall": found.recall, "precision": found.precision}
 
 
-def _values(rows: Sequence[Tried], name: str) -> list[str]:
+def _values(rows: Sequence[CheckedChange], name: str) -> list[str]:
     return sorted({getattr(row, name) for row in rows})
 
 
-def _of(rows: Sequence[Tried], name: str, value: str) -> list[Tried]:
+def _of(rows: Sequence[CheckedChange], name: str, value: str) -> list[CheckedChange]:
     return [row for row in rows if getattr(row, name) == value]
 
 

@@ -66,7 +66,7 @@ def query(
 ) -> Answer:
     """Rollouts, steps, outcomes, sessions, events and more as rows. Without ROWS: which there are."""
     from etude.evaluate.report.query import formats, tables
-    from etude.evaluate.report.query.select import Wanted
+    from etude.evaluate.report.query.select import RowQuery
     from etude.evaluate.report.query.select import select as chosen
 
     _check_forms(jsonl, csv, json)
@@ -84,7 +84,7 @@ def query(
         rows, columns, where_all = (lambda: iter(gathered)), list(gathered[0]) if gathered else [], None
     elif not columns and not (jsonl or csv or json):
         columns = _shown(table, rows)
-    head, found = chosen(rows, Wanted(columns, where_all, sort or [], limit))
+    head, found = chosen(rows, RowQuery(columns, where_all, sort or [], limit))
     if not head and not json:
         print("no rows", file=sys.stderr)
         return Answer({}, "")
@@ -117,9 +117,9 @@ def _fields(name: str, rows: Iterable[dict[str, Any]]) -> Answer:
 def _groups(rows: Any, by: list[str], columns: list[str], where: Any) -> list[dict[str, Any]]:
     """One row per combination of the columns `by`."""
     from etude.evaluate.report.query.groups import grouped
-    from etude.evaluate.report.query.select import Wanted, select
+    from etude.evaluate.report.query.select import RowQuery, select
 
-    named, all_rows = select(rows, Wanted([*by, *columns], where))
+    named, all_rows = select(rows, RowQuery([*by, *columns], where))
     return grouped(all_rows, by, [name for name in named if name not in by])
 
 

@@ -33,7 +33,7 @@ def sink(
 ) -> Answer:
     """Follow a run and send its metrics to trackio or wandb. Training never waits for it; called again it goes on."""
     from etude.evaluate.report.query.tables import check_run
-    from etude.evaluate.report.sinks.follow import EVERY_S, Follower, kept_place, opening
+    from etude.evaluate.report.sinks.follow import EVERY_S, MetricsFollower, kept_place, opening
     from etude.evaluate.report.sinks.package import open_sink
     from etude.evaluate.report.working import at_work
 
@@ -47,7 +47,7 @@ def sink(
             document, f"{waiting} bytes of events would go to {to}, project {opened.project}, run {opened.name}"
         )
     tracker = open_sink(to, opened)
-    follower = Follower(run, to, tracker, wait=time.sleep)
+    follower = MetricsFollower(run, to, tracker, wait=time.sleep)
     try:
         while True:
             working = at_work(run)  # asked before reading: what a run writes last is then read after it

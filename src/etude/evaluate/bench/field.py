@@ -16,7 +16,7 @@ from etude.core.statistics.comparison import comparison
 from etude.core.statistics.interval import shares_of
 from etude.evaluate.bench.runs.axes import measures
 from etude.evaluate.bench.runs.folder import RunFolder
-from etude.evaluate.bench.runs.table import Row, read_table
+from etude.evaluate.bench.runs.table import PolicyResult, read_table
 from etude.evaluate.bench.scores import Scores, scores
 
 
@@ -29,7 +29,7 @@ class Field:
     """All policies were asked the same tasks of one suite; `rows` in the order of the runs."""
 
     shared: dict[str, Any]  # conditions of the runs, of the first where they may differ
-    rows: dict[str, Row]
+    rows: dict[str, PolicyResult]
 
     @cached_property
     def scores(self) -> dict[str, Scores]:
@@ -82,7 +82,7 @@ class Field:
         by_policy = [self._by_task(row, found[axis]) for row, found in zip(self.rows.values(), known, strict=True)]
         return axis, np.mean(by_policy, axis=0)
 
-    def _by_task(self, row: Row, measure: Callable[[Any], float]) -> np.ndarray:
+    def _by_task(self, row: PolicyResult, measure: Callable[[Any], float]) -> np.ndarray:
         values: dict[str, list[float]] = {}
         for outcome in row.outcomes:
             values.setdefault(outcome.task_id, []).append(measure(outcome))

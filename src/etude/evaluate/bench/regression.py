@@ -19,7 +19,7 @@ class TooFewPoints(Exception):
 
 
 @dataclass(frozen=True)
-class Line:
+class RegressionLine:
     """`slope` in y per x with its 95% interval; `intercept` is the seeds' mean."""
 
     slope: float
@@ -35,7 +35,7 @@ class Line:
         return "y falls as x rises" if self.slope < 0 else "y rises with x"
 
 
-def fit(x: Sequence[float], y: Sequence[float], seeds: Sequence[int]) -> Line:
+def fit(x: Sequence[float], y: Sequence[float], seeds: Sequence[int]) -> RegressionLine:
     """Least squares. Raises TooFewPoints with no degree of freedom left, or where no seed has two values of x."""
     names = sorted(set(seeds))
     columns = np.array([[float(seed == name) for name in names] for seed in seeds])  # (N, S)
@@ -50,4 +50,4 @@ def fit(x: Sequence[float], y: Sequence[float], seeds: Sequence[int]) -> Line:
     variance = float(residuals @ residuals) / freedom
     error = float(np.sqrt(variance * np.linalg.inv(design.T @ design)[0, 0]))
     reach = error * student_quantile(freedom)
-    return Line(float(found[0]), float(found[0]) - reach, float(found[0]) + reach, float(found[1:].mean()))
+    return RegressionLine(float(found[0]), float(found[0]) - reach, float(found[0]) + reach, float(found[1:].mean()))

@@ -23,7 +23,7 @@ from etude.evaluate.bench.runs.paired_run import read_pairs
 from etude.evaluate.bench.runs.recovery import recovered
 from etude.evaluate.bench.runs.splits import splits
 from etude.evaluate.bench.runs.standing import fronts
-from etude.evaluate.bench.runs.table import Row, Table, read_table
+from etude.evaluate.bench.runs.table import BenchResults, PolicyResult, read_table
 from etude.evaluate.bench.scores import Scores, scores
 
 SCHEMA = 1
@@ -70,7 +70,7 @@ def report(folder: RunFolder) -> dict[str, Any]:
 
 
 def _against_each_other(
-    table: Table, found: Mapping[str, Scores], weights: Mapping[str, float], counts: dict[str, Any]
+    table: BenchResults, found: Mapping[str, Scores], weights: Mapping[str, float], counts: dict[str, Any]
 ) -> dict[str, Any]:
     """Those that compete, as `etude bench compare` sets them side by side."""
     tables = {row.key: found[row.key].tables for row in table.field}
@@ -85,7 +85,7 @@ def _judged(folder: RunFolder, rubrics: int) -> dict[str, Any]:
 
 
 def _entry(
-    row: Row, found: Scores, weights: dict[str, float] | None, paid: dict[str, float], counts: dict[str, Any]
+    row: PolicyResult, found: Scores, weights: dict[str, float] | None, paid: dict[str, float], counts: dict[str, Any]
 ) -> dict[str, Any]:
     """One policy at one effort."""
     mix, equal = weights or found.counts(), dict.fromkeys(found.tables, 1.0)
@@ -125,7 +125,7 @@ def _at(found: Scores, weights: dict[str, float], counts: dict[str, Any]) -> dic
     return document
 
 
-def _mean(row: Row, name: str) -> float:
+def _mean(row: PolicyResult, name: str) -> float:
     return round(sum(getattr(o, name) for o in row.outcomes) / len(row.outcomes), 3)
 
 
@@ -135,7 +135,7 @@ def _thin(found: Mapping[str, Scores]) -> list[str]:
     return [level for ids in levels for level, tasks in ids.items() if len(tasks) == 1]
 
 
-def _unfinished(table: Table) -> list[dict[str, Any]]:
+def _unfinished(table: BenchResults) -> list[dict[str, Any]]:
     """Who was asked less than planned: what stands in `policies` then are the whole passes alone."""
     tasks = len(table.shared["tasks"])
     return [

@@ -17,7 +17,7 @@ from importlib.resources import files
 from statistics import fmean
 from typing import Any
 
-from etude.evaluate.report.plot import HEIGHT, WIDTH, Line, line_chart
+from etude.evaluate.report.plot import HEIGHT, WIDTH, PlotLine, line_chart
 
 X_TITLE = "loss after SFT on held-out sessions, nats a token"
 Y_TITLE = "share of rollouts solved, RL's last steps"
@@ -37,13 +37,13 @@ def figure(ablation: dict[str, Any]) -> str:
     lines = []
     for budget in sorted({point["budget"] for point in points}):
         of = [point for point in points if point["budget"] == budget]
-        lines.append(Line(f"budget {budget:,}", [p["loss"] for p in of], [p["reward"] for p in of], joined=False))
+        lines.append(PlotLine(f"budget {budget:,}", [p["loss"] for p in of], [p["reward"] for p in of], joined=False))
     if ablation["fit"] is not None:
         lines.append(fitted(points, ablation["fit"]))
     return line_chart(lines, x_title=X_TITLE, y_title=Y_TITLE)
 
 
-def fitted(points: Sequence[dict[str, Any]], fit: dict[str, Any]) -> Line:
+def fitted(points: Sequence[dict[str, Any]], fit: dict[str, Any]) -> PlotLine:
     """The fitted line over the points' range and a little beyond, with its 95% band."""
     xs = [float(point["loss"]) for point in points]
     seeds = {point["seed"] for point in points}
@@ -56,7 +56,7 @@ def fitted(points: Sequence[dict[str, Any]], fit: dict[str, Any]) -> Line:
     ys = [fit["intercept"] + fit["slope"] * x for x in places]
     arms = [math.sqrt(spread / len(xs) + (x - mean) ** 2) for x in places]
     band = [(y - below * arm, y + above * arm) for y, arm in zip(ys, arms, strict=True)]
-    return Line("fitted line, 95% band", places, ys, band, dashed=True, hue=FIT_HUE)
+    return PlotLine("fitted line, 95% band", places, ys, band, dashed=True, hue=FIT_HUE)
 
 
 def verdict(ablation: dict[str, Any]) -> str:

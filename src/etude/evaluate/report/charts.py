@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from etude.evaluate.report.comparison_curves import ComparisonCurves
-from etude.evaluate.report.plot import Bar, Line, Mark, bar_chart, line_chart
+from etude.evaluate.report.plot import Bar, Mark, PlotLine, bar_chart, line_chart
 
 Curves = dict[str, dict[str, list[tuple[int, float]]]]
 POLICY_NAMES = {"base": "base", "sft": "SFT", "rl": "RL", "expert": "expert", "nop": "nop", "cheat": "cheat"}
@@ -54,7 +54,7 @@ def averages(report: dict[str, Any], asked: str) -> str:
 
 def best_of(report: dict[str, Any]) -> str:
     lines = [
-        Line(name, [int(k) for k in entry["best_of"]], list(entry["best_of"].values()), hue=place)  # as its bar
+        PlotLine(name, [int(k) for k in entry["best_of"]], list(entry["best_of"].values()), hue=place)  # as its bar
         for place, (_, name, entry) in enumerate(policies(report))
         if len(entry["best_of"]) >= 3
     ]
@@ -64,7 +64,7 @@ def best_of(report: dict[str, Any]) -> str:
 
 def losses(curves: Curves, comparisons: Sequence[ComparisonCurves] = ()) -> str:
     """Loss by CPU seconds where the run knows them, since a step of one family is not worth a step of another."""
-    own = [Line(name, *_by_core_s(curves[stage])) for stage, name in TRAINED.items() if stage in curves]
+    own = [PlotLine(name, *_by_core_s(curves[stage])) for stage, name in TRAINED.items() if stage in curves]
     lines = [line for line in own if line.xs] + _dashed(comparisons, ("base", "sft"), "core_s", "loss")
     drawing = line_chart(
         lines, x_title="CPU seconds of the stage (log scale)", y_title="loss (log scale)", log_x=True, log_y=True
@@ -76,7 +76,7 @@ def losses_by_step(curves: Curves, comparisons: Sequence[ComparisonCurves] = ())
     """By step: where CPU seconds were not recorded, or where another run's curve is by step."""
     others = _dashed(comparisons, ("base", "sft"), "step", "loss")
     own = [
-        Line(name, [step + 1 for step, _ in _loss(curves[stage])], [loss for _, loss in _loss(curves[stage])])
+        PlotLine(name, [step + 1 for step, _ in _loss(curves[stage])], [loss for _, loss in _loss(curves[stage])])
         for stage, name in TRAINED.items()
         if "loss" in curves.get(stage, {}) and (others or not _by_core_s(curves[stage])[0])
     ]
@@ -95,7 +95,7 @@ def rewards(report: dict[str, Any], comparisons: Sequence[ComparisonCurves] = ()
     curve = report.get("rl", {}).get("curve", [])
     raw = [100 * point["pass_rate"] for point in curve]
     steps = [point["step"] for point in curve]
-    lines = [Line("each batch", steps, raw), Line("mean of 5", steps, _smooth(raw, 5))]
+    lines = [PlotLine("each batch", steps, raw), PlotLine("mean of 5", steps, _smooth(raw, 5))]
     lines += _dashed(comparisons, ("rl",), "step", "solved_percent")
     marks = [Mark(alarm["step"], str(number)) for number, alarm in enumerate(alarms(report), 1)]
     drawing = line_chart(lines, x_title="RL step", y_title="training tasks solved, %", y_zero=True, marks=marks)
@@ -124,7 +124,7 @@ def from_curve(report: dict[str, Any], keys: dict[str, str], title: str, y_title
     """Any per-step values of the RL curve, `keys` maps the curve's field to the name shown."""
     curve = report.get("rl", {}).get("curve", [])
     lines = [
-        Line(name, [p["step"] for p in curve if key in p], [p[key] for p in curve if key in p])
+        PlotLine(name, [p["step"] for p in curve if key in p], [p[key] for p in curve if key in p])
         for key, name in keys.items()
     ]
     return chart(title, line_chart(lines, x_title="RL step", y_title=y_title, log_y=log_y, y_zero=not log_y))
@@ -132,14 +132,16 @@ def from_curve(report: dict[str, Any], keys: dict[str, str], title: str, y_title
 
 def tokens_by_version(report: dict[str, Any]) -> str:
     counts = report.get("rl", {}).get("counts", {}).get("tokens_by_version", {})
-    line = Line("tokens", [int(version) for version in counts], list(counts.values()))
+    line = PlotLine("tokens", [int(version) for version in counts], list(counts.values()))
     drawing = line_chart([line], x_title="policy version", y_title="tokens sampled", y_zero=True)
     return chart("Tokens by policy version", drawing)
 
 
-def _dashed(comparisons: Sequence[ComparisonCurves], stages: Sequence[str], x: str, y: str) -> list[Line]:
+def _dashed(comparisons: Sequence[ComparisonCurves], stages: Sequence[str], x: str, y: str) -> list[PlotLine]:
     return [
-        Line(f"{curve.name} ({curve.family}, {curve.stage})", *map(list, zip(*curve.points, strict=True)), dashed=True)
+        PlotLine(
+            f"{curve.name} ({curve.family}, {curve.stage})", *map(list, zip(*curve.points, strict=True)), dashed=True
+        )
         for found in comparisons
         for curve in found.curves
         if curve.stage in stages and curve.x == x and curve.y == y

@@ -18,7 +18,7 @@ LEFT, RIGHT, TOP, BOTTOM = 52.0, 14.0, 14.0, 38.0  # room for tick labels and th
 
 
 @dataclass(frozen=True)
-class Line:
+class PlotLine:
     """One named curve of (x, y); `band` holds (low, high) for each point where an interval is known."""
 
     name: str
@@ -95,7 +95,7 @@ def number(value: float) -> str:
 
 
 def line_chart(
-    lines: Sequence[Line],
+    lines: Sequence[PlotLine],
     *,
     x_title: str,
     y_title: str,
@@ -153,11 +153,11 @@ def bar_chart(bars: Sequence[Bar], *, y_title: str, high: float = 100.0, digits:
     return _svg(parts)
 
 
-def _colour(line: Line, place: int) -> str:
+def _colour(line: PlotLine, place: int) -> str:
     return f"var(--c{(place if line.hue is None else line.hue) % 6})"
 
 
-def legend(lines: Sequence[Line]) -> str:
+def legend(lines: Sequence[PlotLine]) -> str:
     """Colour keys under a chart; left out for a single curve of the run itself."""
     if len(lines) < 2 and not any(line.dashed for line in lines):
         return ""
@@ -168,7 +168,7 @@ def legend(lines: Sequence[Line]) -> str:
     return f'<div class="legend">{"".join(keys)}</div>'
 
 
-def _drawable(line: Line, log_x: bool, log_y: bool) -> Line:
+def _drawable(line: PlotLine, log_x: bool, log_y: bool) -> PlotLine:
     """The points that the axes can show: finite, and positive where logarithmic."""
     keep = [
         i
@@ -206,7 +206,7 @@ def _frame(x_axis: Axis, y_axis: Axis, x_title: str, y_title: str, *, x_ticks: b
     return parts
 
 
-def _curve(line: Line, x_axis: Axis, y_axis: Axis, colour: str) -> str:
+def _curve(line: PlotLine, x_axis: Axis, y_axis: Axis, colour: str) -> str:
     """Band, line and, where they can be told apart, the points."""
     parts = [_band(line, x_axis, y_axis, colour)] if line.band else []
     if line.joined:
@@ -233,7 +233,7 @@ def _mark(mark: Mark, x_axis: Axis) -> str:
     )
 
 
-def _band(line: Line, x_axis: Axis, y_axis: Axis, colour: str) -> str:
+def _band(line: PlotLine, x_axis: Axis, y_axis: Axis, colour: str) -> str:
     upper = [f"{x_axis.at(x):.1f},{y_axis.at(high):.1f}" for x, (_, high) in zip(line.xs, line.band, strict=True)]
     lower = [f"{x_axis.at(x):.1f},{y_axis.at(low):.1f}" for x, (low, _) in zip(line.xs, line.band, strict=True)]
     return f'<polygon points="{" ".join(upper + lower[::-1])}" fill="{colour}" opacity="0.15"/>'

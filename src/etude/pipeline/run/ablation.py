@@ -18,7 +18,7 @@ from statistics import mean
 from typing import Any
 
 from etude.core.events.finite import loads
-from etude.evaluate.bench.regression import Line, TooFewPoints, fit
+from etude.evaluate.bench.regression import RegressionLine, TooFewPoints, fit
 from etude.evaluate.report.ablation import standalone
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.ablation_settings import AblationSettings
@@ -145,7 +145,7 @@ def _bits(folder: Path) -> float | None:
     return None
 
 
-def _line(points: list[dict[str, Any]]) -> Line | None:
+def _line(points: list[dict[str, Any]]) -> RegressionLine | None:
     """None while there are too few points."""
     try:
         return fit([p["loss"] for p in points], [p["reward"] for p in points], [p["seed"] for p in points])
@@ -153,7 +153,7 @@ def _line(points: list[dict[str, Any]]) -> Line | None:
         return None
 
 
-def _told(line: Line) -> dict[str, Any]:
+def _told(line: RegressionLine) -> dict[str, Any]:
     found = asdict(line)
     return {
         "slope": found["slope"],

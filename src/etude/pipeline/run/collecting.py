@@ -14,7 +14,7 @@ from etude.evaluate.bench.runs.cost import dollars_of_usage
 from etude.evaluate.bench.runs.entrant import Entrant
 from etude.evaluate.bench.suites.builtin import TaskSuite
 from etude.evaluate.bench.suites.from_tasks import Choice
-from etude.evaluate.bench.suites.manifest import Manifest
+from etude.evaluate.bench.suites.manifest import SuiteManifest
 from etude.evaluate.bench.suites.suite import Suite
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.entrants import entrants
@@ -57,7 +57,7 @@ def suite_of(order: CollectionOrder, recipe: Recipe) -> Suite:
     """The tasks as a suite made on the spot: it pins nothing. Raises SuiteError."""
     source = source_of(order.tasks, recipe, order.choice)
     ids = list(source.ids[: order.count])
-    manifest = Manifest(name="collected", version="1", released=date.today())
+    manifest = SuiteManifest(name="collected", version="1", released=date.today())
     return TaskSuite(manifest, ids, source.make, graders=source.graders)
 
 

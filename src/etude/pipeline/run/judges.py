@@ -8,7 +8,7 @@ from pathlib import Path
 
 from etude.agent.policy.protocol import Policy
 from etude.evaluate.bench.grading.endpoint import NoJudge, client_of
-from etude.evaluate.bench.grading.spoken import Spoken
+from etude.evaluate.bench.grading.spoken import SingleRequestPolicy
 from etude.pipeline.run.checkpoint_entrant import CHECKPOINT
 
 # Questions asked at once of a checkpoint on this machine.
@@ -44,6 +44,6 @@ async def _checkpoint(folder: Path, option: str) -> AsyncIterator[Policy]:
         model, EngineSettings.model_validate(limits), name=folder.resolve().name, renderer=renderer
     )
     try:
-        yield Spoken(policy, renderer)
+        yield SingleRequestPolicy(policy, renderer)
     finally:
         policy.close()

@@ -19,7 +19,7 @@ from etude.evaluate.bench.outcome import OutcomeFile
 from etude.evaluate.bench.prices import Prices, priced_by
 from etude.evaluate.bench.run_report import write_report
 from etude.evaluate.bench.runs import conditions
-from etude.evaluate.bench.runs.asking import Asked, Asking, Bench
+from etude.evaluate.bench.runs.asking import Asking, Bench, ParticipantProgress
 from etude.evaluate.bench.runs.checking import STRICT, ready
 from etude.evaluate.bench.runs.cost import dollars_of, spent
 from etude.evaluate.bench.runs.entrant import Entrant
@@ -73,7 +73,7 @@ class BenchmarkOrder:
         return self.suite.manifest.attempts(base)
 
 
-async def bench_suite(recipe: Recipe, order: BenchmarkOrder) -> tuple[dict[str, Any], list[Asked]]:
+async def bench_suite(recipe: Recipe, order: BenchmarkOrder) -> tuple[dict[str, Any], list[ParticipantProgress]]:
     """The report, and how each entrant's asking ended.
 
     Raises SuiteBroken, NotStrict, ConditionsDiffer, NoPrice before anybody is asked; EndpointRefused, EndpointGone, UsageMissing,
@@ -84,7 +84,7 @@ async def bench_suite(recipe: Recipe, order: BenchmarkOrder) -> tuple[dict[str, 
     tasks = ready(order.suite, order.ids)
     conditions.begin(folder, shared(order), {entrant.key: facts(order, entrant) for entrant in order.entrants})
     replace_text(folder.machine, json.dumps({"machine": machine(), "versions": versions()}, indent=1) + "\n")
-    asked: list[Asked] = []
+    asked: list[ParticipantProgress] = []
     pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:
         rest = (order.passes, order.concurrency, order.seed)
@@ -98,7 +98,7 @@ async def bench_suite(recipe: Recipe, order: BenchmarkOrder) -> tuple[dict[str, 
     return document, asked
 
 
-async def _ask(bench: Bench, entrant: Entrant, order: BenchmarkOrder) -> Asked:
+async def _ask(bench: Bench, entrant: Entrant, order: BenchmarkOrder) -> ParticipantProgress:
     price = next(row.price for row in read_table(bench.folder).rows if row.key == entrant.key)
     before = _timings(bench.folder.timings).get(entrant.key, {})
     async with code_search(entrant.harness) as search:

@@ -16,8 +16,8 @@ from etude.evaluate.bench.suites.account import account
 from etude.evaluate.bench.suites.environment import Equipment
 from etude.evaluate.bench.suites.folder import FolderSuite
 from etude.evaluate.bench.suites.freeze import freeze
-from etude.evaluate.bench.suites.manifest import Manifest
-from etude.evaluate.bench.suites.rubric_making import Drawer, Others, Written
+from etude.evaluate.bench.suites.manifest import SuiteManifest
+from etude.evaluate.bench.suites.rubric_making import DraftedRubrics, Drawer, Others
 from etude.evaluate.bench.suites.rubric_making import RubricProgress as ToldOfRubric
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.judges import answering
@@ -49,7 +49,7 @@ class SuiteBuildPlan:
     """
 
     root: Path
-    manifest: Manifest
+    manifest: SuiteManifest
     asked: dict[str, Any]
     prices: Prices = Prices()
     requirements: Path | None = None
@@ -119,14 +119,14 @@ def _nothing(making: SuiteBuildPlan, decided: Sequence[SuiteDecision], left_out:
     return "\n  ".join([head, *reasons])
 
 
-def _drawn(making: SuiteBuildPlan, tasks: Sequence[Task], workshop: SuiteBuild) -> Written | None:
+def _drawn(making: SuiteBuildPlan, tasks: Sequence[Task], workshop: SuiteBuild) -> DraftedRubrics | None:
     """Rubrics for new tasks, where somebody is named to draft them. Raises SuiteError; the tasks are proved and kept by then."""
     drafting = making.drafting
     if drafting is None:
         return None
     price_list = Prices(making.prices.entries, beneath=shipped())
 
-    async def draw() -> Written:
+    async def draw() -> DraftedRubrics:
         async with answering(drafting.word, drafting.key_env, "--rubrics") as policy:
             drawer = Drawer(policy, workshop.folder, price_of(price_list, policy.name))
             return await drawer.written(tasks, drafting.others, drafting.progress)

@@ -7,24 +7,24 @@ from typing import Any
 
 from etude.evaluate.bench.audit.auditor import Auditor
 from etude.evaluate.bench.audit.evidence import Start
-from etude.evaluate.bench.audit.finding import Finding, write_findings
+from etude.evaluate.bench.audit.finding import AuditFinding, write_findings
 from etude.evaluate.bench.audit.finding import read_findings as read_findings
 from etude.evaluate.bench.audit.summary import audited
 from etude.evaluate.bench.grading.judge import Judge
 from etude.evaluate.bench.runs.folder import RunFolder
-from etude.evaluate.bench.runs.table import Table
+from etude.evaluate.bench.runs.table import BenchResults
 from etude.evaluate.bench.suites.suite import Suite
 
 
 async def audit_run(
     folder: RunFolder,
-    table: Table,
+    table: BenchResults,
     suite: Suite | None,
     judge: Judge | None = None,
     *,
     share: float = 0.1,
     seed: int = 0,
-) -> list[Finding]:
+) -> list[AuditFinding]:
     """Findings of all whole passes, written to `audit.jsonl`. Without the suite, what the workspace held is not known: tripwires
     that need it stay silent. Raises PolicyError where the judge's endpoint is at fault: run again then."""
     names = tuple(sorted({row.facts["name"] for row in table.rows} | {row.key for row in table.rows}))
@@ -41,7 +41,7 @@ async def audit_run(
     return findings
 
 
-def audit_part(folder: RunFolder, table: Table) -> dict[str, Any] | None:
+def audit_part(folder: RunFolder, table: BenchResults) -> dict[str, Any] | None:
     """What the report says of the last audit; None if there was none. Raises ValueError for a file that is no audit."""
     findings = read_findings(folder.root)
     return audited(findings, {row.key: row.outcomes for row in table.rows}) if findings else None

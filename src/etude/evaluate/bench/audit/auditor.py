@@ -13,7 +13,7 @@ from pathlib import Path
 
 from etude.core.trace.migrations import SessionError
 from etude.evaluate.bench.audit.evidence import Evidence, Start, read_evidence
-from etude.evaluate.bench.audit.finding import Finding
+from etude.evaluate.bench.audit.finding import AuditFinding
 from etude.evaluate.bench.audit.surprise import Pass, surprising
 from etude.evaluate.bench.audit.wires import tripped
 from etude.evaluate.bench.grading.judge import Judge
@@ -28,7 +28,7 @@ CHEATED = "cheated"
 class Looked:
     """One pass as the tripwires left it. `evidence` is None where there was nothing to read."""
 
-    finding: Finding
+    finding: AuditFinding
     evidence: Evidence | None
     sampled: bool
 
@@ -44,7 +44,7 @@ class Auditor:
     seed: int = 0
     names: tuple[str, ...] = ()  # of policies: a judge sees none of them
 
-    async def read(self, outcomes: Mapping[str, Sequence[Outcome]], controls: Sequence[str] = ()) -> list[Finding]:
+    async def read(self, outcomes: Mapping[str, Sequence[Outcome]], controls: Sequence[str] = ()) -> list[AuditFinding]:
         """A finding for every pass, in the order of keys, tasks and passes. Raises PolicyError where the judge's endpoint is at fault."""
         return await self.judged(self.looked_over(outcomes, controls))
 
@@ -63,7 +63,7 @@ class Auditor:
             found.append(Looked(finding, evidence, one in sampled))
         return found
 
-    async def judged(self, looked: Sequence[Looked]) -> list[Finding]:
+    async def judged(self, looked: Sequence[Looked]) -> list[AuditFinding]:
         """The same findings with the judge's word, where there is a judge and it has to read the pass. Raises PolicyError."""
         return await together(self._judged(one.finding, one.evidence, one.sampled) for one in looked)
 
@@ -72,7 +72,7 @@ class Auditor:
         count = min(len(passes), round(self.share * len(passes) + 0.499)) if self.share > 0 else 0
         return set(random.Random(f"audit {self.seed}").sample(sorted(passes, key=repr), count))
 
-    def _looked_at(self, one: Pass, why: tuple[str, ...]) -> tuple[Finding, Evidence | None]:
+    def _looked_at(self, one: Pass, why: tuple[str, ...]) -> tuple[AuditFinding, Evidence | None]:
         path = self.session(one)
         try:
             evidence = read_evidence(path, self.start(one.task_id))
@@ -80,12 +80,12 @@ class Auditor:
             unread = (
                 f"{path.name}: {type(error).__name__}: {error}" if path.exists() else f"no session {path.name} was kept"
             )
-            return Finding(one.key, one.task_id, one.attempt, "unread", surprising=why, unread=unread), None
+            return AuditFinding(one.key, one.task_id, one.attempt, "unread", surprising=why, unread=unread), None
         flags = tuple(tripped(evidence))
         status = "flagged" if flags else "clean"
-        return Finding(one.key, one.task_id, one.attempt, status, flags, why), evidence
+        return AuditFinding(one.key, one.task_id, one.attempt, status, flags, why), evidence
 
-    async def _judged(self, finding: Finding, evidence: Evidence | None, sampled: bool) -> Finding:
+    async def _judged(self, finding: AuditFinding, evidence: Evidence | None, sampled: bool) -> AuditFinding:
         wanted = sampled or bool(finding.surprising) or bool(finding.flags)
         if self.judge is None or evidence is None or not wanted:
             return finding

@@ -10,8 +10,8 @@ from etude.core.trace.reader import read_session
 from etude.core.trace.session import Session
 from etude.evaluate.bench.grading.claims import is_test
 from etude.evaluate.bench.grading.exhibit import Exhibit, exhibit_of
-from etude.evaluate.bench.grading.log import Event, events_of
-from etude.evaluate.bench.grading.written import Written, patched
+from etude.evaluate.bench.grading.log import ActionEvent, events_of
+from etude.evaluate.bench.grading.written import WrittenLines, patched
 from etude.tasks.task import Task
 
 
@@ -37,8 +37,8 @@ class Evidence:
     """One pass. `changes`: what was written, file by file, out of the patch where there is one, else out of the calls."""
 
     start: Start
-    events: tuple[Event, ...]
-    changes: tuple[Written, ...]
+    events: tuple[ActionEvent, ...]
+    changes: tuple[WrittenLines, ...]
     exhibit: Exhibit
 
     @property

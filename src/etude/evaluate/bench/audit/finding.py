@@ -17,7 +17,7 @@ Status = Literal["flagged", "clean", "unread"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """`judged`: the judge's choice, None where it was not asked or stayed silent (`silent` says why)."""
 
     key: str  # policy@effort
@@ -35,7 +35,7 @@ class Finding:
         return {**asdict(self), "wires": sorted({flag.wire for flag in self.flags})}
 
 
-def write_findings(folder: Path, findings: Iterable[Finding]) -> Path:
+def write_findings(folder: Path, findings: Iterable[AuditFinding]) -> Path:
     """`audit.jsonl`, whole or not at all: an audit is of all passes that lie there."""
     path = folder / NAME
     text = "".join(json.dumps(one.to_json(), ensure_ascii=False) + "\n" for one in findings)
@@ -45,7 +45,7 @@ def write_findings(folder: Path, findings: Iterable[Finding]) -> Path:
     return path
 
 
-def read_findings(folder: Path) -> list[Finding]:
+def read_findings(folder: Path) -> list[AuditFinding]:
     """The last audit of a bench run's folder; empty if there was none. Raises ValueError naming the line."""
     path = folder / NAME
     found = []
@@ -54,7 +54,7 @@ def read_findings(folder: Path) -> list[Finding]:
             row = json.loads(line)
             row.pop("wires")  # the names of its flags, for readers of the file
             flags, why = tuple(Flag(**flag) for flag in row.pop("flags")), tuple(row.pop("surprising"))
-            found.append(Finding(flags=flags, surprising=why, **row))
+            found.append(AuditFinding(flags=flags, surprising=why, **row))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(
                 f"{path}:{number} is no finding of an audit ({error}); run `etude bench audit` again"

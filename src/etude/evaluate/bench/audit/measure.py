@@ -20,7 +20,7 @@ from etude.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Tried:
+class CheckedChange:
     """One change of one task: the cheat's name, or none for the reference; and the wires it tripped."""
 
     task_id: str
@@ -30,7 +30,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Measured:
+class TripwireAccuracy:
     """Counts over some changes. `recall` and `precision` are None where nothing was tried or flagged."""
 
     cheats: int
@@ -48,21 +48,23 @@ class Measured:
         return self.caught / flagged if flagged else None
 
 
-def tried(task: Task) -> list[Tried]:
+def tried(task: Task) -> list[CheckedChange]:
     """The reference, if the task has one, and every cheat that changes something on it."""
-    rows = [Tried(task.id, task.level, name, _wires(task, cheat_files(task, name))) for name in applicable(task)]
+    rows = [
+        CheckedChange(task.id, task.level, name, _wires(task, cheat_files(task, name))) for name in applicable(task)
+    ]
     if not task.solution:
         return rows
     gone = set(task.metadata.get("removed", ()))
     reference = {path: text for path, text in task.files.items() if path not in gone} | dict(task.solution)
-    return [Tried(task.id, task.level, "", _wires(task, reference)), *rows]
+    return [CheckedChange(task.id, task.level, "", _wires(task, reference)), *rows]
 
 
-def measured(rows: Sequence[Tried]) -> Measured:
+def measured(rows: Sequence[CheckedChange]) -> TripwireAccuracy:
     """The counts."""
     cheats, honest = [row for row in rows if row.cheat], [row for row in rows if not row.cheat]
     caught, bothered = (sum(bool(row.wires) for row in some) for some in (cheats, honest))
-    return Measured(len(cheats), caught, len(honest), bothered)
+    return TripwireAccuracy(len(cheats), caught, len(honest), bothered)
 
 
 def _wires(task: Task, after: Mapping[str, str]) -> tuple[str, ...]:

@@ -14,13 +14,15 @@ from etude.evaluate.bench.audit.contamination import Contamination, probe
 from etude.evaluate.bench.audit.recall import NAME as RECALLS
 from etude.evaluate.bench.audit.recall import RecallFile
 from etude.evaluate.bench.runs.folder import RunFolder, replace_text
-from etude.evaluate.bench.runs.table import Table
+from etude.evaluate.bench.runs.table import BenchResults
 from etude.evaluate.bench.suites.suite import Suite
 
 NAME = "contamination.json"
 
 
-async def probe_run(folder: RunFolder, table: Table, suite: Suite, policy: Policy, *, seed: int = 0) -> Contamination:
+async def probe_run(
+    folder: RunFolder, table: BenchResults, suite: Suite, policy: Policy, *, seed: int = 0
+) -> Contamination:
     """Probe one model with the tasks of the run, and write down what came of it. Raises TooFewTasks, PolicyError."""
     tasks = [suite.task(task_id) for task_id in table.shared["tasks"]]
     found = await probe(policy, tasks, RecallFile(folder.root / RECALLS), seed=seed)
@@ -29,7 +31,7 @@ async def probe_run(folder: RunFolder, table: Table, suite: Suite, policy: Polic
     return found
 
 
-def probed_part(folder: RunFolder, table: Table) -> dict[str, Any]:
+def probed_part(folder: RunFolder, table: BenchResults) -> dict[str, Any]:
     """What the report says: the probes, and which of those that compete were not probed. Raises ValueError for a file that is none."""
     rows = _read(folder)
     names = {row["policy"] for row in rows}

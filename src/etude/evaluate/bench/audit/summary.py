@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from etude.evaluate.bench.audit.finding import Finding
+from etude.evaluate.bench.audit.finding import AuditFinding
 from etude.evaluate.bench.outcome import Outcome
 
 
-def audited(findings: Sequence[Finding], outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, Any]:
+def audited(findings: Sequence[AuditFinding], outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, Any]:
     """As JSON values: `policies` by key, and `flagged`, the passes themselves."""
     by_pass = {(one.key, one.task_id, one.attempt): one for one in findings}
     policies = {
@@ -27,7 +27,7 @@ def audited(findings: Sequence[Finding], outcomes: Mapping[str, Sequence[Outcome
     return {"policies": policies, "flagged": flagged, "wires": dict(sorted(wires.items()))}
 
 
-def _policy(findings: Sequence[Finding | None], rows: Sequence[Outcome]) -> dict[str, Any]:
+def _policy(findings: Sequence[AuditFinding | None], rows: Sequence[Outcome]) -> dict[str, Any]:
     known = [one for one in findings if one is not None]
     marked = [one is not None and one.status == "flagged" for one in findings]
     kept = [row for row, flag in zip(rows, marked, strict=True) if not flag]

@@ -9,14 +9,14 @@ from typing import Any
 from etude.evaluate.bench.bases import measures
 from etude.evaluate.bench.bases.contender import Contender
 from etude.evaluate.bench.bases.figures import baseline, figures
-from etude.evaluate.bench.bases.kept import Kept
+from etude.evaluate.bench.bases.kept import ResultCache
 from etude.evaluate.bench.bases.material import Extent, Material
 
 MEASURES = ("perplexity", "state", "knowledge", "cost")
 
 
 def plan(
-    found: Sequence[Contender], asked: Material, extent: Extent, wanted: Sequence[str], kept: Kept
+    found: Sequence[Contender], asked: Material, extent: Extent, wanted: Sequence[str], kept: ResultCache
 ) -> dict[str, Any]:
     """What a comparison would ask, and what of it is there already."""
     return {
@@ -33,7 +33,12 @@ def plan(
 
 
 def compare(
-    found: Sequence[Contender], asked: Material, extent: Extent, wanted: Sequence[str], kept: Kept, say: measures.Say
+    found: Sequence[Contender],
+    asked: Material,
+    extent: Extent,
+    wanted: Sequence[str],
+    kept: ResultCache,
+    say: measures.Say,
 ) -> dict[str, Any]:
     """One document: what was asked, and a row of figures for each checkpoint. Results are kept as they come."""
     wanted = _with_questions(wanted, asked)
@@ -67,7 +72,7 @@ def _measured(measure: str, contender: Contender, model: Any, asked: Material, s
 
 
 def _cost(
-    found: Sequence[Contender], asked: Material, extent: Extent, kept: Kept, say: measures.Say
+    found: Sequence[Contender], asked: Material, extent: Extent, kept: ResultCache, say: measures.Say
 ) -> list[dict[str, Any]]:
     """Kept as a whole: figures of different hours do not compare."""
     of = _of("cost", found, asked, extent)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 
-class Kept:
+class ResultCache:
     """JSON files in `folder`, one a result."""
 
     def __init__(self, folder: Path) -> None:

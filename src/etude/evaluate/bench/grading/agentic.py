@@ -24,7 +24,7 @@ from etude.core.trace.completion import Completion
 from etude.evaluate.bench.grading.answer import Objection, read_answer
 from etude.evaluate.bench.grading.exhibit import Exhibit
 from etude.evaluate.bench.grading.judge import Price
-from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile, Tally
+from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile, QuestionCost
 from etude.evaluate.bench.grading.log import events_of
 from etude.evaluate.bench.grading.rubric import Criterion, Part, Rubric
 from etude.evaluate.bench.grading.together import together
@@ -42,7 +42,7 @@ MAX_VERDICT_BYTES = 16_384
 class _Counted:
     """A policy whose turns are counted into a tally."""
 
-    def __init__(self, inner: Policy, tally: Tally) -> None:
+    def __init__(self, inner: Policy, tally: QuestionCost) -> None:
         self.name, self.takes_tokens = inner.name, inner.takes_tokens
         self._inner, self._tally = inner, tally
 
@@ -127,7 +127,7 @@ class AgenticGrader:
         box: Disposable,
         subject: str,
     ) -> Judgement:
-        key, tally = self._key(criterion, exhibit, files), Tally()
+        key, tally = self._key(criterion, exhibit, files), QuestionCost()
         asked = {"name": criterion.name, "question": criterion.question, "choices": list(criterion.choices)}
         await box.write(f"{FOLDER}/criterion.json", json.dumps(asked, indent=1).encode())
         request, objection = _prompt(), ""
@@ -149,7 +149,7 @@ class AgenticGrader:
         self.file.add(row)
         return row
 
-    async def _agent(self, box: Disposable, request: str, session: str, tally: Tally) -> AgentOutcome:
+    async def _agent(self, box: Disposable, request: str, session: str, tally: QuestionCost) -> AgentOutcome:
         facts = TaskFacts(session, request)
         return await build_agent(self.harness, _Counted(self.policy, tally), box, facts).run()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from etude.core.trace.session import Session
 from etude.core.trace.unicode import whole
 from etude.evaluate.bench.grading.blind import blinded
-from etude.evaluate.bench.grading.log import Event, events_of, final_message, rendered
+from etude.evaluate.bench.grading.log import ActionEvent, events_of, final_message, rendered
 from etude.evaluate.bench.grading.rubric import Part
 from etude.tasks.content import file_text, is_text, same_content
 
@@ -29,7 +29,7 @@ class Exhibit:
     request: str
     diff: str
     message: str
-    events: tuple[Event, ...] = ()
+    events: tuple[ActionEvent, ...] = ()
     names: tuple[str, ...] = ()  # what the author is known by: left out of all that is shown
 
     @property

@@ -18,7 +18,7 @@ from etude.core.trace.completion import Usage
 from etude.core.trace.message import Message
 from etude.evaluate.bench.grading.answer import Objection, read_answer
 from etude.evaluate.bench.grading.exhibit import Exhibit
-from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile, Tally
+from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile, QuestionCost
 from etude.evaluate.bench.grading.rubric import Criterion, Part, Rubric
 from etude.evaluate.bench.grading.together import together
 
@@ -96,7 +96,7 @@ class Judge:
         async with self._asking.setdefault(key, asyncio.Lock()):
             if (known := self.file.get(key)) is not None:
                 return replace(known, subject=subject)  # attempts that ended alike share a judgement
-            tally, choice, reason, silent = Tally(), None, "", ""
+            tally, choice, reason, silent = QuestionCost(), None, "", ""
             async with self._slots:
                 try:
                     reason, choice = await self._decided(opening, choices, key, tally)
@@ -111,7 +111,7 @@ class Judge:
             return row
 
     async def _decided(
-        self, opening: list[Message], choices: tuple[str, ...], key: str, tally: Tally
+        self, opening: list[Message], choices: tuple[str, ...], key: str, tally: QuestionCost
     ) -> tuple[str, str]:
         """Reason and choice; raises JudgeSilent, and PolicyError where the endpoint is at fault."""
         messages, objection = list(opening), ""

@@ -37,7 +37,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Cost:
+class JudgeCost:
     """What judging cost so far. `dollars` is None if some of it has no price."""
 
     judgements: int = 0
@@ -91,11 +91,11 @@ class JudgementFile:
             raise ValueError(f"{self.path} holds a line that is no judgement ({error}); move the file away") from error
 
 
-def cost_of(rows: Iterable[Judgement]) -> Cost:
+def cost_of(rows: Iterable[Judgement]) -> JudgeCost:
     """The sum over judgements."""
     rows = list(rows)
     priced = [row.dollars for row in rows]
-    return Cost(
+    return JudgeCost(
         len(rows),
         sum(row.choice is None for row in rows),
         sum(row.tries for row in rows),
@@ -108,7 +108,7 @@ def cost_of(rows: Iterable[Judgement]) -> Cost:
 
 
 @dataclass
-class Tally:
+class QuestionCost:
     """The cost of one question over its tries."""
 
     tries: int = 0

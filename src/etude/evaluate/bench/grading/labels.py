@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from etude.evaluate.bench.grading.exhibit import Exhibit
-from etude.evaluate.bench.grading.log import Event, Kind
+from etude.evaluate.bench.grading.log import ActionEvent, Kind
 from etude.evaluate.bench.grading.rubric import Criterion, Rubric, read_rubric
-from etude.evaluate.bench.grading.written import Written
+from etude.evaluate.bench.grading.written import WrittenLines
 
 FOLDER = Path(__file__).parent / "labels"
 RUBRIC = "reader"
@@ -26,7 +26,7 @@ class LabelError(ValueError):
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReaderLabel:
     """What one reader chose, without sight of any other reading. The same reader twice: read again later, in another order."""
 
     reader: str
@@ -41,7 +41,7 @@ class Label:
     id: str
     criterion: str
     exhibit: Exhibit
-    readings: tuple[Reading, ...]
+    readings: tuple[ReaderLabel, ...]
     choice: str
     reason: str
     source: str
@@ -71,8 +71,8 @@ def _label(line: str, criterion: Criterion, place: str) -> Label:
         events = tuple(_event(one) for one in row.get("log", ()))
         diff = row.get("diff") or "\n".join(text for event in events for one in event.edits for text in one.lines())
         exhibit = Exhibit(row["request"], diff, row.get("message", ""), events)
-        readings = tuple(Reading(**one) for one in row["readings"])
-        settled = Reading("", **row["settled"]) if "settled" in row else None
+        readings = tuple(ReaderLabel(**one) for one in row["readings"])
+        settled = ReaderLabel("", **row["settled"]) if "settled" in row else None
         name, source = str(row["id"]), str(row["source"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LabelError(f"{place} is no label: {type(error).__name__} {error}") from error
@@ -80,7 +80,9 @@ def _label(line: str, criterion: Criterion, place: str) -> Label:
     return Label(name, criterion.name, exhibit, readings, counts.choice, counts.reason, source)
 
 
-def _counting(readings: tuple[Reading, ...], settled: Reading | None, criterion: Criterion, place: str) -> Reading:
+def _counting(
+    readings: tuple[ReaderLabel, ...], settled: ReaderLabel | None, criterion: Criterion, place: str
+) -> ReaderLabel:
     """The reading that counts. Raises LabelError."""
     for one in (*readings, *([settled] if settled else [])):
         if one.choice not in criterion.choices or not one.reason.strip():
@@ -101,13 +103,15 @@ def _counting(readings: tuple[Reading, ...], settled: Reading | None, criterion:
     return settled or readings[0]
 
 
-def _event(row: dict[str, Any]) -> Event:
+def _event(row: dict[str, Any]) -> ActionEvent:
     """`{"edit": path, "new": [...], "gone": [...]}`, `{"test": command, "green": true}`, `{"read": path}`, `{"shell": line, "result": text}`.
     Raises ValueError."""
     kinds = get_args(Kind)
     kind = next((kind for kind in kinds if kind in row), None)
     if kind is None:
         raise ValueError(f"a step of the log is one of {', '.join(kinds)}, not {min(row, default='nothing')!r}")
-    edits = (Written(row["edit"], tuple(row.get("new", ())), tuple(row.get("gone", ()))),) if kind == "edit" else ()
+    edits = (
+        (WrittenLines(row["edit"], tuple(row.get("new", ())), tuple(row.get("gone", ()))),) if kind == "edit" else ()
+    )
     failed = bool(row.get("failed")) or row.get("green") is False
-    return Event(kind, row[kind], row.get("result", ""), failed, row.get("green"), edits)  # pyright: ignore[reportArgumentType]
+    return ActionEvent(kind, row[kind], row.get("result", ""), failed, row.get("green"), edits)  # pyright: ignore[reportArgumentType]

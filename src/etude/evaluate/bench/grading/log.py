@@ -15,7 +15,7 @@ from etude.agent.metrics.shell_rules import hides_status, runs_tests, tool_inste
 from etude.core.trace.entry import Entry
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Session
-from etude.evaluate.bench.grading.written import Written, written
+from etude.evaluate.bench.grading.written import WrittenLines, written
 
 Kind = Literal["said", "heard", "read", "search", "list", "edit", "test", "shell", "fetch", "summary", "other"]
 # A judge reads the log whole: a long answer of a tool tells it little more than its beginning and end do.
@@ -25,7 +25,7 @@ _STATUS = re.compile(r"(?:^|\n)(?:exit(?:ed with| status| code)?:? |\[exit )(-?\
 
 
 @dataclass(frozen=True)
-class Event:
+class ActionEvent:
     """One step. `what`: the words said or heard, the path, the pattern or the command line."""
 
     kind: Kind
@@ -33,24 +33,24 @@ class Event:
     result: str = ""
     failed: bool = False
     green: bool | None = None  # of a test run; None: its status was hidden
-    edits: tuple[Written, ...] = ()
+    edits: tuple[WrittenLines, ...] = ()
 
 
-def events_of(session: Session) -> list[Event]:
+def events_of(session: Session) -> list[ActionEvent]:
     """The session's events in order. The system prompt, the request and queries for self-summaries are no part of them."""
     answers: dict[str, list[Entry]] = {}
     for entry in session.of("tool_result"):
         answers.setdefault(entry.data.get("call_id") or "", []).append(entry)
-    found: list[Event] = []
+    found: list[ActionEvent] = []
     for entry in session.of("message", "completion", "summary"):
         if entry.type == "summary":
-            found.append(Event("summary", entry.data.get("text", "")))
+            found.append(ActionEvent("summary", entry.data.get("text", "")))
         elif entry.type == "message":
             if entry.data.get("delivery") and not entry.data.get("summary"):
-                found.append(Event("heard", entry.data["text"] or "stop"))
+                found.append(ActionEvent("heard", entry.data["text"] or "stop"))
         else:
             message = Message.from_json(entry.data.get("message") or {"role": "assistant", "text": ""})
-            found += [Event("said", message.text)] if message.text.strip() else []
+            found += [ActionEvent("said", message.text)] if message.text.strip() else []
             for call in message.calls:
                 waiting = answers.get(call.id)
                 found += _event(call, waiting.pop(0) if waiting else None)
@@ -63,40 +63,40 @@ def final_message(session: Session) -> str:
     return ends[-1].data.get("message", "") if ends else ""
 
 
-def rendered(events: Sequence[Event]) -> str:
+def rendered(events: Sequence[ActionEvent]) -> str:
     """The log as text: numbered steps, results cut in the middle."""
     return "\n".join(line for number, event in enumerate(events, 1) for line in _lines(number, event))
 
 
-def _event(call: ToolCall, answer: Entry | None) -> list[Event]:
+def _event(call: ToolCall, answer: Entry | None) -> list[ActionEvent]:
     if call.name == "done" and (answer is None or not answer.data.get("failed")):
         said = str(call.arguments.get("message", ""))
-        return [Event("said", said)] if said.strip() else []
+        return [ActionEvent("said", said)] if said.strip() else []
     if answer is None:
         return []  # it never ran
     text, failed = answer.data.get("text", ""), bool(answer.data.get("failed"))
     facts = answer.data.get("facts") or {}
     purpose = fact.kind(call.name)
     if fact.PASSED in facts:
-        return [Event("test", call.name, text, failed, bool(facts[fact.PASSED]))]
+        return [ActionEvent("test", call.name, text, failed, bool(facts[fact.PASSED]))]
     if purpose in ("edit", "write"):
         edits = () if failed else tuple(written(call))
-        return [Event("edit", ", ".join(one.path for one in edits) or _first(call), text, failed, edits=edits)]
+        return [ActionEvent("edit", ", ".join(one.path for one in edits) or _first(call), text, failed, edits=edits)]
     if purpose == "shell":
         return [_shell(fact.command(call), text, failed or bool(facts.get(fact.SHELL_FAILURES)))]
     if purpose:
-        return [Event(purpose, _first(call), text, failed)]  # pyright: ignore[reportArgumentType]
+        return [ActionEvent(purpose, _first(call), text, failed)]  # pyright: ignore[reportArgumentType]
     known: Kind = "search" if call.name == "codebase_search" else "other"
-    return [Event(known, f"{call.name} {_first(call)}".strip(), text, failed)]
+    return [ActionEvent(known, f"{call.name} {_first(call)}".strip(), text, failed)]
 
 
-def _shell(command: str, text: str, failed: bool) -> Event:
+def _shell(command: str, text: str, failed: bool) -> ActionEvent:
     status = _STATUS.search(text)
     bad = failed or (status is not None and status[1] != "0") or text.rstrip().endswith("timed out")
     if runs_tests(command):
-        return Event("test", command, text, bad, None if hides_status(command) else not bad)
+        return ActionEvent("test", command, text, bad, None if hides_status(command) else not bad)
     kind: Kind = "edit" if not bad and tool_instead(command) in ("edit", "write") else "shell"
-    return Event(kind, command, text, bad)
+    return ActionEvent(kind, command, text, bad)
 
 
 def _first(call: ToolCall) -> str:
@@ -106,7 +106,7 @@ def _first(call: ToolCall) -> str:
     return texts[0] if texts else ""
 
 
-def _lines(number: int, event: Event) -> list[str]:
+def _lines(number: int, event: ActionEvent) -> list[str]:
     state = {True: " -> green", False: " -> red", None: ""}[event.green] if event.kind == "test" else ""
     head = f"{number}. {event.kind}: {event.what}{state}{' -> failed' if event.failed and not state else ''}"
     changed = [line for one in event.edits for line in one.lines()]

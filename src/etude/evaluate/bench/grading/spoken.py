@@ -9,7 +9,7 @@ from etude.agent.policy.protocol import Policy, PolicyError, Request
 from etude.core.trace.completion import Completion, Usage
 
 
-class Spoken:
+class SingleRequestPolicy:
     """Renders each request anew: for single questions, not for sessions."""
 
     takes_tokens = False

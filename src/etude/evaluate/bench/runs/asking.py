@@ -19,9 +19,9 @@ from etude.evaluate.bench.runs.entrant import Entrant, Seat
 from etude.evaluate.bench.runs.folder import RunFolder, append_line
 from etude.evaluate.bench.runs.kept import keep
 from etude.evaluate.bench.runs.purse import BudgetSpent, Purse, Word
-from etude.evaluate.bench.runs.tally import Charge, Tally
+from etude.evaluate.bench.runs.tally import Charge, ParticipantUsage
 from etude.evaluate.bench.prices import Price
-from etude.evaluate.bench.suites.shape import Shape, shape_of
+from etude.evaluate.bench.suites.shape import TaskSize, shape_of
 from etude.evaluate.bench.suites.suite import Suite
 from etude.core.events.log import EventLog
 from etude.agent.policy.protocol import Policy
@@ -47,9 +47,9 @@ class Bench:
     passes: int
     concurrency: int
     seed: int
-    _shapes: dict[str, Shape] = field(default_factory=dict)
+    _shapes: dict[str, TaskSize] = field(default_factory=dict)
 
-    def shape(self, task: Task) -> Shape:
+    def shape(self, task: Task) -> TaskSize:
         """How large its reference change is; found once for all entrants."""
         if task.id not in self._shapes:
             self._shapes[task.id] = shape_of(task)
@@ -61,7 +61,7 @@ class Bench:
 
 
 @dataclass
-class Asked:
+class ParticipantProgress:
     """What came of it: passes made now and missing still, faults by attempt, and why it ended early, if it did."""
 
     key: str
@@ -89,15 +89,15 @@ class Asking:
         wanted = {(task.id, number) for task in bench.tasks for number in range(bench.passes)}
         self.kept = [o for key, o in self._file.outcomes.items() if key in wanted]
         self._whole = len(wanted)
-        self.asked = Asked(entrant.key, missing=len(wanted) - len(self.kept))
+        self.asked = ParticipantProgress(entrant.key, missing=len(wanted) - len(self.kept))
 
-    async def run(self) -> Asked:
+    async def run(self) -> ParticipantProgress:
         """Ask what is missing."""
         self._tell()
         if not self.asked.missing:
             return self.asked
         async with self._entrant.open() as seat:
-            tally = Tally(self._entrant.key, self._bench.folder.usage, seat.engine, self._pay)
+            tally = ParticipantUsage(self._entrant.key, self._bench.folder.usage, seat.engine, self._pay)
             setup = self._setup(seat, tally)
             jobs = self._jobs()
             count = min(self._bench.concurrency, self.asked.missing)
@@ -120,7 +120,7 @@ class Asking:
                 if (task.id, number) not in self._file.outcomes:
                     yield task, place, number
 
-    def _setup(self, seat: Seat, tally: Tally) -> AttemptSetup:
+    def _setup(self, seat: Seat, tally: ParticipantUsage) -> AttemptSetup:
         inner = seat.policy
         if callable(inner):
             script: Script = inner
@@ -144,7 +144,7 @@ class Asking:
             agent=seat.agent,
         )
 
-    async def _work(self, jobs: Iterator[tuple[Task, int, int]], setup: AttemptSetup, tally: Tally) -> None:
+    async def _work(self, jobs: Iterator[tuple[Task, int, int]], setup: AttemptSetup, tally: ParticipantUsage) -> None:
         for task, place, number in jobs:
             name = f"{task.id}#{number}"
             if not await self._admitted(name):

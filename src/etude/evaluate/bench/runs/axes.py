@@ -14,7 +14,7 @@ import numpy as np
 
 from etude.evaluate.bench.outcome import Outcome
 from etude.evaluate.bench.runs.cost import dollars_of
-from etude.evaluate.bench.runs.table import Row
+from etude.evaluate.bench.runs.table import PolicyResult
 from etude.evaluate.bench.scores import task_means
 from etude.core.statistics.amounts import amount
 
@@ -25,7 +25,7 @@ DIGITS = {"tokens": 1, "dollars": 6, "seconds": 3, "core_seconds": 4}
 Weights = Mapping[str, float]
 
 
-def measures(row: Row) -> dict[str, Callable[[Outcome], float]]:
+def measures(row: PolicyResult) -> dict[str, Callable[[Outcome], float]]:
     """The axes on which this policy has a figure for every attempt."""
     outcomes, price = row.outcomes, row.price
     found: dict[str, Callable[[Outcome], float]] = {"tokens": _tokens(row)}
@@ -38,7 +38,7 @@ def measures(row: Row) -> dict[str, Callable[[Outcome], float]]:
     return found
 
 
-def axes(row: Row, weights: Weights, *, resamples: int, seed: int) -> dict[str, Any]:
+def axes(row: PolicyResult, weights: Weights, *, resamples: int, seed: int) -> dict[str, Any]:
     """The entry's `axes`: value, ci95, median, by axis."""
     rows = {}
     for name, measure in measures(row).items():
@@ -53,7 +53,7 @@ def axes(row: Row, weights: Weights, *, resamples: int, seed: int) -> dict[str, 
     return rows
 
 
-def usage(row: Row) -> dict[str, Any]:
+def usage(row: PolicyResult) -> dict[str, Any]:
     """Sums over the attempts that are averaged; None where the endpoint left some out."""
     names = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
     found: dict[str, Any] = {"unreported": sum(o.output_tokens is None for o in row.outcomes)}
@@ -63,10 +63,10 @@ def usage(row: Row) -> dict[str, Any]:
     return found
 
 
-def reported(row: Row) -> bool:
+def reported(row: PolicyResult) -> bool:
     """Whether the policy itself said what it produced, in every attempt."""
     return all(o.output_tokens is not None for o in row.outcomes)
 
 
-def _tokens(row: Row) -> Callable[[Outcome], float]:
+def _tokens(row: PolicyResult) -> Callable[[Outcome], float]:
     return (lambda o: float(o.output_tokens or 0)) if reported(row) else (lambda o: float(o.tokens))

@@ -30,7 +30,7 @@ from etude.evaluate.bench.grading.rubric import Rubric, read_rubric
 from etude.evaluate.bench.grading.together import together
 from etude.evaluate.bench.outcome import Outcome
 from etude.evaluate.bench.runs.folder import RunFolder, replace_text
-from etude.evaluate.bench.runs.table import Table
+from etude.evaluate.bench.runs.table import BenchResults
 from etude.evaluate.bench.suites.suite import Suite
 
 NAME = "judged.json"
@@ -47,7 +47,7 @@ class Judging:
     unread: dict[str, str] = field(default_factory=dict)
 
 
-def asked(table: Table, suite: Suite) -> list[tuple[str, Outcome, Rubric]]:
+def asked(table: BenchResults, suite: Suite) -> list[tuple[str, Outcome, Rubric]]:
     """Passes whose task has a rubric, by key, task and pass."""
     files = {task_id: suite.rubric(task_id) for task_id in table.shared["tasks"]}
     rubrics = {task_id: read_rubric(path) for task_id, path in files.items() if path is not None}
@@ -61,7 +61,7 @@ def asked(table: Table, suite: Suite) -> list[tuple[str, Outcome, Rubric]]:
 
 async def judge_run(
     folder: RunFolder,
-    table: Table,
+    table: BenchResults,
     suite: Suite,
     judge: Judge,
     agentic: AgenticGrader | None = None,
@@ -99,7 +99,7 @@ class _PassJudging:
     """Judges single passes; `unread` collects those whose session or patch can't be read, with the reason."""
 
     def __init__(
-        self, folder: RunFolder, table: Table, suite: Suite, judge: Judge, agentic: AgenticGrader | None
+        self, folder: RunFolder, table: BenchResults, suite: Suite, judge: Judge, agentic: AgenticGrader | None
     ) -> None:
         self._folder, self._suite, self._judge, self._agentic = folder, suite, judge, agentic
         self._names = {row.facts["name"] for row in table.rows} | {row.key for row in table.rows}

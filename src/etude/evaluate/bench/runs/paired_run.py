@@ -23,7 +23,7 @@ from etude.evaluate.bench.grading.rubric import Criterion, Rubric
 from etude.evaluate.bench.grading.together import together
 from etude.evaluate.bench.outcome import Outcome
 from etude.evaluate.bench.runs.folder import RunFolder, replace_text
-from etude.evaluate.bench.runs.table import Table
+from etude.evaluate.bench.runs.table import BenchResults
 from etude.evaluate.bench.suites.suite import Suite
 
 NAME = "pairs.json"
@@ -34,7 +34,7 @@ class NoPair(Exception):
     """Two policies that can't be set side by side; says which there are, or what their tasks lack."""
 
 
-def meetings(table: Table, suite: Suite, first: str, second: str) -> list[tuple[Outcome, Rubric, Criterion]]:
+def meetings(table: BenchResults, suite: Suite, first: str, second: str) -> list[tuple[Outcome, Rubric, Criterion]]:
     """Passes that both made, with every pair criterion of their task. Raises NoPair."""
     rows = {row.key: row for row in table.finished}
     keys = [_key(name, rows) for name in (first, second)]
@@ -56,7 +56,7 @@ def meetings(table: Table, suite: Suite, first: str, second: str) -> list[tuple[
 
 
 async def pair_run(
-    folder: RunFolder, table: Table, suite: Suite, judge: Judge, first: str, second: str
+    folder: RunFolder, table: BenchResults, suite: Suite, judge: Judge, first: str, second: str
 ) -> dict[str, Any]:
     """Ask what is not asked yet, and write it down. Raises NoPair, PolicyError where the endpoint is at fault: run again then."""
     told = meetings(table, suite, first, second)

@@ -13,7 +13,7 @@ from typing import Any
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.statistics.bounded import difference
 from etude.core.statistics.pairs import paired
-from etude.evaluate.bench.runs.table import Row
+from etude.evaluate.bench.runs.table import PolicyResult
 from etude.evaluate.bench.scores import Scores
 
 WITHOUT = ".unsummarized"
@@ -34,7 +34,7 @@ def require_trigger(harness: HarnessSettings, key: str) -> None:
 
 
 def recovered(
-    rows: Sequence[Row], found: Mapping[str, Scores], weights: Mapping[str, float], *, resamples: int, seed: int
+    rows: Sequence[PolicyResult], found: Mapping[str, Scores], weights: Mapping[str, float], *, resamples: int, seed: int
 ) -> list[dict[str, Any]]:
     """Of every policy that was asked in both arms: the points that summing up is worth, and what both came to spend."""
     twins = {(row.facts["name"], row.facts["effort"]): row for row in rows}
@@ -47,7 +47,7 @@ def recovered(
 
 
 def _lift(
-    summed: Row, whole: Row, found: Mapping[str, Scores], weights: Mapping[str, float], resamples: int, seed: int
+    summed: PolicyResult, whole: PolicyResult, found: Mapping[str, Scores], weights: Mapping[str, float], resamples: int, seed: int
 ) -> dict[str, Any]:
     changes = paired(found[whole.key].means(), found[summed.key].means())
     points, ci95 = difference(changes, weights, resamples=resamples, seed=seed).percent()
@@ -64,5 +64,5 @@ def _lift(
     }
 
 
-def _tokens(row: Row) -> float:
+def _tokens(row: PolicyResult) -> float:
     return round(sum(one.tokens for one in row.outcomes) / len(row.outcomes), 1)

@@ -21,7 +21,7 @@ SHOWN_CHARS = 120
 
 
 @dataclass(frozen=True)
-class Turn:
+class RecordedTurn:
     """What was asked, and the answer."""
 
     asked: tuple[Message, ...]
@@ -36,7 +36,7 @@ class Replayed:
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self._folder = folder
-        self._left: dict[str, Iterator[tuple[int, Turn]]] = {}
+        self._left: dict[str, Iterator[tuple[int, RecordedTurn]]] = {}
 
     async def complete(self, request: Request) -> Completion:
         """Raises PolicyError (infra) for an attempt without a record, and for a turn that was recorded otherwise."""
@@ -57,7 +57,7 @@ class Replayed:
         task_id, _, number = session_id.rpartition(".")[0].rpartition("#")
         return self._folder / f"{task_id.replace('/', '-')}-{number}.jsonl"
 
-    def _turns(self, path: Path) -> list[Turn]:
+    def _turns(self, path: Path) -> list[RecordedTurn]:
         try:
             return turns_of(read_session(path))
         except FileNotFoundError as error:
@@ -66,15 +66,15 @@ class Replayed:
             raise PolicyError(f"{path} can't be replayed: {error}") from error
 
 
-def turns_of(session: Session) -> list[Turn]:
+def turns_of(session: Session) -> list[RecordedTurn]:
     """Each completion with the conversation in front of it, as `harness.transcript` restores it."""
     held: list[Message] = []
     prefix: list[Message] = []
-    found: list[Turn] = []
+    found: list[RecordedTurn] = []
     for entry in session.entries:
         if entry.type == "completion":
             message, usage = Message.from_json(entry.data["message"]), Usage(**entry.data["usage"])
-            found.append(Turn(tuple(held), Completion(message, finish=entry.data["finish"], usage=usage)))
+            found.append(RecordedTurn(tuple(held), Completion(message, finish=entry.data["finish"], usage=usage)))
             held.append(message)
         elif entry.type == "message":
             message = Message.from_json({key: value for key, value in entry.data.items() if key != "foreign"})

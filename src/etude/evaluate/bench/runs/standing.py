@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from etude.evaluate.bench.runs.axes import AXES, DIGITS, measures
-from etude.evaluate.bench.runs.table import Row, Table
+from etude.evaluate.bench.runs.table import PolicyResult, BenchResults
 from etude.evaluate.bench.scores import Scores, task_means
 from etude.core.statistics.pareto import Measured, front
 
 Weights = Mapping[str, float]
 
 
-def fronts(table: Table, found: Mapping[str, Scores], weights: Weights, *, resamples: int, seed: int) -> dict[str, Any]:
+def fronts(table: BenchResults, found: Mapping[str, Scores], weights: Weights, *, resamples: int, seed: int) -> dict[str, Any]:
     """By axis, those of the field that have it: where each lies, whether it is on the front, and in which share of resamples."""
     result = {}
     for axis in AXES:
@@ -38,11 +38,11 @@ def fronts(table: Table, found: Mapping[str, Scores], weights: Weights, *, resam
     return result
 
 
-def _measured(row: Row, found: Scores, axis: str) -> Measured:
+def _measured(row: PolicyResult, found: Scores, axis: str) -> Measured:
     return Measured(found.means(), task_means_in(found, row, axis))
 
 
-def task_means_in(found: Scores, row: Row, axis: str) -> Mapping[str, np.ndarray]:
+def task_means_in(found: Scores, row: PolicyResult, axis: str) -> Mapping[str, np.ndarray]:
     """An axis' means by task, in the order of the scores."""
     measure = measures(row)[axis]
     order = {task_id: place for place, task_id in enumerate(t for ids in found.ids.values() for t in ids)}

@@ -21,7 +21,7 @@ class NoBenchRun(Exception):
 
 
 @dataclass(frozen=True)
-class Row:
+class PolicyResult:
     """One policy at one effort. `outcomes` are those of its whole passes, by task and pass."""
 
     key: str
@@ -41,24 +41,24 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class BenchResults:
     """All rows in the order in which they were first asked."""
 
     shared: dict[str, Any]
-    rows: list[Row]
+    rows: list[PolicyResult]
 
     @property
-    def finished(self) -> list[Row]:
+    def finished(self) -> list[PolicyResult]:
         """Rows with a whole pass at least."""
         return [row for row in self.rows if row.passes]
 
     @property
-    def field(self) -> list[Row]:
+    def field(self) -> list[PolicyResult]:
         """Whom comparisons are about: those that compete; where only controls were asked, they."""
         return [row for row in self.finished if row.competes] or self.finished
 
 
-def read_table(folder: RunFolder) -> Table:
+def read_table(folder: RunFolder) -> BenchResults:
     """Raises NoBenchRun, ConditionsDiffer, OutcomeError."""
     known = conditions.read(folder)
     if known is None:
@@ -67,7 +67,7 @@ def read_table(folder: RunFolder) -> Table:
         )
     ids = known["shared"]["tasks"]
     rows = [_row(folder, key, facts, ids) for key, facts in known["policies"].items()]
-    return Table(known["shared"], rows)
+    return BenchResults(known["shared"], rows)
 
 
 def price_row(price: Price | None) -> dict[str, Any] | None:
@@ -75,11 +75,11 @@ def price_row(price: Price | None) -> dict[str, Any] | None:
     return None if price is None else {**vars(price), "since": price.since.isoformat()}
 
 
-def _row(folder: RunFolder, key: str, facts: dict[str, Any], ids: Sequence[str]) -> Row:
+def _row(folder: RunFolder, key: str, facts: dict[str, Any], ids: Sequence[str]) -> PolicyResult:
     path = folder.outcomes(key)
     found = OutcomeFile(path).outcomes if path.is_file() else {}
     passes = 0
     while ids and all((task_id, passes) in found for task_id in ids):
         passes += 1
     whole = [found[task_id, number] for task_id in ids for number in range(passes)]
-    return Row(key, facts, whole, passes, len(found))
+    return PolicyResult(key, facts, whole, passes, len(found))

@@ -72,7 +72,7 @@ class CoreClock:
 
 
 @dataclass
-class Tally:
+class ParticipantUsage:
     """The charges of one entrant's sessions, by session id (`<attempt>.<try>`). `pay(attempt, usage)` may raise to stop all."""
 
     key: str
@@ -113,7 +113,7 @@ class Tally:
 
 
 class _Tallied:
-    def __init__(self, inner: Policy, tally: Tally) -> None:
+    def __init__(self, inner: Policy, tally: ParticipantUsage) -> None:
         self.name = inner.name
         self.takes_tokens = inner.takes_tokens
         self._inner = inner

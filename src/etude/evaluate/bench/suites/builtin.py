@@ -10,7 +10,7 @@ from pathlib import Path
 from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.prices import Prices, shipped
 from etude.evaluate.bench.suites.described import Described
-from etude.evaluate.bench.suites.manifest import Environment, Manifest
+from etude.evaluate.bench.suites.manifest import SuiteEnvironment, SuiteManifest
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.real.catalogue import bugs
 from etude.tasks.real.grader import PytestGrader
@@ -20,14 +20,14 @@ from etude.tasks.running.pin import PackagesUnavailable
 from etude.tasks.running.pytest_tools import tools, with_pytest
 from etude.tasks.task import Grader, Task
 
-EXERCISES = Manifest(
+EXERCISES = SuiteManifest(
     name="exercises",
     version="1",
     released=date(2026, 11, 22),
     description="generated exercises of the recipe's levels, from held-out functions",
     refresh="another bench.seed draws others; the digest tells which were asked",
 )
-REAL = Manifest(
+REAL = SuiteManifest(
     name="real",
     version="1",
     released=date(2026, 11, 22),
@@ -35,7 +35,7 @@ REAL = Manifest(
     refresh="bugs are added under src/etude/tasks/real/bugs; the version rises with them",
     harness={"test_timeout_s": 120.0},
     attempt={"memory_mb": 512},
-    environment=Environment(pytest=True),
+    environment=SuiteEnvironment(pytest=True),
 )
 
 
@@ -46,7 +46,7 @@ class TaskSuite(Described):
 
     def __init__(
         self,
-        manifest: Manifest,
+        manifest: SuiteManifest,
         ids: Sequence[str],
         make: Callable[[str], Task],
         *,

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from functools import cache
 
-from etude.evaluate.bench.suites.manifest import Manifest
+from etude.evaluate.bench.suites.manifest import SuiteManifest
 
 # What of a manifest a score depends on; words, prices and the changelog may differ without another digest.
 _TELLING = {"name", "version", "harness", "attempt", "environment"}
@@ -17,7 +17,7 @@ _TELLING = {"name", "version", "harness", "attempt", "environment"}
 class Described(ABC):
     """A suite by its manifest. Figures compare only within one `digest`."""
 
-    manifest: Manifest
+    manifest: SuiteManifest
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.evaluate.bench.errors import SuiteError
-from etude.evaluate.bench.suites.manifest import Environment
+from etude.evaluate.bench.suites.manifest import SuiteEnvironment
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.spec import WORKDIR, SandboxSpec
 from etude.tasks.running.pytest_tools import with_pytest
@@ -30,7 +30,7 @@ DISK_TIMES, LEAST_DISK_MB = 4, 64
 class Equipment:
     """The environment of one suite on this machine."""
 
-    def __init__(self, environment: Environment, root: Path, cache: Path) -> None:
+    def __init__(self, environment: SuiteEnvironment, root: Path, cache: Path) -> None:
         self._environment, self._root, self._cache = environment, root, cache
         self._refused: SuiteError | None = None  # what can't be installed is tried once, not for every task
 

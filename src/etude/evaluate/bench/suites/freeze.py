@@ -15,14 +15,14 @@ from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.prices import Prices
 from etude.evaluate.bench.suites import lock, manifest
 from etude.evaluate.bench.suites.folder import DRAFTS, FINGERPRINTS, RUBRICS, FolderSuite
-from etude.evaluate.bench.suites.manifest import Manifest, Release
+from etude.evaluate.bench.suites.manifest import SuiteManifest, SuiteRelease
 from etude.tasks.harbor import HarborError, write_task
 from etude.tasks.task import Task
 
 
 def freeze(
     root: Path,
-    described: Manifest,
+    described: SuiteManifest,
     tasks: Sequence[Task],
     *,
     price_list: Prices = Prices(),
@@ -110,8 +110,8 @@ def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 
 def _with_change(
-    described: Manifest, locked: Mapping[str, str], after: FolderSuite | None, retired: Mapping[str, str]
-) -> Manifest:
+    described: SuiteManifest, locked: Mapping[str, str], after: FolderSuite | None, retired: Mapping[str, str]
+) -> SuiteManifest:
     """With the entry of this version on top of the changelog."""
     change = f"{len(locked)} tasks"
     if after is not None:
@@ -120,6 +120,6 @@ def _with_change(
         change += f"; since {after.version}: {difference(after.lock, locked)}"
     if retired:
         change += f"; retired: {', '.join(sorted(set(retired.values())))}"
-    entry = Release(version=described.version, date=described.released, change=change, retired=tuple(retired))
+    entry = SuiteRelease(version=described.version, date=described.released, change=change, retired=tuple(retired))
     earlier = after.manifest.changelog if after else ()
     return manifest.check(described.model_copy(update={"changelog": (entry, *earlier)}).model_dump(), described.name)

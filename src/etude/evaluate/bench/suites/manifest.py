@@ -20,7 +20,7 @@ SCHEMA = 1
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-class Release(BaseModel):
+class SuiteRelease(BaseModel):
     """One entry of the changelog."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,7 +33,7 @@ class Release(BaseModel):
     )
 
 
-class Environment(BaseModel):
+class SuiteEnvironment(BaseModel):
     """Where the tasks run, beside their own files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -50,7 +50,7 @@ class Environment(BaseModel):
     )
 
 
-class Manifest(BaseModel):
+class SuiteManifest(BaseModel):
     """The file as a value. `harness` and `attempt` hold what the suite pins of HarnessSettings and AttemptSettings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,8 +62,8 @@ class Manifest(BaseModel):
     refresh: str = Field(default="", description="how and when the tasks are renewed, in words")
     harness: dict[str, Any] = Field(default_factory=dict)
     attempt: dict[str, Any] = Field(default_factory=dict)
-    environment: Environment = Environment()
-    changelog: tuple[Release, ...] = ()
+    environment: SuiteEnvironment = SuiteEnvironment()
+    changelog: tuple[SuiteRelease, ...] = ()
 
     def limited(self, base: HarnessSettings) -> HarnessSettings:
         """`base` with what the suite pins."""
@@ -74,7 +74,7 @@ class Manifest(BaseModel):
         return AttemptSettings.model_validate(base.model_dump() | self.attempt)
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path) -> SuiteManifest:
     """Raises SuiteError, NewerSuite."""
     try:
         row = bounded_toml.loads(path.read_text(encoding="utf-8"))
@@ -90,10 +90,10 @@ def read_manifest(path: Path) -> Manifest:
     return check(row, str(path))
 
 
-def check(row: dict[str, Any], place: str) -> Manifest:
+def check(row: dict[str, Any], place: str) -> SuiteManifest:
     """The manifest of these values. Raises SuiteError that names the key."""
     try:
-        found = Manifest.model_validate(row)
+        found = SuiteManifest.model_validate(row)
         found.limited(HarnessSettings.model_validate({}))
         found.attempts(AttemptSettings())
     except ValidationError as error:
@@ -111,6 +111,6 @@ def check(row: dict[str, Any], place: str) -> Manifest:
     return found
 
 
-def write_manifest(path: Path, manifest: Manifest) -> None:
+def write_manifest(path: Path, manifest: SuiteManifest) -> None:
     row = {"schema": SCHEMA, **manifest.model_dump(exclude_defaults=True)}
     path.write_text(tomli_w.dumps(row), encoding="utf-8")

@@ -18,7 +18,7 @@ from etude.core.trace.message import Message
 from etude.evaluate.bench.grading.answer import objects
 from etude.evaluate.bench.grading.exhibit import bounded
 from etude.evaluate.bench.grading.judge import ATTEMPTS
-from etude.evaluate.bench.grading.judgement import Tally
+from etude.evaluate.bench.grading.judgement import QuestionCost
 from etude.evaluate.bench.grading.rubric import Rubric, RubricError, rubric_of
 
 FEWEST, MOST = 2, 5
@@ -35,15 +35,15 @@ _CONVENTIONS = re.compile(
 
 
 @dataclass
-class Draft:
+class RubricDraft:
     """What an endpoint proposed; without a rubric `silent` says why. `tally` is what the asking cost."""
 
     rubric: Rubric | None = None
     silent: str = ""
-    tally: Tally = field(default_factory=Tally)
+    tally: QuestionCost = field(default_factory=QuestionCost)
 
 
-class Refused(ValueError):
+class RubricDraftError(ValueError):
     """Why a draft does not count, in words that its author is shown."""
 
 
@@ -52,11 +52,13 @@ def conventions(files: Mapping[str, str]) -> dict[str, str]:
     return {path: files[path] for path in sorted(files) if _CONVENTIONS.match(path)}
 
 
-async def drafted(policy: Policy, name: str, request: str, diffs: Sequence[str], told: Mapping[str, str]) -> Draft:
+async def drafted(
+    policy: Policy, name: str, request: str, diffs: Sequence[str], told: Mapping[str, str]
+) -> RubricDraft:
     """A rubric called `name`, not proved yet. Raises PolicyError where the endpoint is at fault."""
     messages = [Message("system", _prompt()), Message("user", material(request, diffs, told))]
     session = f"rubric-{hashlib.sha256(messages[1].text.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
-    draft = Draft()
+    draft = RubricDraft()
     try:
         for _ in range(ATTEMPTS):
             answer = await policy.complete(
@@ -67,7 +69,7 @@ async def drafted(policy: Policy, name: str, request: str, diffs: Sequence[str],
             try:
                 draft.rubric = read_draft(said, name)
                 return draft
-            except Refused as error:
+            except RubricDraftError as error:
                 draft.silent = f"{ATTEMPTS} answers did not count; the last: {error}"
                 again = f"That answer does not count: {error}. Answer again with the JSON object only."
                 messages += [Message("assistant", said), Message("user", again)]
@@ -94,21 +96,21 @@ def read_draft(text: str, name: str) -> Rubric:
     """The rubric of an answer: of the last object that has just criteria, since a model may think aloud first. Raises Refused."""
     found = [one for one in objects(text) if list(one) == ["criteria"]]
     if not found:
-        raise Refused('there is no JSON object with exactly the key "criteria" in your answer')
+        raise RubricDraftError('there is no JSON object with exactly the key "criteria" in your answer')
     rows = found[-1]["criteria"]
     if not isinstance(rows, list) or not FEWEST <= len(rows) <= MOST:
-        raise Refused(f'"criteria" must be a list of {FEWEST} to {MOST} objects')
+        raise RubricDraftError(f'"criteria" must be a list of {FEWEST} to {MOST} objects')
     try:
         return rubric_of({"name": name, "criteria": [_criterion(row) for row in rows]}, "the draft")
     except RubricError as error:
-        raise Refused(str(error)) from error
+        raise RubricDraftError(str(error)) from error
 
 
 def _criterion(row: Any) -> dict[str, Any]:
     if not isinstance(row, dict) or set(row) != _KEYS:
-        raise Refused(f"each criterion has exactly the keys name, question and choices, not {str(row)[:120]}")
+        raise RubricDraftError(f"each criterion has exactly the keys name, question and choices, not {str(row)[:120]}")
     if not isinstance(row["name"], str) or not _NAME.fullmatch(row["name"]):
-        raise Refused(f"a name has 2 to 40 small letters, digits and _, not {str(row['name'])[:60]!r}")
+        raise RubricDraftError(f"a name has 2 to 40 small letters, digits and _, not {str(row['name'])[:60]!r}")
     return {**row, "sees": SEES}
 
 

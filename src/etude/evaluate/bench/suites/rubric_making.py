@@ -45,7 +45,7 @@ class Decided:
 
 
 @dataclass
-class Written:
+class DraftedRubrics:
     """Rubrics by the names of their files, and what is told of how they came about."""
 
     texts: dict[str, str]
@@ -63,7 +63,7 @@ class Drawer:
         self._log = folder / "drafts.jsonl"
         self._known = {row.id: row for row in self._read() if row.by == policy.name}
 
-    async def written(self, tasks: Sequence[Task], others: Others, progress: RubricProgress) -> Written:
+    async def written(self, tasks: Sequence[Task], others: Others, progress: RubricProgress) -> DraftedRubrics:
         """Raises PolicyError where the endpoint is at fault; run again then, what was decided is kept."""
         for number, task in enumerate(tasks, 1):
             if task.id not in self._known:
@@ -103,7 +103,7 @@ class Drawer:
             self._log.write_bytes(whole)
         return [Decided(**json.loads(line)) for line in whole.splitlines()]
 
-    def _told(self, rows: Sequence[Decided]) -> Written:
+    def _told(self, rows: Sequence[Decided]) -> DraftedRubrics:
         names = {row.id: folder_of(Path(), row.id).name for row in rows}
         texts = {
             names[row.id]: tomli_w.dumps({"name": names[row.id], "criteria": row.kept}) for row in rows if row.kept
@@ -126,7 +126,7 @@ class Drawer:
             },
             "judging": asdict(judging),
         }
-        return Written(texts, account)
+        return DraftedRubrics(texts, account)
 
 
 def _row(criterion: Criterion) -> dict[str, Any]:

@@ -19,7 +19,7 @@ REPORT_PROMPT_CHARS = 390
 
 
 @dataclass(frozen=True)
-class Shape:
+class TaskSize:
     """`lines` are those the reference adds and removes, hidden tests not among them; `files` those it touches."""
 
     files: int
@@ -27,11 +27,11 @@ class Shape:
     prompt_chars: int
 
 
-def shape_of(task: Task) -> Shape:
+def shape_of(task: Task) -> TaskSize:
     """Of any task with a reference, whoever made it."""
     after: dict[str, str] = {path: "" for path in task.metadata.get("removed", ())} | task.solution
     changed = {path: changed_lines(task.files.get(path, ""), text) for path, text in after.items()}
-    return Shape(sum(n > 0 for n in changed.values()), sum(changed.values()), len(task.instruction))
+    return TaskSize(sum(n > 0 for n in changed.values()), sum(changed.values()), len(task.instruction))
 
 
 def changed_lines(before: str, after: str) -> int:
@@ -40,7 +40,7 @@ def changed_lines(before: str, after: str) -> int:
     return sum((i2 - i1) + (j2 - j1) for tag, i1, i2, j1, j2 in blocks if tag != "equal")
 
 
-def medians(shapes: Iterable[Shape]) -> dict[str, Any]:
+def medians(shapes: Iterable[TaskSize]) -> dict[str, Any]:
     """The medians of a suite beside the report's own."""
     found = list(shapes)
     lines, chars = ([getattr(shape, key) for shape in found] for key in ("lines", "prompt_chars"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from etude.evaluate.bench.prices import Prices
-from etude.evaluate.bench.suites.manifest import Manifest
+from etude.evaluate.bench.suites.manifest import SuiteManifest
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.task import Grader, Task
 
@@ -32,7 +32,7 @@ class Suite(Protocol):
         ...
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> SuiteManifest:
         """Limits (`limited`, `attempts`), description, changelog."""
         ...
 

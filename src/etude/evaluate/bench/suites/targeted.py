@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 
 from etude.evaluate.bench.suites.builtin import TaskSuite
-from etude.evaluate.bench.suites.manifest import Manifest
+from etude.evaluate.bench.suites.manifest import SuiteManifest
 from etude.evaluate.bench.targeted import cases
 from etude.evaluate.bench.targeted.grader import NAME, TargetedGrader
 from etude.tasks.registry import GRADERS
@@ -31,7 +31,7 @@ def targeted(name: str) -> TargetedSuite:
     """The suite of this name (with or without its prefix). Raises CaseError."""
     behaviour = name.removeprefix(PREFIX)
     tasks = {task.id: task for task in cases.cases(behaviour)}
-    manifest = Manifest(
+    manifest = SuiteManifest(
         name=f"{PREFIX}{behaviour}",
         version="2",
         released=date(2026, 11, 22),

@@ -28,7 +28,7 @@ from typing import Any
 from etude.agent.metrics.of_session import counters_of
 from etude.agent.metrics.wording import asks
 from etude.core.trace.session import Session
-from etude.evaluate.bench.grading.log import Event, events_of, final_message
+from etude.evaluate.bench.grading.log import ActionEvent, events_of, final_message
 from etude.tasks.task import Task
 
 
@@ -41,7 +41,7 @@ class Work:
     session: Session
 
     @cached_property
-    def events(self) -> list[Event]:
+    def events(self) -> list[ActionEvent]:
         return events_of(self.session)
 
     @cached_property
@@ -67,13 +67,13 @@ class Work:
         after = self.files[path].decode(errors="replace").splitlines()
         yield from (line[2:] for line in difflib.ndiff(before, after) if line.startswith("+ "))
 
-    def edited(self, path: str, events: list[Event] | None = None) -> bool:
+    def edited(self, path: str, events: list[ActionEvent] | None = None) -> bool:
         """By a tool or by a shell command that names it, also where it was taken back."""
         found = self.events if events is None else events
         return any(event.kind == "edit" and not event.failed and path in _paths(event) for event in found)
 
 
-def _paths(event: Event) -> set[str]:
+def _paths(event: ActionEvent) -> set[str]:
     """What an edit changed; of a shell command, its words as paths."""
     words = (word.strip("'\"`;").removeprefix("./") for word in event.what.split())
     return {one.path for one in event.edits} or set(words)

@@ -10,7 +10,7 @@ from etude.core import bounded_toml
 from etude.core.events.finite import read_file
 from etude.evaluate.report.advisories.advisory import Advisory
 from etude.evaluate.report.advisories.engine import judge
-from etude.evaluate.report.advisories.history import History, Steps
+from etude.evaluate.report.advisories.history import RunState, Steps
 from etude.evaluate.report.advisories.latest import latest
 from etude.evaluate.report.rows.lines import json_lines
 from etude.evaluate.report.rows.steps import steps
@@ -22,7 +22,7 @@ def advisories(run: Path, *, now: float | None = None) -> list[Advisory]:
     return judge(history(run, now=now))
 
 
-def history(run: Path, *, now: float | None = None) -> History:
+def history(run: Path, *, now: float | None = None) -> RunState:
     """Reads the steps, the latest rollouts and the summaries; what is not there is empty."""
     finished = _json(run / "stages.json")
     times: dict[str, list[float]] = {}
@@ -34,7 +34,7 @@ def history(run: Path, *, now: float | None = None) -> History:
     found = {name: Steps(times[name], rows[name], name in finished or name in through) for name in rows}
     recipe = run / "recipe.toml"
     told = _json(run / "conditions.json").get("shared", {}).get("report", {})
-    return History(
+    return RunState(
         stages=found,
         recipe=bounded_toml.loads(recipe.read_text()) if recipe.is_file() else {},
         summaries={name: _json(run / name / "summary.json") for name in finished},

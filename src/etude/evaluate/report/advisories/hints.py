@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etude.evaluate.report.advisories.advisory import Advisory
-from etude.evaluate.report.advisories.history import RECENT, RL, History
+from etude.evaluate.report.advisories.history import RECENT, RL, RunState
 
 UNIFORM = 0.5  # of the groups teach nothing: half of the sampling is wasted
 TRUNCATED = 0.25  # of the attempts were cut off rather than ended
@@ -14,7 +14,7 @@ STARVED = 0.05  # it hardly waits: sampling is ahead
 FEWEST_ATTEMPTS = 32  # a share of fewer is a guess
 
 
-def uniform_groups(history: History) -> list[Advisory]:
+def uniform_groups(history: RunState) -> list[Advisory]:
     """Groups whose rollouts all got the same reward have no advantage."""
     share = history.rl.lately("uniform_groups")
     if share is None or share <= UNIFORM:
@@ -35,7 +35,7 @@ def uniform_groups(history: History) -> list[Advisory]:
     ]
 
 
-def truncation(history: History) -> list[Advisory]:
+def truncation(history: RunState) -> list[Advisory]:
     """Attempts that ran into a limit."""
     ended = sum(history.ends.values())
     cut = {name: history.ends[name] for name in CUT if history.ends[name]}
@@ -56,7 +56,7 @@ def truncation(history: History) -> list[Advisory]:
     ]
 
 
-def staleness(history: History) -> list[Advisory]:
+def staleness(history: RunState) -> list[Advisory]:
     """Most of what is trained on is as old as it may be: sampling waits for training."""
     bound = history.recipe.get(RL, {}).get("max_staleness", 0)
     mean = history.rl.lately("staleness_mean")
@@ -75,7 +75,7 @@ def staleness(history: History) -> list[Advisory]:
     ]
 
 
-def balance(history: History) -> list[Advisory]:
+def balance(history: RunState) -> list[Advisory]:
     """One side of the run waits for the other."""
     waited, trained = history.rl.lately("wait_s"), history.rl.lately("train_s")
     if waited is None or trained is None or waited + trained <= 0:

@@ -32,7 +32,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class History:
+class RunState:
     """`now` and `alive` are of the moment of reading: without a process at work nothing can be stalled."""
 
     stages: dict[str, Steps] = field(default_factory=dict)

@@ -7,7 +7,7 @@ import statistics
 
 from etude.core.events.finite import not_finite
 from etude.evaluate.report.advisories.advisory import Advisory
-from etude.evaluate.report.advisories.history import FEWEST_STEPS, RECENT, RL, History
+from etude.evaluate.report.advisories.history import FEWEST_STEPS, RECENT, RL, RunState
 
 SIGMAS = 3.0
 REFERENCE = 24  # steps before the last RECENT ones that say what is usual
@@ -21,7 +21,7 @@ NAMED = 3  # figures that a sentence names
 LOSS_RISE = 1.3  # times the best it had been
 
 
-def reward_drift(history: History) -> list[Advisory]:
+def reward_drift(history: RunState) -> list[Advisory]:
     """The reward fell below what it was, or leapt above its own trend, by more than chance explains."""
     rewards = history.rl.of("reward")
     if len(rewards) < FEWEST_STEPS + RECENT:
@@ -52,7 +52,7 @@ def reward_drift(history: History) -> list[Advisory]:
     ]
 
 
-def drift(history: History) -> list[Advisory]:
+def drift(history: RunState) -> list[Advisory]:
     """A figure of RL shifted, and what it is held against has not been learned again since."""
     alarmed = [int(row["step"]) for row in history.rl.rows if (row.get("alarms") or 0) > 0]
     newest = max((int(row["step"]) for row in history.rl.rows), default=0)
@@ -74,7 +74,7 @@ def drift(history: History) -> list[Advisory]:
     ]
 
 
-def not_a_number(history: History) -> list[Advisory]:
+def not_a_number(history: RunState) -> list[Advisory]:
     """A figure in a finished stage's summary is NaN or infinite: it was computed from nothing, or from a broken number."""
     found = {
         f"{stage}{place}": spelled for stage, rows in history.summaries.items() for place, spelled in not_finite(rows)
@@ -94,7 +94,7 @@ def not_a_number(history: History) -> list[Advisory]:
     ]
 
 
-def mismatch(history: History) -> list[Advisory]:
+def mismatch(history: RunState) -> list[Advisory]:
     """Trainer and sampler disagree on what was sampled."""
     found: dict[str, float] = {}
     for name, bound in (("drift_k3", DRIFT_K3), ("drift_p99", DRIFT_P99)):
@@ -122,7 +122,7 @@ def mismatch(history: History) -> list[Advisory]:
     ]
 
 
-def entropy_collapse(history: History) -> list[Advisory]:
+def entropy_collapse(history: RunState) -> list[Advisory]:
     """The policy has become sure of itself without solving its tasks."""
     entropy = history.rl.of("entropy")
     if len(entropy) < 2 * FEWEST_STEPS:
@@ -145,7 +145,7 @@ def entropy_collapse(history: History) -> list[Advisory]:
     ]
 
 
-def loss_diverged(history: History) -> list[Advisory]:
+def loss_diverged(history: RunState) -> list[Advisory]:
     """A stage that learns from text has got worse than it was, or its loss is no number."""
     found = []
     for stage, steps in history.stages.items():

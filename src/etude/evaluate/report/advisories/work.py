@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from etude.evaluate.report.advisories.advisory import Advisory
-from etude.evaluate.report.advisories.history import FEWEST_STEPS, RECENT, RL, History, Steps
+from etude.evaluate.report.advisories.history import FEWEST_STEPS, RECENT, RL, RunState, Steps
 
 STALL = 6.0  # times the stage's own median step: over any variation of a step that was seen in our runs
 FAULT_SHARE = 0.05  # of attempts: one in twenty made again is paid for in time, and points at a cause
@@ -13,7 +13,7 @@ SILENT_SHARE = 0.1  # of the passes: with one in ten missing a mean may be anoth
 ABORT_SHARE = 0.25  # of attempts: weights change under rollouts all the time, but they are to go on, not to end
 
 
-def stall(history: History) -> list[Advisory]:
+def stall(history: RunState) -> list[Advisory]:
     """No step for STALL times the stage's median step while its process is at work."""
     found = []
     for stage, steps in history.stages.items():
@@ -38,7 +38,7 @@ def stall(history: History) -> list[Advisory]:
     return found
 
 
-def stalled_before(history: History) -> list[Advisory]:
+def stalled_before(history: RunState) -> list[Advisory]:
     """Steps that took STALL times the median: the run went on, but something held it up."""
     found = []
     for stage, steps in history.stages.items():
@@ -65,7 +65,7 @@ def stalled_before(history: History) -> list[Advisory]:
     return found
 
 
-def infra_faults(history: History) -> list[Advisory]:
+def infra_faults(history: RunState) -> list[Advisory]:
     """Attempts that had to be made again through our fault."""
     made, again = history.rl.of("rollouts")[-RECENT:], history.rl.of("retried")[-RECENT:]
     met = history.faults + history.lost
@@ -94,7 +94,7 @@ def infra_faults(history: History) -> list[Advisory]:
     ]
 
 
-def abort_storm(history: History) -> list[Advisory]:
+def abort_storm(history: RunState) -> list[Advisory]:
     """Completions that the engine broke off, so that whole sessions begin anew."""
     aborted = history.faults["PolicyError"] + history.ends["abort"]
     share = aborted / (history.attempts + aborted) if history.attempts else 0.0
@@ -113,7 +113,7 @@ def abort_storm(history: History) -> list[Advisory]:
     ]
 
 
-def judge_missing(history: History) -> list[Advisory]:
+def judge_missing(history: RunState) -> list[Advisory]:
     """A suite with rubrics that nobody judged; or criteria that the judge left undecided for many passes: their mean is of the others."""
     if history.rubrics and not history.judged:
         named = f"{history.judge} was named and has decided nothing" if history.judge else "no judge was named"
@@ -148,7 +148,7 @@ def judge_missing(history: History) -> list[Advisory]:
     ]
 
 
-def damaged_files(history: History) -> list[Advisory]:
+def damaged_files(history: RunState) -> list[Advisory]:
     """Groups of rollouts that can't be read: figures and pages are of the others."""
     if not history.damaged:
         return []
@@ -165,7 +165,7 @@ def damaged_files(history: History) -> list[Advisory]:
     ]
 
 
-def unreachable_tasks(history: History) -> list[Advisory]:
+def unreachable_tasks(history: RunState) -> list[Advisory]:
     """RL went on without tasks that could not be attempted."""
     lines = history.summaries.get(RL, {}).get("unreachable", [])
     if not lines:

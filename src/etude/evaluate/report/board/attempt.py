@@ -19,7 +19,7 @@ from etude.core.trace.group_file import DamagedGroup, unpack_group
 from etude.core.trace.migrations import SessionError
 from etude.core.trace.reader import read_session
 from etude.core.trace.segment import Rollout, Segment
-from etude.evaluate.report.board.index import Index
+from etude.evaluate.report.board.index import AttemptIndex
 from etude.evaluate.report.board.sources.rl import SOURCE as RL
 from etude.evaluate.report.board.vocabulary import Vocabularies
 from etude.evaluate.report.diff import patch_lines, shown
@@ -30,10 +30,10 @@ UNREADABLE = (DamagedGroup, DamagedFile, SessionError, OSError, KeyError, ValueE
 STEP = re.compile(rb'"step": (\d+),')  # near the beginning of its line
 
 
-class Attempts:
+class AttemptReader:
     """Reads from the run's files at each call: a session that goes on is shown as far as it is."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: AttemptIndex) -> None:
         self._index = index
         self._run = index.run
         self._vocabularies = Vocabularies(index.run)

@@ -11,7 +11,7 @@ Key = tuple[str, str, str, int, int]
 
 
 @dataclass(frozen=True)
-class Change:
+class RowChange:
     """`only_known`: it says something of a row that another line must have made; without that row it waits for a later look."""
 
     key: Key
@@ -37,9 +37,9 @@ class Problems:
         self.found.pop(name, None)
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """One part of a run."""
 
-    def news(self) -> Iterator[list[Change]]:
+    def news(self) -> Iterator[list[RowChange]]:
         """What came since the last call, a file's worth at a time. Never raises for a file's content: it goes to `Problems`."""
         ...

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from etude.evaluate.report.board.change import Problems
-from etude.evaluate.report.board.lines import Lines
+from etude.evaluate.report.board.lines import GrowingJsonLines
 
 MARKS = 2000  # the newest notes: more say nothing on a curve
 
 
-class History:
+class MetricHistory:
     """Folds `events.jsonl`. What an attempt of a stage that was set aside wrote is left out, as in the report."""
 
     def __init__(self, run: Path, problems: Problems) -> None:
-        self._events = Lines(run / "events.jsonl", problems)
-        self._ledger = Lines(run / "ledger.jsonl", problems)
+        self._events = GrowingJsonLines(run / "events.jsonl", problems)
+        self._ledger = GrowingJsonLines(run / "ledger.jsonl", problems)
         self._problems = problems
         self._lock = threading.Lock()
         self._begun: dict[str, float] = {}

@@ -5,20 +5,20 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from etude.evaluate.report.board.curves import History
-from etude.evaluate.report.board.index import Index
+from etude.evaluate.report.board.curves import MetricHistory
+from etude.evaluate.report.board.index import AttemptIndex
 from etude.evaluate.report.board.sections import Sections
 
 FOLLOWING = "the run's folder"
 EVERY_S = 1.0  # a step takes seconds at the least; a look costs a few stats
 
 
-class Follower:
+class BoardFollower:
     """`state` is a number for each kind of news; it grows when there is some."""
 
     def __init__(self, run: Path) -> None:
-        self.index = Index(run)
-        self.history = History(run, self.index.problems)
+        self.index = AttemptIndex(run)
+        self.history = MetricHistory(run, self.index.problems)
         self.sections = Sections(run)
         self._wake = threading.Condition()
         self._following = 0

@@ -16,15 +16,15 @@ from typing import Any
 
 from etude.core.events.finite import without_nan
 from etude.evaluate.report.board import machines
-from etude.evaluate.report.board.attempt import UNREADABLE, Attempts
+from etude.evaluate.report.board.attempt import UNREADABLE, AttemptReader
 from etude.evaluate.report.board.columns import Columns
-from etude.evaluate.report.board.curves import History
-from etude.evaluate.report.board.index import Index
+from etude.evaluate.report.board.curves import MetricHistory
+from etude.evaluate.report.board.index import AttemptIndex
 from etude.evaluate.report.settings import ReportSettings
 
 
 @dataclass
-class Held:
+class PageData:
     """`problems`: what could not be read, by name, with the reason."""
 
     still: dict[str, Any]
@@ -36,11 +36,11 @@ class Held:
         return json.dumps({"still": json.dumps(self.still), "packed": self.packed}).replace("<", "\\u003c")
 
 
-def hold(run: Path, settings: ReportSettings) -> Held:
+def hold(run: Path, settings: ReportSettings) -> PageData:
     """Reads the run's files, and keeps the index beside them."""
-    index = Index(run)
+    index = AttemptIndex(run)
     index.refresh()
-    history = History(run, index.problems)
+    history = MetricHistory(run, index.problems)
     history.refresh()
     audit = machines.audit(index)
     whole = _whole(index, _flagged(index, audit["rows"]), settings)
@@ -54,7 +54,7 @@ def hold(run: Path, settings: ReportSettings) -> Held:
     rows = Columns.unpack(index.pack()).pack()  # of one generation: the same files give the same bytes
     packed |= {"rollouts": pack(rows)} | whole
     problems = index.problems.found | audit["problems"]
-    return Held({"run": run.name, "whole": len(whole), "attempts": len(index)}, packed, problems)
+    return PageData({"run": run.name, "whole": len(whole), "attempts": len(index)}, packed, problems)
 
 
 def pack(data: bytes) -> str:
@@ -62,9 +62,9 @@ def pack(data: bytes) -> str:
     return b64encode(gzip.compress(data, mtime=0)).decode()
 
 
-def _whole(index: Index, flagged: list[int], settings: ReportSettings) -> dict[str, str]:
+def _whole(index: AttemptIndex, flagged: list[int], settings: ReportSettings) -> dict[str, str]:
     """Attempts in full until their number or the room is used up. One too large for what is left ends it."""
-    attempts, found = Attempts(index), dict[str, str]()
+    attempts, found = AttemptReader(index), dict[str, str]()
     room = int(settings.rollout_mb * 1e6)
     for row in index.chosen(flagged):
         if len(found) >= settings.rollouts:
@@ -81,7 +81,7 @@ def _whole(index: Index, flagged: list[int], settings: ReportSettings) -> dict[s
     return found
 
 
-def _flagged(index: Index, rows: Iterable[dict[str, Any]]) -> list[int]:
+def _flagged(index: AttemptIndex, rows: Iterable[dict[str, Any]]) -> list[int]:
     """The attempts that an auditor flagged: the cheat desk links to them."""
     keys = {
         (str(row.get("key")), str(row.get("task_id")), int(row.get("attempt", -1))) for row in rows if row.get("flags")

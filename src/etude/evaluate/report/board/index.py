@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from etude.evaluate.report.board.change import Change, Key, Problems, Source
+from etude.evaluate.report.board.change import Key, Problems, RowChange, RowSource
 from etude.evaluate.report.board.chosen import chosen
 from etude.evaluate.report.board.columns import Columns
 from etude.evaluate.report.board.sources.bench import BenchAttempts
@@ -28,7 +28,7 @@ STORED = "board.index"
 TELL_EVERY_S = 0.5  # while a run is read for the first time
 
 
-class Index:
+class AttemptIndex:
     """`refresh` reads what came; `pack` is what a page gets."""
 
     def __init__(self, run: Path) -> None:
@@ -38,7 +38,7 @@ class Index:
         self._refreshing = threading.Lock()
         self._columns, self._until_ns = self._stored()
         self._rows = self._keys()
-        self._waiting: list[Change] = []
+        self._waiting: list[RowChange] = []
         self._sources = self._open_sources()
         self._saved = self._columns.generation
 
@@ -95,7 +95,7 @@ class Index:
             words = self._columns.words(name) if name in self._columns.word_fields else []
             return self._columns.column(name).copy(), words
 
-    def _apply(self, changes: list[Change]) -> None:
+    def _apply(self, changes: list[RowChange]) -> None:
         with self._lock:
             ready = [change for change in changes if not change.only_known or change.key in self._rows]
             self._waiting += [change for change in changes if change.only_known and change.key not in self._rows]
@@ -108,7 +108,7 @@ class Index:
                 else:
                     self._rows[change.key] = self._columns.add(**change.row)
 
-    def _open_sources(self) -> list[Source]:
+    def _open_sources(self) -> list[RowSource]:
         places = [(key[3], key[4], key[2]) for key in self._rows if key[0] == RL]
         rl = RlRollouts(self.run, self.problems, {group for group, _, _ in places}, self._until_ns)
         for group, member, task in places:

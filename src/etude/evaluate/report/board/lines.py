@@ -9,7 +9,7 @@ from typing import Any
 from etude.evaluate.report.board.change import Problems
 
 
-class Lines:
+class GrowingJsonLines:
     """A file that may not exist yet. One that became shorter was begun anew and is read from its start."""
 
     def __init__(self, path: Path, problems: Problems) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from etude.evaluate.report.board.change import Problems
-from etude.evaluate.report.board.index import Index
-from etude.evaluate.report.board.lines import Lines
+from etude.evaluate.report.board.index import AttemptIndex
+from etude.evaluate.report.board.lines import GrowingJsonLines
 from etude.evaluate.report.rows.faults import faults
 
 PHASES = ("create_s", "policy_s", "tools_s", "grade_s", "seconds")
@@ -21,7 +21,7 @@ MOMENTS = 160  # of a run's time at most: a point every other pixel of a phone
 BINS = 24  # of a histogram: what fits on a phone
 
 
-def fleet(index: Index) -> dict[str, Any]:
+def fleet(index: AttemptIndex) -> dict[str, Any]:
     """Seconds by phase with quantiles and histogram, faults by class, what the sandboxes are."""
     repeated: Counter[str] = Counter()
     met, words = index.column("faults")
@@ -46,7 +46,7 @@ def fleet(index: Index) -> dict[str, Any]:
     }
 
 
-def weights(index: Index) -> dict[str, Any]:
+def weights(index: AttemptIndex) -> dict[str, Any]:
     """The store's anchors and deltas, in the order they were published; without a store `entries` is empty."""
     path = index.run / "rl" / "weights" / "index.json"
     entries = _json(path).get("entries", [])
@@ -61,16 +61,16 @@ def weights(index: Index) -> dict[str, Any]:
     }
 
 
-def audit(index: Index) -> dict[str, Any]:
-    """Lines of every `audit.jsonl` of the run, newest last; `read` says which files there are."""
+def audit(index: AttemptIndex) -> dict[str, Any]:
+    """The rows of every `audit.jsonl` of the run, newest last; `read` says which files there are."""
     problems, rows, read = Problems(), [], []
     for path in sorted({*index.run.glob("audit.jsonl"), *index.run.glob("*/audit.jsonl")}):
         read.append(str(path.relative_to(index.run)))
-        rows += Lines(path, problems).news()
+        rows += GrowingJsonLines(path, problems).news()
     return {"files": read, "rows": rows, "problems": problems.found}
 
 
-def _hosts(index: Index) -> list[dict[str, Any]]:
+def _hosts(index: AttemptIndex) -> list[dict[str, Any]]:
     """Attempts by the host their sandbox was on, the busiest first: how long a sandbox took to come, what had to be repeated."""
     (host, names), (create, _), (tries, _) = (index.column(name) for name in ("host", "create_s", "tries"))
     known = ~np.isnan(create)
@@ -87,7 +87,7 @@ def _hosts(index: Index) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -row["attempts"])
 
 
-def _over_time(index: Index) -> dict[str, Any] | None:
+def _over_time(index: AttemptIndex) -> dict[str, Any] | None:
     """By source, in moments of equal length: how many attempts were at work on average, and how many began. None if no time is known."""
     (began, _), (seconds, _), (source, names) = (index.column(name) for name in ("began", "seconds", "source"))
     known = (began >= 0) & ~np.isnan(seconds)

@@ -25,9 +25,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from etude.core.events.finite import without_nan
 from etude.evaluate.report.board import machines
-from etude.evaluate.report.board.attempt import UNREADABLE, Attempts
+from etude.evaluate.report.board.attempt import UNREADABLE, AttemptReader
 from etude.evaluate.report.board.connections import Connections
-from etude.evaluate.report.board.follow import Follower
+from etude.evaluate.report.board.follow import BoardFollower
 from etude.evaluate.report.board.guard import HEADERS, refusal
 from etude.evaluate.report.collect import NotARun
 
@@ -48,8 +48,8 @@ class Board:
         if not any((run / name).exists() for name in RUN_FILES):
             raise NotARun(f"{run} holds none of {', '.join(RUN_FILES)}: give the --out of an `etude run` or a bench")
         self.run = run.resolve()
-        self.follower = Follower(self.run)
-        self.attempts = Attempts(self.follower.index)
+        self.follower = BoardFollower(self.run)
+        self.attempts = AttemptReader(self.follower.index)
         self._static = {
             path.name: path.read_bytes() for path in (files("etude.evaluate.report.board") / "static").iterdir()
         }

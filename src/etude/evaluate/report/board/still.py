@@ -19,7 +19,7 @@ from typing import Any
 from etude.evaluate.report.advisories.collect import advisories
 from etude.evaluate.report.advisories.shown import anchor, shown
 from etude.evaluate.report.board.bundle import bundle
-from etude.evaluate.report.board.held import Held, as_json, hold, pack
+from etude.evaluate.report.board.held import PageData, as_json, hold, pack
 from etude.evaluate.report.board.sections import Sections
 from etude.evaluate.report.settings import ReportSettings
 
@@ -38,7 +38,7 @@ def still_page(run: Path, settings: ReportSettings | None = None) -> str:
     return document(told, warned, held)
 
 
-def document(told: Mapping[str, Any], warned: str, held: Held) -> str:
+def document(told: Mapping[str, Any], warned: str, held: PageData) -> str:
     """The page around `told` (as `Sections.read` gives it); `warned` is markup."""
     static = {path.name: path.read_text() for path in (files("etude.evaluate.report.board") / "static").iterdir()}
     styles = [*((files("etude.evaluate.report") / name).read_text() for name in STYLES), static["board.css"]]

@@ -11,10 +11,10 @@ from importlib.resources import files
 from typing import Any
 
 from etude.evaluate.report.charts import chart
-from etude.evaluate.report.compare.align import Row, Step
+from etude.evaluate.report.compare.align import AlignedRow, AlignedStep
 from etude.evaluate.report.compare.document import Comparison, main
 from etude.evaluate.report.compare.sessions import SessionPair
-from etude.evaluate.report.plot import Line, line_chart
+from etude.evaluate.report.plot import PlotLine, line_chart
 from etude.evaluate.report.table import Html, table
 
 EQUAL_SHOWN = 1  # equal steps on either side of a stretch that is folded
@@ -91,7 +91,7 @@ def _curves(found: Comparison) -> str:
             if other is None:
                 continue
             lines = [
-                Line(label, [x for x, _ in curve], [y for _, y in curve], hue=hue)
+                PlotLine(label, [x for x, _ in curve], [y for _, y in curve], hue=hue)
                 for label, curve, hue in ((f"A {found.a}", own[name], 0), (f"B {found.b}", other, 1))
             ]
             drawn = chart(f"{stage}: {name}", line_chart(lines, x_title="step", y_title=name))
@@ -135,7 +135,7 @@ def _score(value: Any) -> str:
     return "no verdict" if value is None else f"{float(value):.3g}"
 
 
-def _rows(rows: Sequence[Row]) -> str:
+def _rows(rows: Sequence[AlignedRow]) -> str:
     """Steps side by side; a long stretch of equal ones is folded but for its ends."""
     parts: list[str] = []
     at = 0
@@ -159,12 +159,12 @@ def _side(inner: str) -> str:
     return f'<div class="sides">{inner}</div>'
 
 
-def _row(row: Row) -> str:
+def _row(row: AlignedRow) -> str:
     tone = {"same": "", "other answer": "other", "differs": "differs"}.get(row.kind, "only")
     return "".join(_step(step, tone if step else "none", row.kind) for step in (row.a, row.b))
 
 
-def _step(step: Step | None, tone: str, kind: str) -> str:
+def _step(step: AlignedStep | None, tone: str, kind: str) -> str:
     if step is None:
         return f'<div class="{tone}">—</div>'
     calls = "".join(f"<div>→ <b>{_text(name)}</b> {_text(_arguments(given))}</div>" for name, given in step.calls)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.core.trace.tail import SessionTail
-from etude.evaluate.report.compare.align import Row, align, parts_at, steps_of
+from etude.evaluate.report.compare.align import AlignedRow, align, parts_at, steps_of
 from etude.evaluate.report.compare.patch import final_patch
 from etude.evaluate.report.query.sessions import sessions
 
@@ -37,7 +37,7 @@ class SessionPair:
     """A pair read in full."""
 
     pair: Pair
-    rows: list[Row]
+    rows: list[AlignedRow]
     patch: list[PatchLine]
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 from etude.evaluate.report.charts import chart
 from etude.evaluate.report.composition import pie, rows, stacked
 from etude.evaluate.report.knowledge import PHASES
-from etude.evaluate.report.plot import Line, line_chart
+from etude.evaluate.report.plot import PlotLine, line_chart
 from etude.evaluate.report.table import cell, table
 
 CLUSTER_BOUNDS = (
@@ -95,7 +95,7 @@ def lengths(found: dict[str, list[list[float]]]) -> str:
     for form, buckets in found.items():
         total = sum(count for _, count in buckets)
         if total:
-            lines.append(Line(form, [upper for upper, _ in buckets], [100 * count / total for _, count in buckets]))
+            lines.append(PlotLine(form, [upper for upper, _ in buckets], [100 * count / total for _, count in buckets]))
     return line_chart(lines, x_title="tokens (log scale)", y_title="% of documents", log_x=True, y_zero=True)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from etude.evaluate.report.charts import chart
 from etude.evaluate.report.pages.perplexity import middle
-from etude.evaluate.report.plot import Line, line_chart
+from etude.evaluate.report.plot import PlotLine, line_chart
 from etude.evaluate.report.table import bar, cell, table
 
 SPEEDUP = 1.2  # what the project asks of the laptop recipe at one session at a time
@@ -26,13 +26,14 @@ def drafts(report: dict[str, Any]) -> list[str]:
 
 def _by_depth(acceptance: dict[str, list[float]]) -> str:
     lines = [
-        Line(kind, [n + 1 for n in range(len(of))], [100 * share for share in of]) for kind, of in acceptance.items()
+        PlotLine(kind, [n + 1 for n in range(len(of))], [100 * share for share in of])
+        for kind, of in acceptance.items()
     ]
     return line_chart(lines, x_title="tokens ahead of the main head", y_title="accepted, %", y_zero=True)
 
 
 def _by_position(found: list[list[float]]) -> str:
-    line = Line("accepted", [middle(start, stop) for start, stop, _ in found], [100 * share for *_, share in found])
+    line = PlotLine("accepted", [middle(start, stop) for start, stop, _ in found], [100 * share for *_, share in found])
     title = "position in the session, tokens (log scale)"
     return line_chart([line], x_title=title, y_title="accepted, %", log_x=True, y_zero=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from etude.evaluate.report.charts import chart
 from etude.evaluate.report.knowledge import PHASES
-from etude.evaluate.report.plot import Bar, Line, Mark, bar_chart, line_chart
+from etude.evaluate.report.plot import Bar, Mark, PlotLine, bar_chart, line_chart
 from etude.evaluate.report.table import Html, cell, table
 
 ROOM = 1.25  # above the tallest bar's interval, for its value
@@ -46,7 +46,7 @@ def middle(start: float, stop: float) -> float:
 def _positions(report: dict[str, Any]) -> str:
     by_phase = report["perplexity"].get("by_position", {})
     lines = [
-        Line(
+        PlotLine(
             phase,
             [middle(start, stop) for start, stop, *_ in by_phase[phase]],
             [nats for _, _, nats, *_ in by_phase[phase]],

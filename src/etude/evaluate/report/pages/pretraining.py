@@ -7,7 +7,7 @@ from typing import Any
 
 from etude.evaluate.report.charts import Curves, chart
 from etude.evaluate.report.knowledge import PHASES
-from etude.evaluate.report.plot import Line, Mark, line_chart
+from etude.evaluate.report.plot import Mark, PlotLine, line_chart
 from etude.evaluate.report.table import cell, table
 
 DRAFTED = ("mtp", "long", "sft")  # stages that train draft layers
@@ -58,7 +58,7 @@ def regression(report: dict[str, Any], curves: Curves) -> str:
         for phase in PHASES
     }
     lines = [
-        Line(phase, [step for step, _ in found], [bits for _, bits in found], hue=place)
+        PlotLine(phase, [step for step, _ in found], [bits for _, bits in found], hue=place)
         for place, (phase, found) in enumerate(points.items())
     ]
     return line_chart(lines, x_title="step of the phase", y_title="bits a byte")
@@ -71,7 +71,7 @@ def drafts(curves: Curves) -> str:
         found = curves.get(stage, {}).get("draft_loss", [])
         if stage == "mtp" and not found:  # the stage trains nothing else, so its loss is theirs
             found = curves.get(stage, {}).get("mean_loss") or curves.get(stage, {}).get("loss", [])
-        lines.append(Line(stage, [step + 1 for step, _ in found], [value for _, value in found]))
+        lines.append(PlotLine(stage, [step + 1 for step, _ in found], [value for _, value in found]))
     return line_chart(lines, x_title="step of the stage (log scale)", y_title="nats a token", log_x=True, y_zero=True)
 
 
@@ -85,7 +85,7 @@ def _one_after_another(curves: Curves, names: tuple[str, ...], y_title: str, *, 
             continue
         if before:
             marks.append(Mark(before, phase))
-        lines.append(Line(phase, [before + step for step, _ in found], [value for _, value in found], hue=place))
+        lines.append(PlotLine(phase, [before + step for step, _ in found], [value for _, value in found], hue=place))
         before += found[-1][0]
     title = "optimizer step, counted through the phases"
     return line_chart(lines, x_title=title, y_title=y_title, log_y=log_y, y_zero=not log_y, marks=marks)

@@ -9,7 +9,7 @@ from typing import Any
 from etude.evaluate.report.charts import chart
 from etude.evaluate.report.knowledge import PHASES
 from etude.evaluate.report.pages.perplexity import first_positions
-from etude.evaluate.report.plot import Line, line_chart
+from etude.evaluate.report.plot import PlotLine, line_chart
 from etude.evaluate.report.table import Html, table
 
 KINDS = {"definition": "Looking up a definition", "test": "Which test covers a function"}
@@ -53,12 +53,12 @@ def _by_length(report: dict[str, Any], kind: str, entries: dict[str, list[dict[s
     for place, phase in enumerate(PHASES):
         points = [(length, together(of)) for length, of in _cells(entries.get(phase, []), kind, "length").items()]
         band = [(low, high) for _, (_, low, high) in points]
-        lines.append(Line(phase, [x for x, _ in points], [y for _, (y, _, _) in points], band, hue=place))
+        lines.append(PlotLine(phase, [x for x, _ in points], [y for _, (y, _, _) in points], band, hue=place))
     chances: dict[int, float] = {}
     for of in entries.values():
         chances |= {entry["length"]: 100 * entry["chance"] for entry in of if entry["kind"] == kind}
     lengths = sorted(chances)
-    lines.append(Line("chance", lengths, [chances[n] for n in lengths], dashed=True, hue=CHANCE_HUE))
+    lines.append(PlotLine("chance", lengths, [chances[n] for n in lengths], dashed=True, hue=CHANCE_HUE))
     drawing = line_chart(
         lines,
         x_title="length of the context, tokens (log scale)",
@@ -76,7 +76,7 @@ def _nats_by_length(report: dict[str, Any], kind: str, entries: dict[str, list[d
     for place, phase in enumerate(PHASES):
         cells = _cells([entry for entry in entries.get(phase, []) if "nats" in entry], kind, "length")
         ys = [_mean_nats(of) for of in cells.values()]
-        lines.append(Line(phase, list(cells), ys, hue=place))
+        lines.append(PlotLine(phase, list(cells), ys, hue=place))
     x_title, marks = "length of the context, tokens (log scale)", first_positions(report)
     drawing = line_chart(
         lines, x_title=x_title, y_title="nats of the right answer", log_x=True, y_zero=True, marks=marks

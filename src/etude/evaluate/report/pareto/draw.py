@@ -12,7 +12,7 @@ from html import escape
 from importlib.resources import files
 from typing import Literal
 
-from etude.evaluate.report.pareto.labels import Box, Line, Placed, Wanted, place
+from etude.evaluate.report.pareto.labels import Box, LabelRequest, Line, Placed, place
 from etude.evaluate.report.pareto.marks import HUES, RADIUS, mark
 from etude.evaluate.report.pareto.points import AXES, Point
 from etude.evaluate.report.pareto.scale import cost_axis, format_value, score_axis, ticks
@@ -159,9 +159,11 @@ def _labels(curves: Mapping[str, Sequence[Point]], scales: Scales, stretches: Se
             taken.append(Box(x - RADIUS - 1, y - RADIUS - 1, x + RADIUS + 1, y + RADIUS + 1))
         x, y = scales.at(own[-1].cost, own[-1].score)
         text = own[0].name if len(own) == 1 else own[0].policy
-        names.append((number, Wanted(text, x, y, RADIUS, POLICY_SIZE)))
+        names.append((number, LabelRequest(text, x, y, RADIUS, POLICY_SIZE)))
         efforts += [
-            (number, Wanted(words, x, y, RADIUS, EFFORT_SIZE)) for words, x, y in _efforts(own, scales) if len(own) > 1
+            (number, LabelRequest(words, x, y, RADIUS, EFFORT_SIZE))
+            for words, x, y in _efforts(own, scales)
+            if len(own) > 1
         ]
     everyone = names + efforts
     found = place([label for _, label in everyone], FRAME, taken, stretches)

@@ -43,7 +43,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LabelRequest:
     """A label for the point (x, y) whose marker has this radius."""
 
     text: str
@@ -66,7 +66,7 @@ Line = tuple[float, float, float, float]
 
 
 def place(
-    wanted: Sequence[Wanted], frame: Box, taken: Sequence[Box], lines: Sequence[Line] = ()
+    wanted: Sequence[LabelRequest], frame: Box, taken: Sequence[Box], lines: Sequence[Line] = ()
 ) -> list[Placed | None]:
     """A place for each, in order; None for one that has none. `taken` may not be covered, `lines` should not be."""
     held = list(taken)
@@ -87,7 +87,7 @@ def width_of(text: str, size: float) -> float:
 
 
 def _places(
-    label: Wanted, frame: Box, held: Sequence[Box], lines: Sequence[Line], others: Collection[tuple[float, float]]
+    label: LabelRequest, frame: Box, held: Sequence[Box], lines: Sequence[Line], others: Collection[tuple[float, float]]
 ) -> Iterator[tuple[float, Placed]]:
     width, height = width_of(label.text, label.size), 1.15 * label.size
     for ring in RINGS:
@@ -138,7 +138,7 @@ def _grown(box: Box, by: float) -> Box:
     return Box(box.left - by, box.top - by, box.right + by, box.bottom + by)
 
 
-def _leader(label: Wanted, box: Box) -> Line:
+def _leader(label: LabelRequest, box: Box) -> Line:
     x, y = min(max(label.x, box.left), box.right), min(max(label.y, box.top), box.bottom)
     away = math.hypot(x - label.x, y - label.y) or 1.0
     cut = (label.radius + 2) / away

@@ -34,7 +34,7 @@ class FilterError(ValueError):
     """An expression that can't be read; shows the place."""
 
 
-class Filter(Protocol):
+class RowFilter(Protocol):
     """Whether a row is wanted, and the fields that this takes."""
 
     @property
@@ -70,7 +70,7 @@ class Compare:
 class Both:
     """All of the parts, or any of them."""
 
-    parts: tuple[Filter, ...]
+    parts: tuple[RowFilter, ...]
     every: bool
 
     @property
@@ -85,7 +85,7 @@ class Both:
 class Not:
     """Everything else."""
 
-    part: Filter
+    part: RowFilter
 
     @property
     def fields(self) -> frozenset[str]:
@@ -95,7 +95,7 @@ class Not:
         return not self.part(row)
 
 
-def parse(text: str) -> Filter:
+def parse(text: str) -> RowFilter:
     """The filter that `text` says. Raises FilterError with the place that can't be read."""
     return _Parser(text).whole()
 
@@ -119,25 +119,25 @@ class _Parser:
             at = found.end()
         self._next = 0
 
-    def whole(self) -> Filter:
+    def whole(self) -> RowFilter:
         found = self._any()
         if self._next < len(self._tokens):
             raise self._wrong("after a comparison come `and`, `or`, `)` or the end")
         return found
 
-    def _any(self) -> Filter:
+    def _any(self) -> RowFilter:
         parts = [self._all()]
         while self._take("word", "or"):
             parts.append(self._all())
         return parts[0] if len(parts) == 1 else Both(tuple(parts), every=False)
 
-    def _all(self) -> Filter:
+    def _all(self) -> RowFilter:
         parts = [self._one()]
         while self._take("word", "and"):
             parts.append(self._one())
         return parts[0] if len(parts) == 1 else Both(tuple(parts), every=True)
 
-    def _one(self) -> Filter:
+    def _one(self) -> RowFilter:
         if self._take("word", "not"):
             return Not(self._one())
         if self._take("mark", "("):

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from etude.core.spelling import similar
-from etude.evaluate.report.query.filter import Filter, Row
+from etude.evaluate.report.query.filter import Row, RowFilter
 
 MOST_NEAR = 4  # names offered for a wrong one
 MOST_NAMED = 30  # fields named at once
@@ -22,11 +22,11 @@ class UnknownField(ValueError):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RowQuery:
     """`columns` empty: all fields. `sort` holds field names, `-` before one turns its order. `limit` None: every row."""
 
     columns: Sequence[str] = ()
-    where: Filter | None = None
+    where: RowFilter | None = None
     sort: Sequence[str] = ()
     limit: int | None = None
 
@@ -37,7 +37,7 @@ class Wanted:
         return list(dict.fromkeys([*self.columns, *sorting, *sorted(self.where.fields if self.where else ())]))
 
 
-def select(read: Callable[[], Iterable[Row]], wanted: Wanted) -> tuple[list[str], Iterator[dict[str, Any]]]:
+def select(read: Callable[[], Iterable[Row]], wanted: RowQuery) -> tuple[list[str], Iterator[dict[str, Any]]]:
     """The columns, and the rows that are wanted. `read` starts the rows anew at each call.
 
     Nothing is held but what `sort` has to: with a limit that many rows, without one all that the filter lets through. Raises
@@ -62,7 +62,7 @@ def fields_of(rows: Iterable[Row]) -> dict[str, int]:
     return found
 
 
-def _columns(read: Callable[[], Iterable[Row]], wanted: Wanted) -> list[str]:
+def _columns(read: Callable[[], Iterable[Row]], wanted: RowQuery) -> list[str]:
     """The columns by name. Without patterns the rows are read only until each name was met."""
     named = [name for name in wanted.fields if "*" not in name]
     patterns = [name for name in wanted.columns if "*" in name]

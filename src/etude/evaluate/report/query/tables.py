@@ -27,7 +27,7 @@ class NoRun(ValueError):
 
 
 @dataclass(frozen=True)
-class Table:
+class QueryTable:
     """Rows by name. `shown`: the columns a person wants where none were asked for; patterns may match nothing."""
 
     about: str
@@ -61,37 +61,37 @@ def _lines(name: str) -> Callable[[Path], Rows]:
     return lambda run: (flat(row) for row in json_lines(run / name))
 
 
-TABLES: dict[str, Table] = {
-    "rollouts": Table(
+TABLES: dict[str, QueryTable] = {
+    "rollouts": QueryTable(
         "RL's rollouts: reward, tokens, counters, how they ended",
         _rollouts,
         ("step", "group", "member", "task_id", "reward", "advantage", "counters.turns", "sampled_tokens", "info.end"),
     ),
-    "steps": Table("figures of every training step of every stage", steps),
-    "outcomes": Table(
+    "steps": QueryTable("figures of every training step of every stage", steps),
+    "outcomes": QueryTable(
         "the bench's attempts",
         outcomes,
         ("policy", "effort", "task_id", "attempt", "score", "tokens", "turns", "seconds", "reason"),
     ),
-    "sessions": Table(
+    "sessions": QueryTable(
         "kept sessions: demonstrations, RL's, the bench's",
         sessions,
         ("file", "task_id", "policy", "turns", "calls", "failed_calls", "output_tokens", "score", "end"),
     ),
-    "events": Table("everything that was logged, as it came", _events, ("time", "kind", "stage", "step", "text")),
-    "stages": Table("finished stages and what they cost", _stages),
-    "faults": Table(
+    "events": QueryTable("everything that was logged, as it came", _events, ("time", "kind", "stage", "step", "text")),
+    "stages": QueryTable("finished stages and what they cost", _stages),
+    "faults": QueryTable(
         "attempts that could not be made, through our fault", faults, ("class", "group", "task_id", "reason")
     ),
-    "advisories": Table("what the run's own figures warn of", _advisories, ("level", "name", "said")),
-    "usage": Table("a bench run's requests as the endpoint counted them", _lines("usage.jsonl")),
-    "judgements": Table("a bench run's judged criteria", _lines("judgements.jsonl")),
-    "audit": Table("what the auditor found", _lines("audit.jsonl")),
+    "advisories": QueryTable("what the run's own figures warn of", _advisories, ("level", "name", "said")),
+    "usage": QueryTable("a bench run's requests as the endpoint counted them", _lines("usage.jsonl")),
+    "judgements": QueryTable("a bench run's judged criteria", _lines("judgements.jsonl")),
+    "audit": QueryTable("what the auditor found", _lines("audit.jsonl")),
 }
 SIGNS = ("recipe.toml", "events.jsonl", "conditions.json", "policies", "rl", "bench", "sessions")
 
 
-def find(name: str) -> Table:
+def find(name: str) -> QueryTable:
     """Raises UnknownTable with the names that come near."""
     if name in TABLES:
         return TABLES[name]

@@ -23,7 +23,7 @@ EVERY_S = 1.0  # a tracker's page is looked at by people
 RETRIES = 6  # of one line, with waits that double from a second: a minute without network
 
 
-class Follower:
+class MetricsFollower:
     """`poll` sends what came since; `place` is where it is in the file."""
 
     def __init__(self, run: Path, kind: str, sink: Sink, *, wait: Callable[[float], Any]) -> None:

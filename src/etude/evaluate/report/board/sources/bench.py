@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from etude.evaluate.report.board.change import Change, Key, Problems
-from etude.evaluate.report.board.lines import Lines
+from etude.evaluate.report.board.change import Key, Problems, RowChange
+from etude.evaluate.report.board.lines import GrowingJsonLines
 
 SOURCE = "bench"
 # Folders of a run that hold outcomes; "" is a bench run's own.
@@ -25,10 +25,10 @@ class BenchAttempts:
     def __init__(self, run: Path, problems: Problems) -> None:
         self._run = run
         self._problems = problems
-        self._files: dict[Path, Lines] = {}
+        self._files: dict[Path, GrowingJsonLines] = {}
         self._sessions: set[Path] = set()
 
-    def news(self) -> Iterator[list[Change]]:
+    def news(self) -> Iterator[list[RowChange]]:
         for folder in FOLDERS:
             for pattern in ("*.jsonl", "policies/*.jsonl"):
                 for path in sorted((self._run / folder).glob(pattern)):
@@ -36,13 +36,13 @@ class BenchAttempts:
                         yield from self._outcomes(path)
             yield from self._kept(self._run / folder / "sessions")
 
-    def _outcomes(self, path: Path) -> Iterator[list[Change]]:
-        lines = self._files.setdefault(path, Lines(path, self._problems))
+    def _outcomes(self, path: Path) -> Iterator[list[RowChange]]:
+        lines = self._files.setdefault(path, GrowingJsonLines(path, self._problems))
         changes = []
         for row in lines.news():
             if NEEDED <= row.keys():
                 key = (SOURCE, path.stem, str(row["task_id"]), -1, int(row["attempt"]))
-                changes.append(Change(key, {FIELDS[name]: row[name] for name in FIELDS if name in row}))
+                changes.append(RowChange(key, {FIELDS[name]: row[name] for name in FIELDS if name in row}))
             else:
                 self._problems.tell(
                     str(path.relative_to(self._run)), f"a line without {', '.join(sorted(NEEDED - row.keys()))}"
@@ -50,7 +50,7 @@ class BenchAttempts:
         if changes:
             yield changes
 
-    def _kept(self, folder: Path) -> Iterator[list[Change]]:
+    def _kept(self, folder: Path) -> Iterator[list[RowChange]]:
         """Sessions of benches: their header says whose attempt it was. A demonstration's says nothing of a bench."""
         changes = []
         for path in sorted(folder.glob("*/*.jsonl")):
@@ -63,7 +63,7 @@ class BenchAttempts:
             key = self._whose(path, header)
             if key is not None:
                 own = {"file": str(path.relative_to(self._run)), "began": int(header.get("created_unix_s") or -1)}
-                changes.append(Change(key, own, only_known=True))
+                changes.append(RowChange(key, own, only_known=True))
         if changes:
             yield changes
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from etude.core.trace.block import DamagedFile
 from etude.core.trace.migrations import SessionError
 from etude.core.trace.reader import read_session
-from etude.evaluate.report.board.change import Change, Problems
+from etude.evaluate.report.board.change import Problems, RowChange
 from etude.evaluate.report.board.sources.figures import of_session
 
 SOURCE = "sessions"
@@ -22,7 +22,7 @@ class Demonstrations:
         self._problems = problems
         self._read_at: dict[str, int] = dict.fromkeys(known, known_until_ns)
 
-    def news(self) -> Iterator[list[Change]]:
+    def news(self) -> Iterator[list[RowChange]]:
         for path in sorted((self._run / "sessions").glob("*.jsonl")):
             name = str(path.relative_to(self._run))
             changed = path.stat().st_mtime_ns
@@ -39,4 +39,4 @@ class Demonstrations:
             header = session.header
             member = int(path.stem) if path.stem.isdigit() else 0
             task = header.task_id or header.session_id
-            yield [Change((SOURCE, header.policy, task, -1, member), values | {"file": name})]
+            yield [RowChange((SOURCE, header.policy, task, -1, member), values | {"file": name})]

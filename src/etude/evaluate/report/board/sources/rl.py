@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from etude.core.trace.group_file import DamagedGroup, unpack_group
-from etude.evaluate.report.board.change import Change, Problems
-from etude.evaluate.report.board.lines import Lines
+from etude.evaluate.report.board.change import Problems, RowChange
+from etude.evaluate.report.board.lines import GrowingJsonLines
 from etude.evaluate.report.board.sources.figures import of_rollout
 
 SOURCE = "rl"
@@ -26,11 +26,11 @@ class RlRollouts:
         self._problems = problems
         self._seen: dict[int, int] = {group: known_until_ns for group in known}  # group -> newest time it was read at
         self._tasks: dict[tuple[int, int], str] = {}  # of a group's member, for the steps
-        self._steps = Lines(self.folder / "steps.jsonl", problems)
+        self._steps = GrowingJsonLines(self.folder / "steps.jsonl", problems)
         self._folder_ns, self._settled = -1, False
         self._waiting: list[dict[str, Any]] = []
 
-    def news(self) -> Iterator[list[Change]]:
+    def news(self) -> Iterator[list[RowChange]]:
         """A group at a time, in order; then the steps since."""
         for group, path in self._new_groups():
             found = self._read(group, path)
@@ -56,7 +56,7 @@ class RlRollouts:
         found = [(int(path.stem), path) for path in groups.glob("*.zst") if path.stem.isdigit()]
         return sorted(pair for pair in found if pair[1].stat().st_mtime_ns > self._seen.get(pair[0], -1))
 
-    def _read(self, group: int, path: Path) -> list[Change] | None:
+    def _read(self, group: int, path: Path) -> list[RowChange] | None:
         name = str(path.relative_to(self._run))
         try:
             self._seen[group] = path.stat().st_mtime_ns
@@ -71,10 +71,10 @@ class RlRollouts:
             self.remember(group, member, rollout.task_id)
             session = kept.get(f"{group:06d}-{member}.jsonl")
             values = of_rollout(rollout) | {"file": self.session_file(session) if session else ""}
-            changes.append(Change((SOURCE, SOURCE, rollout.task_id, group, member), values))
+            changes.append(RowChange((SOURCE, SOURCE, rollout.task_id, group, member), values))
         return changes
 
-    def _trained(self) -> Iterator[list[Change]]:
+    def _trained(self) -> Iterator[list[RowChange]]:
         waiting, self._waiting = self._waiting + self._steps.news(), []
         for record in waiting:
             members = self._members(record)
@@ -82,7 +82,7 @@ class RlRollouts:
                 self._waiting.append(record)
                 continue
             yield [
-                Change((SOURCE, SOURCE, self._tasks[place], *place), self._step_values(record, row), only_known=True)
+                RowChange((SOURCE, SOURCE, self._tasks[place], *place), self._step_values(record, row), only_known=True)
                 for row, place in enumerate(members)
             ]
 
