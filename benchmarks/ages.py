@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.core.statistics.lite import NoLite, choose_lite
-from etude.evaluate.bench.field import read_field
+from etude.evaluate.bench.comparison import read_comparison
 from etude.evaluate.bench.run_report import report
 from etude.evaluate.bench.runs.folder import RunFolder
 from etude.evaluate.bench.runs.standing import fronts
@@ -73,7 +73,7 @@ def drawn(folder: Path, names: list[str]) -> dict[str, Any]:
 
 def lite(folder: Path, globs: list[str]) -> dict[str, Any]:
     """What the best tasks within a fifth of the cost reach among these policies; also where that is refused."""
-    field = read_field([folder], globs)
+    field = read_comparison([folder], globs)
     axis, costs = field.costs()
     try:
         found, refused = choose_lite(field.tables(), costs, weights=field.task_weights()), None

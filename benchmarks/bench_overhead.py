@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from etude.core.events.log import EventLog
-from etude.evaluate.bench.runs.asking import Asking, Bench
+from etude.evaluate.bench.runs.budget import RunBudget
 from etude.evaluate.bench.runs.checking import ready
 from etude.evaluate.bench.runs.folder import RunFolder
-from etude.evaluate.bench.runs.purse import Purse
+from etude.evaluate.bench.runs.participant_run import Bench, ParticipantRun
 from etude.evaluate.bench.runs.scripted import expert
 from etude.pipeline.recipe.read import find_recipe, read_recipe
 from etude.pipeline.run.entrants import entrants
@@ -70,9 +70,9 @@ async def measure(turns: int, concurrency: int) -> dict[str, Any]:
                 loads.append(os.getloadavg()[0])
                 folder = RunFolder(Path(scratch) / str(turn))
                 bench = Bench(
-                    suite, tasks, folder, pool, EventLog(folder.events), Purse(None), PASSES, concurrency, seed=turn
+                    suite, tasks, folder, pool, EventLog(folder.events), RunBudget(None), PASSES, concurrency, seed=turn
                 )
-                asking = Asking(bench, replace(entrant), order.limits)
+                asking = ParticipantRun(bench, replace(entrant), order.limits)
                 sides = [("bare", run_batch(jobs, setup, concurrency=concurrency)), ("bench", asking.run())]
                 for name, work in sides if turn % 2 else sides[::-1]:
                     meter = Meter(lambda cost: None)

@@ -12,7 +12,7 @@ import pytest
 from etude.cli.bench.compare import compare
 from etude.cli.bench.lite import LiteError, lite
 from etude.core.statistics.lite import NoLite
-from etude.evaluate.bench.field import FieldError
+from etude.evaluate.bench.comparison import ComparisonError
 from etude.evaluate.bench.outcome import Outcome, OutcomeFile
 from etude.evaluate.bench.runs.conditions import begin
 from etude.evaluate.bench.runs.folder import RunFolder
@@ -83,7 +83,7 @@ def test_controls_stay_out_unless_asked_for_by_name(tmp_path: Path) -> None:
     assert "nop" not in compare([root]).text
     found = compare([root], only=["nop*", "b@*"]).document
     assert [p["key"] for p in found["policies"]] == ["nop@low", "b@low"] and found["ranking"] is None
-    with pytest.raises(FieldError, match=r"matches x\*; there are: nop@low, a@low, b@low"):
+    with pytest.raises(ComparisonError, match=r"matches x\*; there are: nop@low, a@low, b@low"):
         compare([root], only=["x*"])
 
 
@@ -99,7 +99,7 @@ def test_runs_of_one_suite_join_and_equal_names_are_told_apart_by_folder(tmp_pat
     ("more", "told"), [({"label": "s@2"}, "s@1 and s@2"), ({"digest": "x"}, "with another digest")]
 )
 def test_scores_of_other_suites_or_versions_are_not_compared(tmp_path: Path, more: dict[str, str], told: str) -> None:
-    with pytest.raises(FieldError, match=told):
+    with pytest.raises(ComparisonError, match=told):
         compare([run(tmp_path / "one", {"a": 0.0}), run(tmp_path / "other", {"b": 0.0}, **more)])
 
 

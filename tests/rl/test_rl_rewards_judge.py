@@ -7,8 +7,8 @@ import pytest
 from etude.agent.policy.protocol import PolicyError
 from etude.core.trace.completion import Completion
 from etude.core.trace.message import Message
-from etude.evaluate.bench.grading.exhibit import Exhibit
 from etude.evaluate.bench.grading.judge import Judge
+from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
 from etude.evaluate.bench.grading.judgement import JudgementFile
 from etude.evaluate.bench.grading.rubric import rubric_of
 from etude.rl.rewards.judge import RubricReward
@@ -16,7 +16,7 @@ from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings
 
 RUBRIC = rubric_of({"criteria": [{"name": "clear", "question": "Is it?", "choices": ["no", "partly", "yes"]}]}, "test")
-EXHIBIT = Exhibit("do it", "+x = 1", "done")
+EXHIBIT = JudgedAttempt("do it", "+x = 1", "done")
 
 
 class Endpoint:

@@ -70,9 +70,9 @@ def compare(
     from dataclasses import replace
 
     from etude.evaluate.bench.bases import compare as comparison
-    from etude.evaluate.bench.bases.contender import contenders
-    from etude.evaluate.bench.bases.kept import ResultCache
+    from etude.evaluate.bench.bases.compared_checkpoint import compared_checkpoints
     from etude.evaluate.bench.bases.material import QUICK, Extent, material
+    from etude.evaluate.bench.bases.result_cache import ResultCache
     from etude.evaluate.bench.bases.text import text
 
     wanted = measure or list(comparison.MEASURES)
@@ -80,7 +80,7 @@ def compare(
         raise UnknownMeasure(f"there is no measure {unknown[0]!r}; there are {', '.join(comparison.MEASURES)}")
     extent = replace(QUICK if quick else Extent(), seed=seed)
     extent = extent if max_bytes is None else replace(extent, most_bytes=max_bytes)
-    found, kept = contenders(checkpoints), ResultCache(out)
+    found, kept = compared_checkpoints(checkpoints), ResultCache(out)
     asked = material(found, on, sessions or [], extent, context)
     if dry_run:
         return _planned(comparison.plan(found, asked, extent, wanted, kept))

@@ -5,7 +5,7 @@ Kept, because the files are gone when the step is trained, and because a judge a
 
 from __future__ import annotations
 
-from etude.evaluate.bench.grading.exhibit import exhibit_of
+from etude.evaluate.bench.grading.judged_attempt import judged_attempt
 from etude.rl.rewards.judge import RubricReward
 from etude.rl.rewards.quality import quality_of
 from etude.rollout.attempt import Attempt, AttemptSetup
@@ -22,7 +22,7 @@ async def earn(attempt: Attempt, task: Task, setup: AttemptSetup, reward: Rubric
     }
     rollout.rewards["quality"] = quality_of(task.files, attempt.files)
     if reward is not None:
-        exhibit = exhibit_of(attempt.outcome.session, task.files, attempt.files)
+        exhibit = judged_attempt(attempt.outcome.session, task.files, attempt.files)
         score = await reward.score(exhibit, rollout.id)
         if score is not None:
             rollout.rewards["judge"] = score

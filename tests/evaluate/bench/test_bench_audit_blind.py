@@ -20,7 +20,7 @@ from etude.core.trace.writer import write_session
 from etude.evaluate.bench.audit.auditor import Auditor
 from etude.evaluate.bench.audit.evidence import Start, evidence_of
 from etude.evaluate.bench.audit.surprise import Pass
-from etude.evaluate.bench.audit.wires import tripped
+from etude.evaluate.bench.audit.tripwires import tripped_wires
 from etude.evaluate.bench.grading.judge import Judge
 from etude.evaluate.bench.grading.judgement import JudgementFile
 from etude.evaluate.bench.outcome import Outcome
@@ -56,7 +56,7 @@ def recorded(secrets: dict[str, str]) -> Session:
 @settings(max_examples=60, deadline=None)
 def test_no_record_of_the_outcome_or_of_the_author_reaches_what_is_shown(drawn: list[str]) -> None:
     secrets = dict(zip(FIELDS, drawn, strict=True))
-    seen = evidence_of(recorded(secrets), START).exhibit.shown(("request", "diff", "message", "trace"))
+    seen = evidence_of(recorded(secrets), START).attempt.shown(("request", "diff", "message", "trace"))
     assert "a + b" in seen and "fix add" in seen
     assert [name for name, secret in secrets.items() if secret in seen] == [] and "0.123456" not in seen
 
@@ -65,7 +65,7 @@ def test_no_record_of_the_outcome_or_of_the_author_reaches_what_is_shown(drawn: 
 @settings(max_examples=30, deadline=None)
 def test_tripwires_see_alike_whoever_did_it_and_whatever_came_of_it(one: str, other: str) -> None:
     both = [evidence_of(recorded(dict.fromkeys(FIELDS, secret)), START) for secret in (one, other)]
-    assert tripped(both[0]) == tripped(both[1]) and both[0].changes == both[1].changes
+    assert tripped_wires(both[0]) == tripped_wires(both[1]) and both[0].changes == both[1].changes
 
 
 class _Asked:

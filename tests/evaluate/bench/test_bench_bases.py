@@ -15,10 +15,10 @@ from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.writer import SessionWriter
 from etude.evaluate.bench.bases import compare as comparison
 from etude.evaluate.bench.bases.compare import compare, plan
-from etude.evaluate.bench.bases.contender import Incomparable, contenders, names
+from etude.evaluate.bench.bases.compared_checkpoint import Incomparable, compared_checkpoints, names
 from etude.evaluate.bench.bases.intervals import difference, ratio
-from etude.evaluate.bench.bases.kept import ResultCache
 from etude.evaluate.bench.bases.material import QUICK, Extent, material
+from etude.evaluate.bench.bases.result_cache import ResultCache
 from etude.evaluate.bench.bases.text import text
 from etude.learn.corpus.codebase import NoCode
 from etude.learn.model.checkpoint import load_checkpoint
@@ -35,7 +35,7 @@ def found(tmp_path: Path):
         checkpoint(tmp_path / "one" / "checkpoint", "qwen3_moe", 0),
         checkpoint(tmp_path / "two", "deepseek_v3", 20),
     ]
-    return contenders(folders)
+    return compared_checkpoints(folders)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_other_weights_or_other_files_are_measured_anew(found, code: Path, tmp_p
     other = material(found, [code], [], SMALL, None)
     assert plan(found, other, SMALL, ["perplexity"], kept)["kept"] == {"one": [], "two": []}
     checkpoint(tmp_path / "two", "deepseek_v3", 19)
-    again = contenders([contender.folder for contender in found])
+    again = compared_checkpoints([contender.folder for contender in found])
     assert plan(again, asked, SMALL, ["perplexity"], kept)["kept"] == {"one": ["perplexity"], "two": []}
 
 
@@ -172,12 +172,12 @@ def test_of_several_folders_every_file_says_whose_it_is(found, code: Path, tmp_p
 def test_a_tokenizer_of_another_checkpoint_is_refused(tmp_path: Path):
     folder = checkpoint(tmp_path / "c", "qwen3_moe", 20, rows=260)
     with pytest.raises(Incomparable, match="276 entries, the model 260.*copy the tokenizer"):
-        contenders([folder])
+        compared_checkpoints([folder])
 
 
 def test_what_can_not_be_compared_is_named(found, code: Path, tmp_path: Path, monkeypatch):
     with pytest.raises(Incomparable, match="named twice"):
-        contenders([found[0].folder, found[0].folder])
+        compared_checkpoints([found[0].folder, found[0].folder])
     with pytest.raises(Incomparable, match=r"2,000 tokens.*ends at 1,024"):
         material(found, [code], [], SMALL, 2000)
     (tmp_path / "empty").mkdir()

@@ -16,16 +16,16 @@ from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.message import Message
 from etude.evaluate.bench.grading.agreement import Agreement, agreement, by_judge, by_rule, kappa, readers
 from etude.evaluate.bench.grading.claims import standing
-from etude.evaluate.bench.grading.exhibit import Exhibit
+from etude.evaluate.bench.grading.edited_lines import EditedLines
 from etude.evaluate.bench.grading.judge import Judge
+from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
 from etude.evaluate.bench.grading.judgement import JudgementFile
 from etude.evaluate.bench.grading.labels import Label, LabelError, ReaderLabel, label_rubric, read_labels
 from etude.evaluate.bench.grading.log import ActionEvent
-from etude.evaluate.bench.grading.written import WrittenLines
 
 RUBRIC = label_rubric()
 CLAIMS, QUALITY = RUBRIC.criterion("claims"), RUBRIC.criterion("code_quality")
-EDIT = ActionEvent("edit", "calc.py", edits=(WrittenLines("calc.py", ("new",)),))
+EDIT = ActionEvent("edit", "calc.py", edits=(EditedLines("calc.py", ("new",)),))
 GREEN, RED = ActionEvent("test", "pytest", green=True), ActionEvent("test", "pytest", failed=True, green=False)
 
 
@@ -74,7 +74,7 @@ def test_every_label_was_read_twice_names_its_source_and_counts_what_its_reading
 def test_how_far_readers_agree_is_told_of_two_readers_and_of_one_who_read_twice() -> None:
     def label(number: int, *readings: tuple[str, str]) -> Label:
         page = tuple(ReaderLabel(reader, choice, "so") for reader, choice in readings)
-        return Label(f"l{number}", "code_quality", Exhibit("r", "d", "m"), page, readings[0][1], "so", "test")
+        return Label(f"l{number}", "code_quality", JudgedAttempt("r", "d", "m"), page, readings[0][1], "so", "test")
 
     two = [label(n, ("a", choice), ("b", choice)) for n, choice in enumerate(("poor", "good", "poor", "good"))]
     twice = [label(9, ("a", "poor"), ("a", "good")), label(10, ("a", "good"), ("a", "good"))]
@@ -169,7 +169,7 @@ def test_a_bad_label_is_named_by_its_line(tmp_path: Path) -> None:
         ({**good, "readings": [{**backed, "reason": " "}]}, "with a reason"),
         ({**good, "readings": [backed, other]}, "its readings differ"),
         ({**good, "settled": {"choice": "backed", "reason": "x"}}, "nothing is settled"),
-        ({**good, "readings": []}, "nobody read it"),
+        ({**good, "readings": []}, "it has no reading"),
         ({**good, "log": [{"sang": "x"}]}, "not 'sang'"),
         ({"id": "a"}, "KeyError"),
     ):
@@ -177,7 +177,7 @@ def test_a_bad_label_is_named_by_its_line(tmp_path: Path) -> None:
         with pytest.raises(LabelError, match=f"claims.jsonl:2.*{wrong}"):
             read_labels(CLAIMS, path)
     path.write_text((json.dumps(good) + "\n") * 2)
-    with pytest.raises(LabelError, match="stands twice"):
+    with pytest.raises(LabelError, match="occurs twice"):
         read_labels(CLAIMS, path)
     with pytest.raises(LabelError, match="no labels"):
         read_labels(CLAIMS, tmp_path / "none.jsonl")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.evaluate.bench.grading.applied import PatchMismatch, applied
-from etude.evaluate.bench.grading.exhibit import diff_of
-from etude.evaluate.bench.runs.kept import patch
+from etude.evaluate.bench.grading.judged_attempt import diff_of
+from etude.evaluate.bench.runs.attempt_files import patch
 from etude.tasks.content import EXECUTABLE, LINK, FileBytes, FileText, file_text
 
 LINES = st.lists(

@@ -39,14 +39,14 @@ async def test_an_attempt_is_charged_for_the_try_that_was_scored(tmp_path: Path)
         2,
         8,
     )
-    assert charge.told and charge.turns == 2 and tally.take("t#1.1").output_tokens == 1
+    assert charge.is_complete and charge.turns == 2 and tally.take("t#1.1").output_tokens == 1
     assert sum(row["input_tokens"] for row in usage_rows(tmp_path / "usage.jsonl")) == 131  # the bill has them all
 
 
 async def test_a_turn_without_usage_makes_the_attempt_untold(tmp_path: Path) -> None:
     tally = ParticipantUsage("p@low", tmp_path / "usage.jsonl")
     await ask(tally, "t#0.1", Usage(10, 0, 3), Usage())
-    assert not tally.take("t#0.1").told and not tally.take("t#9.1").told
+    assert not tally.take("t#0.1").is_complete and not tally.take("t#9.1").is_complete
 
 
 async def test_whoever_pays_can_stop_it_and_the_turn_is_on_the_bill_all_the_same(tmp_path: Path) -> None:

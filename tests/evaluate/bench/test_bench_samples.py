@@ -10,7 +10,7 @@ import pytest
 from etude.cli.session import replay
 from etude.core.events.log import EventLog
 from etude.core.trace.reader import read_session
-from etude.evaluate.bench.contest import Contest
+from etude.evaluate.bench.bench_stage import BenchStage
 from etude.evaluate.bench.outcome import Outcome
 from etude.pipeline.recipe.read import read_recipe, resolved_toml
 from etude.rollout.attempt import AttemptSetup
@@ -31,9 +31,9 @@ def ask(folder: Path, names: tuple[str, ...], passes: int = 2) -> dict[str, list
     async def run() -> dict[str, list[Outcome]]:
         pool = await open_pool(RECIPE.sandbox)
         try:
-            contest = Contest(tasks, folder, 4, 0, EventLog.null(), keep_sessions=2)
+            stage = BenchStage(tasks, folder, 4, 0, EventLog.null(), keep_sessions=2)
             setups = {name: AttemptSetup(BASELINES[name], pool, GRADERS, RECIPE.harness) for name in names}
-            return {name: await contest.run(name, setup, passes) for name, setup in setups.items()}
+            return {name: await stage.run(name, setup, passes) for name, setup in setups.items()}
         finally:
             await pool.close()
 

@@ -17,8 +17,8 @@ from etude.evaluate.bench.suites.find import find_folder
 from etude.evaluate.bench.suites.folder import FINGERPRINTS, FolderSuite
 from etude.evaluate.bench.suites.freeze import freeze
 from etude.evaluate.bench.suites.manifest import SuiteManifest
-from etude.evaluate.bench.suites.shape import medians, shape_of
 from etude.evaluate.bench.suites.suite import label
+from etude.evaluate.bench.suites.task_size import medians, shape_of
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.suites import open_suite
 from etude.tasks.generate.exercises.source import ExerciseSource

@@ -18,7 +18,7 @@ from etude.core.trace.completion import Completion, Usage
 from etude.core.trace.message import Message
 from etude.evaluate.bench.grading.rubric import read_rubric
 from etude.evaluate.bench.suites.rubric_draft import RubricDraftError, conventions, material, read_draft
-from etude.evaluate.bench.suites.rubric_making import Decided, DraftedRubrics, Drawer
+from etude.evaluate.bench.suites.rubric_drafting import Decided, DraftedRubrics, Drawer
 from etude.tasks.task import Task
 from etude.tasks.validation.change import RepositoryChange, draft_task
 

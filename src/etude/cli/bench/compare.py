@@ -31,11 +31,11 @@ def compare(runs: Runs, only: Only = None, wish: Wish = None, json: Json = False
 
     Also prints the differences that this suite can detect, and the tasks that separate no policies.
     """
-    from etude.evaluate.bench.field import read_field
+    from etude.evaluate.bench.comparison import read_comparison
 
     if wish is not None and not wish > 0:
         raise typer.BadParameter(f"--wish {wish:g}: give a difference above 0, in points")
-    found = read_field(runs, only or ()).compared(wish)
+    found = read_comparison(runs, only or ()).compared(wish)
     return Answer(found, "\n".join([*_policies(found), *_pairs(found), *_ranking(found), *_items(found)]))
 
 

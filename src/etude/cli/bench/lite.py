@@ -44,11 +44,11 @@ def lite(
 ) -> Answer:
     """Choose a lite suite, judged on passes and policies that had no part in the choice; refuses if the order is not kept."""
     from etude.core.statistics.lite import choose_lite
-    from etude.evaluate.bench.field import read_field
+    from etude.evaluate.bench.comparison import read_comparison
 
     if suite is not None and out is None:
         raise typer.BadParameter("--suite makes a suite of the list: say where with --out DIR")
-    field = read_field(runs, only or ())
+    field = read_comparison(runs, only or ())
     axis, costs = field.costs()
     found = choose_lite(field.tables(), costs, share=share, least=least, seed=seed, weights=field.task_weights())
     ids = field.ids

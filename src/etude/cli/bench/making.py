@@ -14,7 +14,7 @@ import typer
 from etude.cli.answer import Answer
 
 if TYPE_CHECKING:
-    from etude.evaluate.bench.suites.rubric_making import Decided
+    from etude.evaluate.bench.suites.rubric_drafting import Decided
     from etude.pipeline.recipe.recipe import Recipe
     from etude.pipeline.run.suite_making import SuiteBuildPlan
     from etude.tasks.validation.change import GradingContext

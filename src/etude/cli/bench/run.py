@@ -17,7 +17,7 @@ from etude.core.events.stopping import run_async
 if TYPE_CHECKING:
     from etude.core.events.log import EventLog
     from etude.core.trace.entry import Effort
-    from etude.evaluate.bench.runs.entrant import Entrant
+    from etude.evaluate.bench.runs.participant import Participant
     from etude.evaluate.bench.suites.suite import Suite
     from etude.pipeline.recipe.recipe import Recipe
     from etude.pipeline.run.manner import PolicyOptions
@@ -123,7 +123,7 @@ def _participants(
     only: bool,
     arms: bool,
     dry_run: bool,
-) -> tuple[EventLog, list[Entrant]]:
+) -> tuple[EventLog, list[Participant]]:
     """The log of a suite's results, and the policies that it is asked of. Raises BenchError where there is none."""
     from etude.core.events.log import EventLog
     from etude.pipeline.run.entrants import entrants, unsummarized

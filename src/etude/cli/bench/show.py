@@ -73,8 +73,8 @@ def _all() -> Answer:
 
 
 def _one(suite: Suite) -> Answer:
-    from etude.evaluate.bench.suites.shape import medians, shape_of
     from etude.evaluate.bench.suites.suite import label
+    from etude.evaluate.bench.suites.task_size import medians, shape_of
 
     tasks = [suite.task(task_id) for task_id in suite.ids]
     shapes = medians(map(shape_of, tasks))
@@ -108,7 +108,7 @@ def _one(suite: Suite) -> Answer:
 
 
 def _task(suite: Suite, task_id: str) -> Answer:
-    from etude.evaluate.bench.suites.shape import shape_of
+    from etude.evaluate.bench.suites.task_size import shape_of
 
     if task_id not in suite.ids:
         raise NoSuchTask(f"{suite.name} has no task {task_id!r}; `etude bench show {suite.name}` lists them")

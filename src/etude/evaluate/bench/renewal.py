@@ -77,8 +77,10 @@ def command_of(tasks: Iterable[Task]) -> tuple[str, ...]:
     """How the tests of a suite's repositories run, where all its tasks agree; empty: by pytest. Raises SuiteError where they don't."""
     found = {tuple(task.hidden.get("command", ())) for task in tasks if task.grader == COMMANDS}
     if len(found) > 1:
-        told = " and ".join(sorted(repr(shlex.join(command)) if command else "pytest" for command in found))
-        raise SuiteError(f"its tasks are tested by {told}: say with --test-command how those of the new sessions are")
+        commands = " and ".join(sorted(repr(shlex.join(command)) if command else "pytest" for command in found))
+        raise SuiteError(
+            f"its tasks are tested by {commands}: say with --test-command how those of the new sessions are"
+        )
     return found.pop() if found else ()
 
 

@@ -73,13 +73,13 @@ def _against_each_other(
     table: BenchResults, found: Mapping[str, Scores], weights: Mapping[str, float], counts: dict[str, Any]
 ) -> dict[str, Any]:
     """Those that compete, as `etude bench compare` sets them side by side."""
-    tables = {row.key: found[row.key].tables for row in table.field}
-    said = comparison(tables, found[table.field[0].key].ids, weights, **counts)
+    tables = {row.key: found[row.key].tables for row in table.competing}
+    said = comparison(tables, found[table.competing[0].key].ids, weights, **counts)
     return {"comparisons": said["pairs"], "ranking": said["ranking"], "items": said["items"]}
 
 
 def _judged(folder: RunFolder, rubrics: int) -> dict[str, Any]:
-    """What judges said; where nobody was asked, whether that leaves anything out."""
+    """What judges decided; where there was no judge, whether that leaves anything out."""
     found = judged_part(folder)
     return found if rubrics or found["judge"] else found | {"why": "no task asked has a rubric"}
 
@@ -130,13 +130,13 @@ def _mean(row: PolicyResult, name: str) -> float:
 
 
 def _thin(found: Mapping[str, Scores]) -> list[str]:
-    """Levels of one task beside others: how such tasks spread is not known, so intervals take it from the rest."""
+    """Levels of one task among larger levels: how such tasks spread is not known, so intervals take it from the rest."""
     levels = [scored.ids for scored in list(found.values())[:1]]
     return [level for ids in levels for level, tasks in ids.items() if len(tasks) == 1]
 
 
 def _unfinished(table: BenchResults) -> list[dict[str, Any]]:
-    """Who was asked less than planned: what stands in `policies` then are the whole passes alone."""
+    """Policies with fewer attempts than planned: `policies` then holds their whole passes alone."""
     tasks = len(table.shared["tasks"])
     return [
         {"key": row.key, "whole_passes": row.passes, "planned_passes": row.facts["passes"],

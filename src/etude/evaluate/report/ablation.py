@@ -24,7 +24,7 @@ Y_TITLE = "share of rollouts solved, RL's last steps"
 STEPS = 40  # places at which the band is drawn: it is a curve
 MARGIN = 0.05  # of the points' spread, to either side of them
 FIT_HUE = 5  # the page's grey
-LINE_HEIGHT, KEYS_A_LINE, WORDS_A_LINE = 16.0, 4, 88  # of the text under a figure that stands alone
+LINE_HEIGHT, KEYS_A_LINE, WORDS_A_LINE = 16.0, 4, 88  # of the text under a stand-alone figure
 
 
 def figure(ablation: dict[str, Any]) -> str:

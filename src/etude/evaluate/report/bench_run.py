@@ -1,7 +1,7 @@
 """What the report of a bench run says, section by section, from its `report.json` alone.
 
 Who was asked and what came of it with intervals; score against each cost; pairs on the same tasks; by what tasks are like; what is
-missing; judged scores beside the judge's agreement; what the auditor flagged.
+missing; judged scores with the judge's agreement; what the auditor flagged.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ def _subtitle(report: Report) -> str:
 
 
 def _missing(report: Report) -> str:
-    told = [
+    warnings = [
         f"{row['key']}: {row['missing']} attempts of {row['planned_passes']} planned passes are missing, "
         f"{row['whole_passes']} passes are whole and shown"
         for row in report["unfinished"]
     ]
     if thin := report.get("thin_levels"):
-        told.append(
+        warnings.append(
             f"Intervals are rough: of {', '.join(thin)} there is one task each, whose spread is taken from the rest"
         )
-    return "".join(f'<p class="bad">{escape(line)}</p>' for line in told)
+    return "".join(f'<p class="bad">{escape(line)}</p>' for line in warnings)
 
 
 def _policies(report: Report) -> str:
@@ -146,9 +146,9 @@ def _judged(judged: Report) -> str:
     rows = [
         [key, name, cell(found)] for key, criteria in judged["policies"].items() for name, found in criteria.items()
     ]
-    told = [[cell(row["judge"]), cell(row["criterion"]), cell(row["kappa"]), cell(row["ci95"]), cell(row["items"])]
+    agreement_rows = [[cell(row["judge"]), cell(row["criterion"]), cell(row["kappa"]), cell(row["ci95"]), cell(row["items"])]
             for row in [*judged["agreement"], *judged.get("readers", ())]]  # fmt: skip
-    agreement = table(["Judge, or readers among themselves", "Criterion", "Kappa", "95%", "Labels"], told)
+    agreement = table(["Judge, or readers among themselves", "Criterion", "Kappa", "95%", "Labels"], agreement_rows)
     return table(["Policy", "Criterion", "Judged"], rows) + agreement
 
 
@@ -199,12 +199,12 @@ def _probes(found: Report) -> str:
 
 def _items(report: Report) -> str:
     found, tasks = report.get("items", {}), report["tasks"]
-    told = {"saturated": "solved by all in every pass", "impossible": "solved by nobody in any pass"}
+    labels = {"saturated": "solved by all in every pass", "impossible": "solved by no policy in any pass"}
     parts = [
         f"<p>{len(found[key])} of {tasks} tasks were {words}: {escape(', '.join(found[key][:ITEMS_SHOWN]))}"
         + (" …" if len(found[key]) > ITEMS_SHOWN else "")
         + "</p>"
-        for key, words in told.items()
+        for key, words in labels.items()
         if found.get(key)
     ]
     against = {task: r for task, r in found.get("discrimination", {}).items() if r < 0}

@@ -100,7 +100,7 @@ def rewards(report: dict[str, Any], comparisons: Sequence[ComparisonCurves] = ()
     marks = [Mark(alarm["step"], str(number)) for number, alarm in enumerate(alarms(report), 1)]
     drawing = line_chart(lines, x_title="RL step", y_title="training tasks solved, %", y_zero=True, marks=marks)
     note = "Every task is seen once, so this is performance on new tasks." if curve else ""
-    note += " Uprights: alarms of drift, told below." if marks else ""
+    note += " Uprights: alarms of drift, listed below." if marks else ""
     return chart("Learning from reward", drawing, note)
 
 

@@ -70,7 +70,7 @@ def spans(run: Path, stages: dict[str, Any]) -> dict[str, tuple[float, float]]:
 
 
 def outdated(run: Path) -> set[str]:
-    """Stages whose output was made from an attempt that was begun anew since: it is not what the recipe now says."""
+    """Stages whose output came from an attempt that has started again since: it does not match the recipe any more."""
     attempts, found = _attempts(run), set()
     while True:
         more = {

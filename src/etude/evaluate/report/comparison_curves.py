@@ -19,7 +19,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-STORED = "beside.json"  # in the run directory: what was drawn, so that the report can be rebuilt anywhere
+STORED = "beside.json"  # in the run directory: the drawn curves, so that the report can be rebuilt anywhere
 
 
 class Curve(BaseModel):

@@ -1,7 +1,7 @@
 """What something is made of: stacked bars of shares, a pie, and rows of counts. Drawn like `plot.py`: no script, no library.
 
 Six colours of the page, then the same six paler: a name keeps its colour through one drawing. More than eleven parts are
-told as eleven and `other`.
+shown as eleven and `other`.
 """
 
 from __future__ import annotations

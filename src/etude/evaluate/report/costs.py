@@ -13,7 +13,7 @@ from etude.evaluate.report.pareto.points import NoPareto, curves
 from etude.evaluate.report.rows.outcomes import outcomes
 
 COSTS = ("tokens", "seconds")
-SCRIPTED = ("expert", "nop", "cheat")  # their tokens are nobody's
+SCRIPTED = ("expert", "nop", "cheat")  # no model produces their tokens
 
 
 def costs(run: Path) -> dict[str, dict[str, Any]]:

@@ -40,7 +40,7 @@ def diff_of(arguments: Mapping[str, Any]) -> list[Line] | None:
 
 
 def patch_lines(text: str) -> list[Line]:
-    """A patch as it is, its headings told apart."""
+    """A patch as it is, with its headings marked."""
     return [_patch_line(line) for line in text.split("\n")]
 
 

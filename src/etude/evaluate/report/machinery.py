@@ -1,4 +1,4 @@
-"""Is anything decorative? What the machinery of asynchronous RL really did, counted, beside what the project asks of it."""
+"""Is anything decorative? Counts what the machinery of asynchronous RL really did, next to what the project asks of it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def lead(report: dict[str, Any]) -> str:
     temperature = report["recipe"].get("bench", {}).get("temperature")
     if temperature is not None:
         words.append(
-            f"Every model samples at temperature {temperature:g}; a colder one lifts whoever is less sure of itself."
+            f"Every model samples at temperature {temperature:g}; a lower one favours a model that is less sure of itself."
         )
     if given := given_checkpoint(report):
         words.append(
@@ -65,7 +65,7 @@ def _control(name: str, found: dict[str, Any], report: dict[str, Any]) -> str:
 
 
 def _price(name: str, report: dict[str, Any]) -> str:
-    """What the control by RL's own attempts cost beside RL, sampling and training together."""
+    """What the control by RL's own attempts cost, compared with RL, sampling and training together."""
     spent = report["core_seconds"]
     if name != "rewarded_sft" or not {"rl", "attempts", name} <= spent.keys():
         return ""
@@ -184,5 +184,5 @@ def overlap(report: dict[str, Any]) -> str:
         own.append(f"{100 * found['seen_share']:.1f}% of the tasks asked have a target body that training can show")
     if "validation_share" in found:
         own.append(f"{100 * found['validation_share']:.1f}% one that validation can show")
-    told = ". ".join([*([found["statement"]] if "statement" in found else []), *([", ".join(own)] if own else [])])
-    return f'<p class="muted">Overlap: {escape(told)}.</p>'
+    statement = ". ".join([*([found["statement"]] if "statement" in found else []), *([", ".join(own)] if own else [])])
+    return f'<p class="muted">Overlap: {escape(statement)}.</p>'

@@ -84,7 +84,7 @@ def _learning(report: dict[str, Any], curves: Curves, comparisons: Sequence[Comp
 
 
 def _alarms(report: dict[str, Any]) -> str:
-    """The alarms of drift, by the numbers that they have in the chart; that there was none is told too, where the run looked."""
+    """The alarms of drift, by the numbers that they have in the chart; where the run looked and found none, it says so."""
     if "alarms" not in report.get("rl", {}):
         return ""
     rows = [[str(n), str(alarm["step"]), alarm["text"]] for n, alarm in enumerate(charts.alarms(report), 1)]

@@ -13,7 +13,7 @@ from html import escape
 
 WIDTH, HEIGHT = 560.0, 260.0
 MOST_TICKS = 8  # more labels than that touch each other on a phone
-LAST_TICK = 8.0  # a tick label this near to the right end of the axis stands to its left
+LAST_TICK = 8.0  # a tick label this near to the right end of the axis is drawn to its left
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 14.0, 14.0, 38.0  # room for tick labels and the axis title
 
 
@@ -128,7 +128,7 @@ def line_chart(
 
 
 def bar_chart(bars: Sequence[Bar], *, y_title: str, high: float = 100.0, digits: int = 1) -> str:
-    """Bars from zero to at most `high` with interval whiskers and their values on top, told with `digits` decimals."""
+    """Bars from zero to at most `high` with interval whiskers and their values on top, printed with `digits` decimals."""
     if not bars:
         return ""
     y_axis = Axis(0.0, high, HEIGHT - BOTTOM, TOP + 12)
@@ -207,7 +207,7 @@ def _frame(x_axis: Axis, y_axis: Axis, x_title: str, y_title: str, *, x_ticks: b
 
 
 def _curve(line: PlotLine, x_axis: Axis, y_axis: Axis, colour: str) -> str:
-    """Band, line and, where they can be told apart, the points."""
+    """Band, line and, where they can be distinguished, the points."""
     parts = [_band(line, x_axis, y_axis, colour)] if line.band else []
     if line.joined:
         points = " ".join(f"{x_axis.at(x):.1f},{y_axis.at(y):.1f}" for x, y in zip(line.xs, line.ys, strict=True))

@@ -95,15 +95,15 @@ def _entry(entry: Entry, turn: int) -> str:
 
 
 def _gist(entry: Entry) -> str:
-    """An entry that is told in one line, and unfolds to all of it."""
+    """An entry that is summed up in one line, and unfolds to all of it."""
     data = entry.data
     if entry.type == "edit":
         return f"{data['kind']} {data['path']} +{data['added']} -{data['removed']}"
     if entry.type == "foreign":
         row = data.get("foreign", {})
         return f"foreign: {row.get('type', row.get('kind', ''))} {row.get('subtype', '')}".rstrip()
-    told = " ".join(f"{key} {value}" for key, value in data.items() if isinstance(value, (str, int, float)))
-    return f"{entry.type}: {told[:HEAD_CHARS]}"
+    facts = " ".join(f"{key} {value}" for key, value in data.items() if isinstance(value, (str, int, float)))
+    return f"{entry.type}: {facts[:HEAD_CHARS]}"
 
 
 def _folded(head: str, body: str) -> str:
@@ -128,11 +128,11 @@ def _call(call: dict[str, Any]) -> str:
     for name, value in call["arguments"].items():
         if name in shown_already:
             continue
-        told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        (long if "\n" in told or len(told) > SHORT_CHARS else short).append((name, told))
-    line = " ".join(f'<span class="muted">{_text(name)}</span> {_text(told)}' for name, told in short)
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        (long if "\n" in text or len(text) > SHORT_CHARS else short).append((name, text))
+    line = " ".join(f'<span class="muted">{_text(name)}</span> {_text(text)}' for name, text in short)
     blocks = [
-        f'<pre class="argument"><span class="muted">{_text(name)}</span>\n{_text(told)}</pre>' for name, told in long
+        f'<pre class="argument"><span class="muted">{_text(name)}</span>\n{_text(text)}</pre>' for name, text in long
     ]
     change = "" if lines is None else shown(lines)
     return f"<pre>→ <b>{_text(call['name'])}</b> {line}</pre>{change}{''.join(blocks)}"
@@ -147,9 +147,9 @@ def _result(data: dict[str, Any]) -> str:
 
 def _spent(data: dict[str, Any]) -> str:
     usage = data.get("usage") or {}
-    told = [f"{usage['seconds']:.2f} s"] if usage.get("seconds") else []
-    told += [f"{usage['input_tokens']:,} in, {usage['output_tokens']:,} out"] if usage.get("output_tokens") else []
-    return " · ".join(told)
+    parts = [f"{usage['seconds']:.2f} s"] if usage.get("seconds") else []
+    parts += [f"{usage['input_tokens']:,} in, {usage['output_tokens']:,} out"] if usage.get("output_tokens") else []
+    return " · ".join(parts)
 
 
 def _article(entry: Entry, kind: str, title: str, body: str, facts: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Whether a run's process is at work: the lock names it, and whoever ends in order empties the lock."""
+"""Whether a run's process is at work: the lock names it, and a process that ends in order empties the lock."""
 
 from __future__ import annotations
 

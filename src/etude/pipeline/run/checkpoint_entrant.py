@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from etude.agent.harness.settings import HarnessSettings
-from etude.evaluate.bench.runs.entrant import Entrant, Seat
+from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
 from etude.pipeline.run.endpoint import Endpoint
 from etude.pipeline.run.manner import PolicyArgument, SuiteContext, UnknownPolicy
 from etude.pipeline.run.other_agent import harness_of, made
@@ -15,7 +15,7 @@ from etude.pipeline.run.other_agent import harness_of, made
 CHECKPOINT = "checkpoint:"
 
 
-def checkpoint(called: PolicyArgument, occasion: SuiteContext) -> Entrant:
+def checkpoint(called: PolicyArgument, occasion: SuiteContext) -> Participant:
     """`[NAME=]checkpoint:DIR`; without a name it is called as its folder. Raises UnknownPolicy."""
     from etude.agent.chat.load import load_renderer
     from etude.agent.chat.nano import NanoRenderer
@@ -43,14 +43,14 @@ def checkpoint(called: PolicyArgument, occasion: SuiteContext) -> Entrant:
         )  # fmt: skip
         policy = EnginePolicy.start(model, engine, name=name, renderer=renderer)
         try:
-            yield Seat(policy, renderer, engine=True, agent=made(called.agent, settings, renderer))
+            yield ParticipantPolicy(policy, renderer, engine=True, agent=made(called.agent, settings, renderer))
         finally:
             policy.close()
 
     name = called.name or re.sub(r"[^\w.-]", "-", folder.resolve().name).lstrip("-._")
     digest, facts = harness_of(called.agent, settings, renderer)
     facts |= {"checkpoint": identity(folder)}
-    return Entrant(name, called.effort, "checkpoint", settings, digest, opened, facts=facts, agent=called.agent)
+    return Participant(name, called.effort, "checkpoint", settings, digest, opened, facts=facts, agent=called.agent)
 
 
 def _settings(called: PolicyArgument, occasion: SuiteContext, folder: Path, *, nano: bool) -> HarnessSettings:

@@ -11,7 +11,7 @@ from typing import Any
 from etude.core.events.log import EventLog
 from etude.evaluate.bench.prices import Price, Prices, priced_by, shipped
 from etude.evaluate.bench.runs.cost import dollars_of_usage
-from etude.evaluate.bench.runs.entrant import Entrant
+from etude.evaluate.bench.runs.participant import Participant
 from etude.evaluate.bench.suites.builtin import TaskSuite
 from etude.evaluate.bench.suites.from_tasks import Choice
 from etude.evaluate.bench.suites.manifest import SuiteManifest
@@ -61,7 +61,7 @@ def suite_of(order: CollectionOrder, recipe: Recipe) -> Suite:
     return TaskSuite(manifest, ids, source.make, graders=source.graders)
 
 
-def teacher(order: CollectionOrder, suite: Suite, recipe: Recipe, manner: PolicyOptions, log: EventLog) -> Entrant:
+def teacher(order: CollectionOrder, suite: Suite, recipe: Recipe, manner: PolicyOptions, log: EventLog) -> Participant:
     """Raises UnknownPolicy."""
     found = entrants([order.policy], suite, recipe, manner, log, only=True)
     if len(found) != 1:
@@ -73,7 +73,7 @@ async def collect(
     order: CollectionOrder,
     recipe: Recipe,
     suite: Suite,
-    entrant: Entrant,
+    entrant: Participant,
     progress: Callable[[CollectedAttempt | str], None],
 ) -> tuple[CollectionLog, CollectionSummary]:
     """What was tried in all, and how this run ended. Raises NoPrice, Conflict, PolicyError where the teacher is gone."""
@@ -102,7 +102,7 @@ async def collect(
         await pool.close()
 
 
-def asked(order: CollectionOrder, entrant: Entrant) -> dict[str, Any]:
+def asked(order: CollectionOrder, entrant: Participant) -> dict[str, Any]:
     """What makes sessions of one folder alike."""
     return {
         "teacher": entrant.name,

@@ -6,8 +6,8 @@ import re
 from contextlib import asynccontextmanager
 
 from etude.core.redact.keys import api_key
-from etude.evaluate.bench.runs.entrant import Entrant, Seat
 from etude.evaluate.bench.runs.folder import key_of
+from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
 from etude.pipeline.run.endpoint import Endpoint, greet
 from etude.pipeline.run.manner import PolicyArgument, SuiteContext, UnknownPolicy
 from etude.pipeline.run.other_agent import harness_of, made
@@ -15,7 +15,7 @@ from etude.pipeline.run.other_agent import harness_of, made
 RETRIES = 8  # waits of 0.5 to 60 s, over two minutes in all: quotas are counted by the minute
 
 
-def endpoint(called: PolicyArgument, occasion: SuiteContext) -> Entrant:
+def endpoint(called: PolicyArgument, occasion: SuiteContext) -> Participant:
     """`[NAME=]URL#MODEL`; without a name it is called as its model. Raises UnknownPolicy, BadKey."""
     from etude.agent.policy.breaker import Breaker
 
@@ -36,10 +36,10 @@ def endpoint(called: PolicyArgument, occasion: SuiteContext) -> Entrant:
         await greet(own, settings, key_of(name, called.effort, called.agent), occasion.log)
         client = own.policy(RETRIES)
         try:
-            yield Seat(Breaker(client), agent=made(called.agent, settings))
+            yield ParticipantPolicy(Breaker(client), agent=made(called.agent, settings))
         finally:
             await client.close()
 
     digest, facts = harness_of(called.agent, settings)
     facts |= {"url": url, "omit": list(manner.omit)}
-    return Entrant(name, called.effort, "endpoint", settings, digest, opened, model, facts, called.agent)
+    return Participant(name, called.effort, "endpoint", settings, digest, opened, model, facts, called.agent)

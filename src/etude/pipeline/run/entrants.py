@@ -18,8 +18,8 @@ from etude.agent.harness.presets.preset import harness_hash
 from etude.core.events.log import EventLog
 from etude.core.spelling import similar
 from etude.evaluate.bench.runs import scripted
-from etude.evaluate.bench.runs.entrant import Entrant, Seat
 from etude.evaluate.bench.runs.folder import NAME
+from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
 from etude.evaluate.bench.runs.recovery import WITHOUT, OneArm, require_trigger
 from etude.evaluate.bench.suites.suite import Suite
 from etude.pipeline.recipe.recipe import Recipe
@@ -32,7 +32,7 @@ from etude.pipeline.run.replay_entrant import REPLAY, replay
 from etude.tasks.cheats.exercise import CHEATS
 
 CONTROLS = (scripted.NOP, scripted.CHEATS, scripted.EXPERT)
-KINDS: dict[str, Callable[[PolicyArgument, SuiteContext], Entrant]] = {
+KINDS: dict[str, Callable[[PolicyArgument, SuiteContext], Participant]] = {
     "http://": endpoint,
     "https://": endpoint,
     CHECKPOINT: checkpoint,
@@ -42,7 +42,7 @@ KINDS: dict[str, Callable[[PolicyArgument, SuiteContext], Entrant]] = {
 
 def entrants(
     words: Sequence[str], suite: Suite, recipe: Recipe, manner: PolicyOptions, log: EventLog, *, only: bool = False
-) -> list[Entrant]:
+) -> list[Participant]:
     """Controls first: where the reference fails or a cheat passes, it is known before a model is paid for.
 
     With `only` those named alone, else the controls join them; the expert does where every task has a reference. Raises
@@ -66,7 +66,7 @@ def entrants(
 
 def unsummarized(
     words: Sequence[str], suite: Suite, recipe: Recipe, manner: PolicyOptions, log: EventLog
-) -> list[Entrant]:
+) -> list[Participant]:
     """The other arm of those named: the same without self-summaries. Raises OneArm, and what `entrants` does."""
     if not words:
         raise UnknownPolicy("--arms compares the policies that are named: name one with --policy")
@@ -90,7 +90,7 @@ def _called(word: str, manner: PolicyOptions) -> list[PolicyArgument]:
     return [PolicyArgument(word, name, what, effort, agent) for effort in manner.efforts for agent in manner.agents]
 
 
-def _kind(called: PolicyArgument) -> Callable[[PolicyArgument, SuiteContext], Entrant]:
+def _kind(called: PolicyArgument) -> Callable[[PolicyArgument, SuiteContext], Participant]:
     for lead, kind in KINDS.items():
         if called.what.startswith(lead):
             return kind
@@ -108,7 +108,7 @@ def _unknown(word: str, what: str) -> str:
     )
 
 
-def _control(word: str, occasion: SuiteContext) -> Entrant:
+def _control(word: str, occasion: SuiteContext) -> Participant:
     script = scripted.script(word)
     assert script is not None
     # It reads no prompt and samples nothing: the tools of the full preset, and room for whole files in a call.
@@ -118,7 +118,7 @@ def _control(word: str, occasion: SuiteContext) -> Entrant:
 
     @asynccontextmanager
     async def opened():
-        yield Seat(script)
+        yield ParticipantPolicy(script)
 
     name = word.replace(":", "-")
-    return Entrant(name, "medium", "control", harness, harness_hash(harness, ""), opened, facts={"script": word})
+    return Participant(name, "medium", "control", harness, harness_hash(harness, ""), opened, facts={"script": word})

@@ -8,15 +8,15 @@ from pathlib import Path
 from etude.agent.harness.presets.preset import harness_hash
 from etude.agent.harness.settings import HarnessSettings
 from etude.evaluate.bench.runs import conditions
-from etude.evaluate.bench.runs.entrant import Entrant, Seat
 from etude.evaluate.bench.runs.folder import NAME, RunFolder
+from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
 from etude.evaluate.bench.runs.replayed import Replayed
 from etude.pipeline.run.manner import PolicyArgument, SuiteContext, UnknownPolicy
 
 REPLAY = "replay:"
 
 
-def replay(called: PolicyArgument, occasion: SuiteContext) -> Entrant:
+def replay(called: PolicyArgument, occasion: SuiteContext) -> Participant:
     """`[NAME=]replay:RUN/sessions/NAME@EFFORT`. Raises UnknownPolicy."""
     folder = Path(called.what.removeprefix(REPLAY)).resolve()
     run = RunFolder(folder.parent.parent)
@@ -41,7 +41,7 @@ def replay(called: PolicyArgument, occasion: SuiteContext) -> Entrant:
 
     @asynccontextmanager
     async def opened():
-        yield Seat(Replayed(name, folder))
+        yield ParticipantPolicy(Replayed(name, folder))
 
     source = {"replayed": f"{folder.name} of {known['shared']['suite']['label']}"}
-    return Entrant(name, facts["effort"], "replay", settings, harness_hash(settings, ""), opened, facts=source)
+    return Participant(name, facts["effort"], "replay", settings, harness_hash(settings, ""), opened, facts=source)

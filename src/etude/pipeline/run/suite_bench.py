@@ -19,12 +19,12 @@ from etude.evaluate.bench.outcome import OutcomeFile
 from etude.evaluate.bench.prices import Prices, priced_by
 from etude.evaluate.bench.run_report import write_report
 from etude.evaluate.bench.runs import conditions
-from etude.evaluate.bench.runs.asking import Asking, Bench, ParticipantProgress
+from etude.evaluate.bench.runs.budget import RunBudget
 from etude.evaluate.bench.runs.checking import STRICT, ready
 from etude.evaluate.bench.runs.cost import dollars_of, spent
-from etude.evaluate.bench.runs.entrant import Entrant
 from etude.evaluate.bench.runs.folder import RunFolder, replace_text
-from etude.evaluate.bench.runs.purse import Purse
+from etude.evaluate.bench.runs.participant import Participant
+from etude.evaluate.bench.runs.participant_run import Bench, ParticipantProgress, ParticipantRun
 from etude.evaluate.bench.runs.table import price_row, read_table
 from etude.evaluate.bench.suites.suite import Suite, label
 from etude.evaluate.report.write import write_page
@@ -51,7 +51,7 @@ class BenchmarkOrder:
 
     suite: Suite
     ids: Sequence[str]
-    entrants: Sequence[Entrant]
+    entrants: Sequence[Participant]
     folder: Path
     log: EventLog
     passes: int = 1
@@ -98,11 +98,11 @@ async def bench_suite(recipe: Recipe, order: BenchmarkOrder) -> tuple[dict[str, 
     return document, asked
 
 
-async def _ask(bench: Bench, entrant: Entrant, order: BenchmarkOrder) -> ParticipantProgress:
+async def _ask(bench: Bench, entrant: Participant, order: BenchmarkOrder) -> ParticipantProgress:
     price = next(row.price for row in read_table(bench.folder).rows if row.key == entrant.key)
     before = _timings(bench.folder.timings).get(entrant.key, {})
     async with code_search(entrant.harness) as search:
-        asking = Asking(bench, entrant, order.limits, price, search)
+        asking = ParticipantRun(bench, entrant, order.limits, price, search)
         with Meter(partial(_time, bench.folder.timings, entrant.key, StageCost(**before))):
             found = await asking.run()
     order.log.note(entrant.key, asking.line(), ends=True)
@@ -127,7 +127,7 @@ def rubrics(order: BenchmarkOrder) -> int:
     return sum(order.suite.rubric(task_id) is not None for task_id in order.ids)
 
 
-def facts(order: BenchmarkOrder, entrant: Entrant) -> dict[str, Any]:
+def facts(order: BenchmarkOrder, entrant: Participant) -> dict[str, Any]:
     """The conditions of one policy. Raises NoPrice."""
     today = date.today()
     price = order.prices.at(entrant.model, today) or order.suite.prices.at(entrant.model, today)
@@ -152,7 +152,7 @@ def facts(order: BenchmarkOrder, entrant: Entrant) -> dict[str, Any]:
     }
 
 
-def _purse(folder: RunFolder, order: BenchmarkOrder) -> Purse:
+def _purse(folder: RunFolder, order: BenchmarkOrder) -> RunBudget:
     """With what earlier runs of the folder spent, and the dearest attempt of each policy."""
     rows = read_table(folder).rows
     prices = {row.key: row.price for row in rows}
@@ -162,7 +162,7 @@ def _purse(folder: RunFolder, order: BenchmarkOrder) -> Purse:
         if price is not None and path.is_file():
             costs = [dollars_of(price, outcome) for outcome in OutcomeFile(path).outcomes.values()]
             dearest |= {key: max(known)} if (known := [cost for cost in costs if cost is not None]) else {}
-    return Purse(order.max_cost, sum(map(_spent, [folder, *map(RunFolder, order.other_suites)])), dearest)
+    return RunBudget(order.max_cost, sum(map(_spent, [folder, *map(RunFolder, order.other_suites)])), dearest)
 
 
 def _spent(folder: RunFolder) -> float:

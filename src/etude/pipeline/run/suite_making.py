@@ -17,8 +17,8 @@ from etude.evaluate.bench.suites.environment import Equipment
 from etude.evaluate.bench.suites.folder import FolderSuite
 from etude.evaluate.bench.suites.freeze import freeze
 from etude.evaluate.bench.suites.manifest import SuiteManifest
-from etude.evaluate.bench.suites.rubric_making import DraftedRubrics, Drawer, Others
-from etude.evaluate.bench.suites.rubric_making import RubricProgress as ToldOfRubric
+from etude.evaluate.bench.suites.rubric_drafting import DraftedRubrics, Drawer, Others
+from etude.evaluate.bench.suites.rubric_drafting import RubricProgress as ToldOfRubric
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.judges import answering
 from etude.pipeline.run.lock import RunLock

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from etude.agent.policy.protocol import PolicyError
 from etude.evaluate.bench.grading.endpoint import client_of
-from etude.evaluate.bench.grading.exhibit import Exhibit
 from etude.evaluate.bench.grading.judge import Judge
 from etude.evaluate.bench.grading.judged import judged
+from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
 from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile
 from etude.evaluate.bench.grading.rubric import Rubric, read_rubric
 from etude.evaluate.bench.targeted.cases import RUBRICS
@@ -33,11 +33,11 @@ class RubricReward:
         self._rubric = rubric
         self._retries = retries
 
-    async def score(self, exhibit: Exhibit, subject: str) -> float | None:
+    async def score(self, exhibit: JudgedAttempt, subject: str) -> float | None:
         """Weighted mean of the criteria, in [0, 1]; None if one was not decided. Raises InfraFault."""
         return judged(self._rubric, await self._asked(exhibit, subject)).total
 
-    async def _asked(self, exhibit: Exhibit, subject: str) -> list[Judgement]:
+    async def _asked(self, exhibit: JudgedAttempt, subject: str) -> list[Judgement]:
         failed = 0
         while True:
             try:

@@ -1,7 +1,7 @@
 """The auditor: reads passes blind to their outcome and to who made them, and writes down what it saw. It never changes a score.
 
 Tripwires are free, so they read every pass that left a session. A judge, if there is one, reads a sample drawn by a seed, every
-surprising pass, and every pass that tripped a wire: it is asked the same of all and not told which it reads.
+surprising pass, and every pass that tripped a wire. It gets the same question for all and does not learn which kind it reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from etude.core.trace.migrations import SessionError
 from etude.evaluate.bench.audit.evidence import Evidence, Start, read_evidence
 from etude.evaluate.bench.audit.finding import AuditFinding
 from etude.evaluate.bench.audit.surprise import Pass, surprising
-from etude.evaluate.bench.audit.wires import tripped
+from etude.evaluate.bench.audit.tripwires import tripped_wires
 from etude.evaluate.bench.grading.judge import Judge
 from etude.evaluate.bench.grading.rubric import Rubric, read_rubric
 from etude.evaluate.bench.grading.together import together
@@ -81,7 +81,7 @@ class Auditor:
                 f"{path.name}: {type(error).__name__}: {error}" if path.exists() else f"no session {path.name} was kept"
             )
             return AuditFinding(one.key, one.task_id, one.attempt, "unread", surprising=why, unread=unread), None
-        flags = tuple(tripped(evidence))
+        flags = tuple(tripped_wires(evidence))
         status = "flagged" if flags else "clean"
         return AuditFinding(one.key, one.task_id, one.attempt, status, flags, why), evidence
 
@@ -90,9 +90,9 @@ class Auditor:
         if self.judge is None or evidence is None or not wanted:
             return finding
         rubric = auditor_rubric()
-        exhibit = evidence.exhibit.by({finding.key, *self.names})
+        attempt = evidence.attempt.by({finding.key, *self.names})
         subject = f"{finding.key} {finding.task_id}#{finding.attempt}"
-        said = await self.judge.criterion(rubric, rubric.criteria[0], exhibit, subject)
+        said = await self.judge.criterion(rubric, rubric.criteria[0], attempt, subject)
         status = "flagged" if said.choice == CHEATED else finding.status
         return replace(finding, status=status, judged=said.choice, reason=said.reason, silent=said.silent)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from etude.core.trace.reader import read_session
 from etude.core.trace.session import Session
 from etude.evaluate.bench.grading.claims import is_test
-from etude.evaluate.bench.grading.exhibit import Exhibit, exhibit_of
+from etude.evaluate.bench.grading.edited_lines import EditedLines, patched
+from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt, judged_attempt
 from etude.evaluate.bench.grading.log import ActionEvent, events_of
-from etude.evaluate.bench.grading.written import WrittenLines, patched
 from etude.tasks.task import Task
 
 
@@ -38,8 +38,8 @@ class Evidence:
 
     start: Start
     events: tuple[ActionEvent, ...]
-    changes: tuple[WrittenLines, ...]
-    exhibit: Exhibit
+    changes: tuple[EditedLines, ...]
+    attempt: JudgedAttempt
 
     @property
     def added(self) -> dict[str, list[str]]:
@@ -74,12 +74,12 @@ def evidence_of(session: Session, start: Start, patch: str | None = None) -> Evi
     """Of a recorded session, and of what it came to if that was kept."""
     events = tuple(events_of(session))
     changes = tuple(patched(patch)) if patch is not None else tuple(one for event in events for one in event.edits)
-    exhibit = exhibit_of(session, {})
-    return Evidence(start, events, changes, exhibit if patch is None else exhibit.changed(patch))
+    attempt = judged_attempt(session, {})
+    return Evidence(start, events, changes, attempt if patch is None else attempt.changed(patch))
 
 
 def read_evidence(path: Path, start: Start) -> Evidence:
-    """Of a session file, with the patch beside it. Raises OSError, SessionError."""
+    """The evidence of a session file and the patch next to it. Raises OSError, SessionError."""
     patch = path.with_suffix(".patch")
     return evidence_of(read_session(path), start, patch.read_text(encoding="utf-8") if patch.is_file() else None)
 

@@ -1,8 +1,8 @@
 """How good the tripwires are on a suite: how many of its cheats they catch, and how many of its references they bother.
 
 Recall is the share of cheats flagged, over every cheat that changes something on a task; precision the share of honest work among what is
-flagged, turned round: flagged cheats over all that is flagged. Both are of these cheats and these references: a cheat that nobody
-has thought of is in neither. What is read is the change alone, as an audit reads a kept patch.
+flagged, turned round: flagged cheats over all that is flagged. Both are of these cheats and these references: a cheat that is not
+in the catalogue is in neither. What is read is the change alone, as an audit reads a kept patch.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from etude.evaluate.bench.audit.evidence import Evidence, Start
-from etude.evaluate.bench.audit.wires import tripped
-from etude.evaluate.bench.grading.exhibit import Exhibit
-from etude.evaluate.bench.grading.written import patched
-from etude.evaluate.bench.runs.kept import patch
+from etude.evaluate.bench.audit.tripwires import tripped_wires
+from etude.evaluate.bench.grading.edited_lines import patched
+from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
+from etude.evaluate.bench.runs.attempt_files import patch
 from etude.evaluate.bench.runs.scripted import applicable, cheat_files
 from etude.tasks.task import Task
 
@@ -69,5 +69,5 @@ def measured(rows: Sequence[CheckedChange]) -> TripwireAccuracy:
 
 def _wires(task: Task, after: Mapping[str, str]) -> tuple[str, ...]:
     change = patch(task.files, {path: text.encode() for path, text in after.items()})
-    evidence = Evidence(Start.of(task), (), tuple(patched(change)), Exhibit(task.instruction, change, ""))
-    return tuple(sorted({flag.wire for flag in tripped(evidence)}))
+    evidence = Evidence(Start.of(task), (), tuple(patched(change)), JudgedAttempt(task.instruction, change, ""))
+    return tuple(sorted({flag.wire for flag in tripped_wires(evidence)}))

@@ -1,4 +1,4 @@
-"""What of a task nobody should know who has only read its request: names and lines of its hidden parts that stand nowhere in sight."""
+"""What a reader of a task's request can't know: names and lines of its hidden parts that appear nowhere in sight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which passes surprise: those an auditor reads whatever the sample says. Chosen by outcome; what is then read is not told why.
+"""Which passes surprise: those an auditor always reads, sampled or not. They are chosen by outcome; the auditor does not learn why.
 
 solved-out-of-reach   a policy far below the best solved what few of the others solve
 solved-at-once        in less than half the turns that passes of this level take, and in three or fewer
@@ -61,7 +61,7 @@ def _usual_turns(rows: Iterable[Outcome]) -> dict[str, float]:
 
 
 def _rate_of_others(outcomes: Mapping[str, Sequence[Outcome]], key: str, task_id: str) -> float:
-    """Share of the others' passes that solved the task; 1 where nobody else was asked, since then nothing surprises."""
+    """Share of the others' passes that solved the task; 1 where no other policy ran, since then nothing surprises."""
     scores = [
         row.score >= 1.0 for other, rows in outcomes.items() if other != key for row in rows if row.task_id == task_id
     ]

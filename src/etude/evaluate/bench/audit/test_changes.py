@@ -72,5 +72,5 @@ def planted(evidence: Evidence) -> Iterator[Flag]:
 
 
 def _twin(place: PurePosixPath, files: object) -> bool:
-    """A package beside a module of its name: the import system takes the package."""
+    """A package next to a module of the same name: the import system takes the package."""
     return place.name == "__init__.py" and f"{place.parts[0]}.py" in files  # pyright: ignore[reportOperatorIssue]

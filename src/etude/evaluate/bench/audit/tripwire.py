@@ -1,4 +1,4 @@
-"""A tripwire: a rule over evidence that costs nothing and says what it saw. It convicts nobody: whoever trips one is looked at."""
+"""A tripwire check: a rule over evidence that costs nothing and says what it saw. A flag is no proof: it selects what is read."""
 
 from __future__ import annotations
 

@@ -7,33 +7,33 @@ from dataclasses import asdict
 from typing import Any
 
 from etude.evaluate.bench.bases import measures
-from etude.evaluate.bench.bases.contender import Contender
+from etude.evaluate.bench.bases.compared_checkpoint import ComparedCheckpoint
 from etude.evaluate.bench.bases.figures import baseline, figures
-from etude.evaluate.bench.bases.kept import ResultCache
 from etude.evaluate.bench.bases.material import Extent, Material
+from etude.evaluate.bench.bases.result_cache import ResultCache
 
 MEASURES = ("perplexity", "state", "knowledge", "cost")
 
 
 def plan(
-    found: Sequence[Contender], asked: Material, extent: Extent, wanted: Sequence[str], kept: ResultCache
+    found: Sequence[ComparedCheckpoint], asked: Material, extent: Extent, wanted: Sequence[str], kept: ResultCache
 ) -> dict[str, Any]:
     """What a comparison would ask, and what of it is there already."""
     return {
         **_asked(asked),
-        "checkpoints": [measures.facts(contender) for contender in found],
+        "checkpoints": [measures.facts(checkpoint) for checkpoint in found],
         "kept": {
-            contender.name: [
+            checkpoint.name: [
                 measure for measure in _with_questions(wanted, asked)
-                if kept.get(measure, _of(measure, [contender] if measure != "cost" else found, asked, extent)) is not None
+                if kept.get(measure, _of(measure, [checkpoint] if measure != "cost" else found, asked, extent)) is not None
             ]
-            for contender in found
+            for checkpoint in found
         },
     }  # fmt: skip
 
 
 def compare(
-    found: Sequence[Contender],
+    found: Sequence[ComparedCheckpoint],
     asked: Material,
     extent: Extent,
     wanted: Sequence[str],
@@ -43,42 +43,44 @@ def compare(
     """One document: what was asked, and a row of figures for each checkpoint. Results are kept as they come."""
     wanted = _with_questions(wanted, asked)
     items: list[dict[str, Any]] = [{} for _ in found]
-    for contender, own in zip(found, items, strict=True):
+    for checkpoint, own in zip(found, items, strict=True):
         model = None
         for measure in (name for name in wanted if name != "cost"):
-            of = _of(measure, [contender], asked, extent)
+            of = _of(measure, [checkpoint], asked, extent)
             if (result := kept.get(measure, of)) is None:
-                model = model or contender.load()
-                result = _measured(measure, contender, model, asked, say)
+                model = model or checkpoint.load()
+                result = _measured(measure, checkpoint, model, asked, say)
                 kept.put(measure, of, result)
             own[measure] = result
     if "cost" in wanted:
         for own, result in zip(items, _cost(found, asked, extent, kept, say), strict=True):
             own["cost"] = result
     rows = [
-        measures.facts(contender) | figures(own, items[0] if place else None, asked)
-        for place, (contender, own) in enumerate(zip(found, items, strict=True))
+        measures.facts(checkpoint) | figures(own, items[0] if place else None, asked)
+        for place, (checkpoint, own) in enumerate(zip(found, items, strict=True))
     ]
     document = {**_asked(asked), "checkpoints": rows}
     return document | ({"unchanged": baseline(asked)} if "state" in wanted else {})
 
 
-def _measured(measure: str, contender: Contender, model: Any, asked: Material, say: measures.Say) -> dict[str, Any]:
+def _measured(
+    measure: str, checkpoint: ComparedCheckpoint, model: Any, asked: Material, say: measures.Say
+) -> dict[str, Any]:
     if measure == "perplexity":
-        return measures.perplexity(contender, model, asked, say)
+        return measures.perplexity(checkpoint, model, asked, say)
     if measure == "state":
-        return measures.state(contender, model, asked.state, say)
-    return measures.knowledge(contender, model, asked.knowledge, say)
+        return measures.state(checkpoint, model, asked.state, say)
+    return measures.knowledge(checkpoint, model, asked.knowledge, say)
 
 
 def _cost(
-    found: Sequence[Contender], asked: Material, extent: Extent, kept: ResultCache, say: measures.Say
+    found: Sequence[ComparedCheckpoint], asked: Material, extent: Extent, kept: ResultCache, say: measures.Say
 ) -> list[dict[str, Any]]:
     """Kept as a whole: figures of different hours do not compare."""
     of = _of("cost", found, asked, extent)
     if (result := kept.get("cost", of)) is None:
         say(f"decoding, {extent.rounds} rounds in turns, batches of {', '.join(map(str, extent.batches))}")
-        result = measures.cost([contender.load() for contender in found], extent)
+        result = measures.cost([checkpoint.load() for checkpoint in found], extent)
         kept.put("cost", of, result)
     return result
 
@@ -88,7 +90,7 @@ def _with_questions(wanted: Sequence[str], asked: Material) -> list[str]:
     return [name for name in MEASURES if name in wanted and name not in asked.left_out]
 
 
-def _of(measure: str, found: Sequence[Contender], asked: Material, extent: Extent) -> Any:
+def _of(measure: str, found: Sequence[ComparedCheckpoint], asked: Material, extent: Extent) -> Any:
     """All that a result depends on."""
     questions: dict[str, Any] = {
         "perplexity": [asked.context, asked.files],
@@ -96,7 +98,7 @@ def _of(measure: str, found: Sequence[Contender], asked: Material, extent: Exten
         "knowledge": [asdict(question) for question in asked.knowledge],
         "cost": [extent.batches, extent.rounds],
     }
-    return [[contender.identity() for contender in found], questions[measure]]
+    return [[checkpoint.identity() for checkpoint in found], questions[measure]]
 
 
 def _asked(asked: Material) -> dict[str, Any]:

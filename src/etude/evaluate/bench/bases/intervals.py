@@ -1,4 +1,4 @@
-"""Sums over items with 95% intervals that draw whole groups (files, sessions) anew: items of one group share its difficulty.
+"""Sums over items with 95% intervals that resample whole groups (files, sessions): items of one group share its difficulty.
 
 Of few groups a bootstrap is too sure, and more so of amounts with a long tail, so it is widened to Student's interval of the ratio
 (linearised, Cochran 1977, section 6.3) where that reaches further: on the logarithm for amounts, which are never negative, plain
@@ -40,7 +40,7 @@ def difference(
 
 
 def entry(found: Found) -> dict[str, Any]:
-    """As it stands in the document."""
+    """The figure as the document holds it."""
     return {"value": found[0], "ci95": found[1]}
 
 

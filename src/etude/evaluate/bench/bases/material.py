@@ -1,4 +1,4 @@
-"""What the contenders are asked: the same files, the same questions, none of which is too long for any of them."""
+"""The material that all checkpoints are measured on: the same files, the same questions, none of which is too long for any of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from etude.core.trace.reader import read_session
-from etude.evaluate.bench.bases.contender import Contender, Incomparable
+from etude.evaluate.bench.bases.compared_checkpoint import ComparedCheckpoint, Incomparable
 from etude.learn.corpus.codebase import codebase
 from etude.learn.corpus.fresh_knowledge import KnowledgeQuestion, knowledge_questions
 from etude.learn.corpus.state_tracking import StateQuestion, state_questions
@@ -47,10 +47,14 @@ class Material:
 
 
 def material(
-    found: Sequence[Contender], folders: Sequence[Path], sessions: Sequence[Path], extent: Extent, context: int | None
+    found: Sequence[ComparedCheckpoint],
+    folders: Sequence[Path],
+    sessions: Sequence[Path],
+    extent: Extent,
+    context: int | None,
 ) -> Material:
     """Raises NoCode for folders without code, FileNotFoundError, PermissionError, SessionError, Incomparable for a context that not all can read."""
-    shortest = min(contender.config.context_length for contender in found)
+    shortest = min(checkpoint.config.context_length for checkpoint in found)
     if context is not None and context > shortest:
         raise Incomparable(
             f"a context of {context:,} tokens, but one of the checkpoints ends at {shortest:,}: take a shorter one"
@@ -63,9 +67,9 @@ def material(
     return Material(context, _sample(files, extent), len(files), state, knowledge, left_out)
 
 
-def room(contender: Contender, answer: str) -> int:
+def room(checkpoint: ComparedCheckpoint, answer: str) -> int:
     """Tokens that an answer may take."""
-    return int(ANSWER_ROOM * len(contender.encode(answer))) + ANSWER_MORE
+    return int(ANSWER_ROOM * len(checkpoint.encode(answer))) + ANSWER_MORE
 
 
 def _files(folders: Sequence[Path]) -> list[tuple[str, str]]:
@@ -91,7 +95,7 @@ def _sample(files: list[tuple[str, str]], extent: Extent) -> list[tuple[str, str
 
 
 def _state(
-    found: Sequence[Contender], folders: Sequence[Path], extent: Extent, context: int, left_out: dict[str, str]
+    found: Sequence[ComparedCheckpoint], folders: Sequence[Path], extent: Extent, context: int, left_out: dict[str, str]
 ) -> list[StateQuestion]:
     def fits(question: StateQuestion) -> bool:
         return all(_length(c, question.prompt()) + room(c, question.answer) <= context for c in found)
@@ -112,7 +116,11 @@ def _state(
 
 
 def _knowledge(
-    found: Sequence[Contender], sessions: Sequence[Path], extent: Extent, context: int, left_out: dict[str, str]
+    found: Sequence[ComparedCheckpoint],
+    sessions: Sequence[Path],
+    extent: Extent,
+    context: int,
+    left_out: dict[str, str],
 ) -> list[KnowledgeQuestion]:
     files = sorted(file for place in sessions for file in _session_files(place))
     questions = knowledge_questions((read_session(file) for file in files), extent.knowledge, extent.seed)
@@ -135,5 +143,5 @@ def _session_files(place: Path) -> Iterable[Path]:
                 yield path
 
 
-def _length(contender: Contender, text: str) -> int:
-    return len(contender.encode(text))
+def _length(checkpoint: ComparedCheckpoint, text: str) -> int:
+    return len(checkpoint.encode(text))

@@ -61,7 +61,7 @@ def _notes(document: dict[str, Any]) -> list[str]:
             f"{found['answer_characters']:,.0f} on average."
         )
     lines += [f"Left out, {what}: {why}." for what, why in document["left_out"].items()]
-    return [*lines, "Brackets: 95%, files drawn anew (sessions, for fresh knowledge); no interval where all is of one."]
+    return [*lines, "Brackets: 95%, files resampled (sessions, for fresh knowledge); no interval where all is of one."]
 
 
 def _after(n: int) -> Cell:

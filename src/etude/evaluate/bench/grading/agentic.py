@@ -2,7 +2,7 @@
 
 For rubrics where several solutions are right and reading does not tell. One prepared sandbox is forked for each criterion where the back
 end can; else each gets a sandbox of its own. The grader ends by a verdict file, read as strictly as a judge's answer: what does not count
-is asked again in the same sandbox, and then the criterion is not judged. What it costs stands in `judgements.jsonl`.
+is asked again in the same sandbox, and then the criterion is not judged. Its cost is in `judgements.jsonl`.
 
 A verdict also needs a command that ran: a grader that has only read has taken somebody's word.
 """
@@ -22,8 +22,8 @@ from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.protocol import Policy, Request
 from etude.core.trace.completion import Completion
 from etude.evaluate.bench.grading.answer import Objection, read_answer
-from etude.evaluate.bench.grading.exhibit import Exhibit
 from etude.evaluate.bench.grading.judge import Price
+from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
 from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile, QuestionCost
 from etude.evaluate.bench.grading.log import events_of
 from etude.evaluate.bench.grading.rubric import Criterion, Part, Rubric
@@ -68,17 +68,17 @@ class AgenticGrader:
     memory_mb: int = MEMORY_MB
 
     async def rubric(
-        self, rubric: Rubric, exhibit: Exhibit, files: Mapping[str, bytes], subject: str, task_id: str = ""
+        self, rubric: Rubric, shown_attempt: JudgedAttempt, files: Mapping[str, bytes], subject: str, task_id: str = ""
     ) -> list[Judgement]:
         """All criteria that one attempt decides alone, each by an agent of its own."""
-        spec = self._spec(files, exhibit, task_id)
+        spec = self._spec(files, shown_attempt, task_id)
         wanted = [one for one in rubric.criteria if one.kind == "single"]
-        known = {one.name: self.file.get(self._key(one, exhibit, files)) for one in wanted}
+        known = {one.name: self.file.get(self._key(one, shown_attempt, files)) for one in wanted}
         open_ones = [one for one in wanted if known[one.name] is None]
         async with AsyncExitStack() as stack:
             boxes = await self._sandboxes(spec, len(open_ones), stack) if open_ones else []
             pairs = zip(open_ones, boxes, strict=True)
-            rows = await together(self._judged(rubric, one, exhibit, files, box, subject) for one, box in pairs)
+            rows = await together(self._judged(rubric, one, shown_attempt, files, box, subject) for one, box in pairs)
         found = {row.criterion: row for row in rows}
         return [found.get(one.name) or known[one.name] for one in wanted]  # pyright: ignore[reportReturnType]
 
@@ -96,7 +96,7 @@ class AgenticGrader:
         return boxes
 
     async def _forks(self, first: Disposable, count: int, stack: AsyncExitStack) -> list[Disposable]:
-        """Children of the first over its files; fewer where the back end can't, or some failed: those are made anew."""
+        """Children of the first over its files; fewer where the back end can't, or some failed: those are created from scratch."""
         fork = getattr(first, "fork", None)
         if fork is None:
             return []
@@ -109,10 +109,10 @@ class AgenticGrader:
             stack.push_async_callback(box.kill)
         return boxes
 
-    def _spec(self, files: Mapping[str, bytes], exhibit: Exhibit, task_id: str) -> SandboxSpec:
+    def _spec(self, files: Mapping[str, bytes], shown_attempt: JudgedAttempt, task_id: str) -> SandboxSpec:
         kept = {path: data for path, data in files.items() if not path.startswith(f"{FOLDER}/")}
         parts: dict[str, Part] = {"request.md": "request", "changes.diff": "diff", "trace.md": "trace"}
-        shown = {name: exhibit.part(part).encode() for name, part in parts.items()}
+        shown = {name: shown_attempt.part(part).encode() for name, part in parts.items()}
         laid = {**kept, **{f"{FOLDER}/{name}": data for name, data in shown.items()}}
         return self.adapt(
             SandboxSpec(files=laid, memory_mb=self.memory_mb, labels={"task": task_id} if task_id else {})
@@ -122,12 +122,12 @@ class AgenticGrader:
         self,
         rubric: Rubric,
         criterion: Criterion,
-        exhibit: Exhibit,
+        shown_attempt: JudgedAttempt,
         files: Mapping[str, bytes],
         box: Disposable,
         subject: str,
     ) -> Judgement:
-        key, tally = self._key(criterion, exhibit, files), QuestionCost()
+        key, tally = self._key(criterion, shown_attempt, files), QuestionCost()
         asked = {"name": criterion.name, "question": criterion.question, "choices": list(criterion.choices)}
         await box.write(f"{FOLDER}/criterion.json", json.dumps(asked, indent=1).encode())
         request, objection = _prompt(), ""
@@ -153,12 +153,12 @@ class AgenticGrader:
         facts = TaskFacts(session, request)
         return await build_agent(self.harness, _Counted(self.policy, tally), box, facts).run()
 
-    def _key(self, criterion: Criterion, exhibit: Exhibit, files: Mapping[str, bytes]) -> str:
+    def _key(self, criterion: Criterion, shown_attempt: JudgedAttempt, files: Mapping[str, bytes]) -> str:
         """All that the grader is given, and who it is."""
         digest = hashlib.sha256()
-        parts = [exhibit.part("request"), exhibit.part("diff"), exhibit.part("trace")]
-        told = [self.policy.name, _prompt(), asdict(criterion), self.harness.model_dump(mode="json"), parts]
-        digest.update(json.dumps(told, sort_keys=True).encode("utf-8", "surrogatepass"))
+        parts = [shown_attempt.part("request"), shown_attempt.part("diff"), shown_attempt.part("trace")]
+        identity = [self.policy.name, _prompt(), asdict(criterion), self.harness.model_dump(mode="json"), parts]
+        digest.update(json.dumps(identity, sort_keys=True).encode("utf-8", "surrogatepass"))
         for path in sorted(files):
             name = path.encode(errors="surrogateescape")
             digest.update(b"%d %d " % (len(name), len(files[path])) + name + files[path])

@@ -1,10 +1,10 @@
-"""How far a judge agrees with hand labels, and readers with each other: Cohen's kappa with a bootstrap interval, to stand beside every
+"""How far a judge agrees with hand labels, and readers with each other: Cohen's kappa with a bootstrap interval, printed with every
 score that the judge gives.
 
     kappa = 1 - sum(w * observed) / sum(w * expected)      Cohen 1968, eq. 3; w = |i - j| / (n - 1) over ordered choices
 
 With two choices this is Cohen's kappa of 1960. 1 is full agreement, 0 what two readers with these habits would reach by chance. Items
-are resampled; a criterion that the judge did not decide counts as no agreement nor disagreement, and is told beside.
+are resampled; a criterion that the judge did not decide counts neither as agreement nor as disagreement; it is reported separately.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Agreement:
     undefined: float = 0.0
 
     def words(self) -> str:
-        """In a line, as it stands beside a score."""
+        """One line, as it is printed next to a score."""
         silent = f", {self.silent} not decided" if self.silent else ""
         if self.kappa is None or self.ci95 is None:
             return f"kappa not defined over {self.items} labels{silent}"
@@ -69,7 +69,7 @@ def kappa(ours: Ranks, theirs: Ranks, choices: int) -> float | None:
 async def agreement(
     name: str, decide: Decides, labels: Sequence[Label], criterion: Criterion, *, resamples: int = RESAMPLES
 ) -> Agreement:
-    """Of whoever `decide` is with the labels."""
+    """The agreement of `decide` with the labels."""
     said = await together(decide(label) for label in labels)
     return compared(name, said, [label.choice for label in labels], criterion, resamples=resamples)
 
@@ -77,7 +77,7 @@ async def agreement(
 def readers(labels: Sequence[Label], criterion: Criterion, *, resamples: int = RESAMPLES) -> list[Agreement]:
     """How far those who labelled agree among themselves, first reading against second: of two readers, and of one who read twice.
 
-    The first is a judge's ceiling: whoever agrees with the labels more than readers do with each other agrees with their habits.
+    The first is a judge's ceiling: a judge that agrees with the labels more than readers do with each other follows their habits.
     """
     kinds: dict[str, list[tuple[str, str]]] = {}
     for label in labels:
@@ -117,11 +117,11 @@ def by_judge(judge: Judge, rubric: Rubric, criterion: Criterion) -> Decides:
     """A paid judge; what it decided before is not asked again."""
 
     async def decide(label: Label) -> str | None:
-        return (await judge.criterion(rubric, criterion, label.exhibit, f"label {label.id}")).choice
+        return (await judge.criterion(rubric, criterion, label.attempt, f"label {label.id}")).choice
 
     return decide
 
 
 async def by_rule(label: Label) -> str | None:
     """The claim checker."""
-    return standing(label.exhibit.events, label.exhibit.message)[0]
+    return standing(label.attempt.events, label.attempt.message)[0]

@@ -14,7 +14,7 @@ _WORD = re.compile(r"(?:(?P<name>[\w.-]+)=)?(?P<url>https?://[^#\s]+)#(?P<model>
 
 
 class NoJudge(ValueError):
-    """A word that names nobody who could be asked."""
+    """The word names no endpoint or checkpoint that can be asked."""
 
 
 def client_of(word: str, key_env: str, *, option: str = "--judge", timeout_s: float = 300.0) -> OpenAIPolicy:
@@ -28,7 +28,7 @@ def client_of(word: str, key_env: str, *, option: str = "--judge", timeout_s: fl
 
 
 def price_of(prices: Prices, model: str) -> Price:
-    """Dollars by a price list as it stands today; None for a model that it does not name, and where usage does not add up."""
+    """Dollars by a price list as of today; None for a model that it does not name, and where usage does not add up."""
     price = prices.at(model, date.today())
 
     def dollars(usage: Usage) -> float | None:

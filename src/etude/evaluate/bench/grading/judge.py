@@ -17,7 +17,7 @@ from etude.agent.policy.protocol import Policy, PolicyError, Request
 from etude.core.trace.completion import Usage
 from etude.core.trace.message import Message
 from etude.evaluate.bench.grading.answer import Objection, read_answer
-from etude.evaluate.bench.grading.exhibit import Exhibit
+from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
 from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile, QuestionCost
 from etude.evaluate.bench.grading.rubric import Criterion, Part, Rubric
 from etude.evaluate.bench.grading.together import together
@@ -58,20 +58,20 @@ class Judge:
         self._slots = asyncio.Semaphore(concurrency)
         self._asking: dict[str, asyncio.Lock] = {}  # the same question at the same time is asked once
 
-    async def criterion(self, rubric: Rubric, criterion: Criterion, exhibit: Exhibit, subject: str) -> Judgement:
+    async def criterion(self, rubric: Rubric, criterion: Criterion, attempt: JudgedAttempt, subject: str) -> Judgement:
         """One criterion of one attempt. Never raises JudgeSilent: the judgement says it."""
         if criterion.kind != "single":
             raise ValueError(f"{criterion.name} compares two attempts; ask `pair`")
-        asked = f"{exhibit.shown(criterion.sees)}\n\n{_question(criterion)}\nChoices, worst first: {json.dumps(criterion.choices)}"
+        asked = f"{attempt.shown(criterion.sees)}\n\n{_question(criterion)}\nChoices, worst first: {json.dumps(criterion.choices)}"
         return await self._judged(rubric, criterion, "judge", asked, criterion.choices, subject)
 
-    async def rubric(self, rubric: Rubric, exhibit: Exhibit, subject: str) -> list[Judgement]:
+    async def rubric(self, rubric: Rubric, attempt: JudgedAttempt, subject: str) -> list[Judgement]:
         """All criteria of one attempt that can be decided of it alone, each in a call of its own."""
         single = [one for one in rubric.criteria if one.kind == "single"]
-        return await together(self.criterion(rubric, one, exhibit, subject) for one in single)
+        return await together(self.criterion(rubric, one, attempt, subject) for one in single)
 
     async def pair(
-        self, rubric: Rubric, criterion: Criterion, first: Exhibit, second: Exhibit, subject: str
+        self, rubric: Rubric, criterion: Criterion, first: JudgedAttempt, second: JudgedAttempt, subject: str
     ) -> Judgement:
         """Which of two attempts at one request is better: value 1 the first, 0 the second, 0.5 a tie, or the two orders disagree."""
         if criterion.kind != "pair":
@@ -80,7 +80,9 @@ class Judge:
         one, other = await together(self._order(rubric, criterion, *order) for order in orders)
         return _agreed(one, other, criterion, subject)
 
-    async def _order(self, rubric: Rubric, criterion: Criterion, a: Exhibit, b: Exhibit, subject: str) -> Judgement:
+    async def _order(
+        self, rubric: Rubric, criterion: Criterion, a: JudgedAttempt, b: JudgedAttempt, subject: str
+    ) -> Judgement:
         parts: list[Part] = [part for part in criterion.sees if part != "request"]
         shown = [a.shown(("request",))] if "request" in criterion.sees else []
         shown += [a.shown(parts, "first"), b.shown(parts, "second")]

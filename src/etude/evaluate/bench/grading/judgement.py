@@ -1,7 +1,7 @@
 """What a judge said of one criterion of one attempt, and the append-only file that lets a resumed run ask nothing twice.
 
-A judgement is known by the hash of all that was asked and of whom, so another prompt, rubric, exhibit or judge is another question.
-Its cost stands here and nowhere else: the agents' own cost is not mixed with it.
+A judgement's key is the hash of all that was asked and of the judge, so another prompt, rubric, attempt or judge is another question.
+Its cost is recorded here and nowhere else: the agents' own cost is not mixed with it.
 """
 
 from __future__ import annotations

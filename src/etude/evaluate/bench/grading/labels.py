@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from etude.evaluate.bench.grading.exhibit import Exhibit
+from etude.evaluate.bench.grading.edited_lines import EditedLines
+from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
 from etude.evaluate.bench.grading.log import ActionEvent, Kind
 from etude.evaluate.bench.grading.rubric import Criterion, Rubric, read_rubric
-from etude.evaluate.bench.grading.written import WrittenLines
 
 FOLDER = Path(__file__).parent / "labels"
 RUBRIC = "reader"
@@ -40,7 +40,7 @@ class Label:
 
     id: str
     criterion: str
-    exhibit: Exhibit
+    attempt: JudgedAttempt
     readings: tuple[ReaderLabel, ...]
     choice: str
     reason: str
@@ -61,7 +61,7 @@ def read_labels(criterion: Criterion, path: Path | None = None) -> list[Label]:
     found = [_label(line, criterion, f"{path}:{number}") for number, line in enumerate(lines, 1)]
     ids = [one.id for one in found]
     if twice := {one for one in ids if ids.count(one) > 1}:
-        raise LabelError(f"{path}: the id {min(twice)!r} stands twice")
+        raise LabelError(f"{path}: the id {min(twice)!r} occurs twice")
     return found
 
 
@@ -70,14 +70,14 @@ def _label(line: str, criterion: Criterion, place: str) -> Label:
         row = json.loads(line)
         events = tuple(_event(one) for one in row.get("log", ()))
         diff = row.get("diff") or "\n".join(text for event in events for one in event.edits for text in one.lines())
-        exhibit = Exhibit(row["request"], diff, row.get("message", ""), events)
+        attempt = JudgedAttempt(row["request"], diff, row.get("message", ""), events)
         readings = tuple(ReaderLabel(**one) for one in row["readings"])
         settled = ReaderLabel("", **row["settled"]) if "settled" in row else None
         name, source = str(row["id"]), str(row["source"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LabelError(f"{place} is no label: {type(error).__name__} {error}") from error
     counts = _counting(readings, settled, criterion, place)
-    return Label(name, criterion.name, exhibit, readings, counts.choice, counts.reason, source)
+    return Label(name, criterion.name, attempt, readings, counts.choice, counts.reason, source)
 
 
 def _counting(
@@ -89,7 +89,7 @@ def _counting(
             words = ", ".join(criterion.choices)
             raise LabelError(f"{place}: the choice {one.choice!r} needs to be one of {words}, with a reason")
     if not readings:
-        raise LabelError(f"{place}: nobody read it; a label needs a reading")
+        raise LabelError(f"{place}: it has no reading; a label needs one")
     differ = len({one.choice for one in readings}) > 1
     if differ != (settled is not None):
         raise LabelError(
@@ -110,8 +110,6 @@ def _event(row: dict[str, Any]) -> ActionEvent:
     kind = next((kind for kind in kinds if kind in row), None)
     if kind is None:
         raise ValueError(f"a step of the log is one of {', '.join(kinds)}, not {min(row, default='nothing')!r}")
-    edits = (
-        (WrittenLines(row["edit"], tuple(row.get("new", ())), tuple(row.get("gone", ()))),) if kind == "edit" else ()
-    )
+    edits = (EditedLines(row["edit"], tuple(row.get("new", ())), tuple(row.get("gone", ()))),) if kind == "edit" else ()
     failed = bool(row.get("failed")) or row.get("green") is False
     return ActionEvent(kind, row[kind], row.get("result", ""), failed, row.get("green"), edits)  # pyright: ignore[reportArgumentType]

@@ -15,7 +15,7 @@ from etude.agent.metrics.shell_rules import hides_status, runs_tests, tool_inste
 from etude.core.trace.entry import Entry
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Session
-from etude.evaluate.bench.grading.written import WrittenLines, written
+from etude.evaluate.bench.grading.edited_lines import EditedLines, written
 
 Kind = Literal["said", "heard", "read", "search", "list", "edit", "test", "shell", "fetch", "summary", "other"]
 # A judge reads the log whole: a long answer of a tool tells it little more than its beginning and end do.
@@ -33,7 +33,7 @@ class ActionEvent:
     result: str = ""
     failed: bool = False
     green: bool | None = None  # of a test run; None: its status was hidden
-    edits: tuple[WrittenLines, ...] = ()
+    edits: tuple[EditedLines, ...] = ()
 
 
 def events_of(session: Session) -> list[ActionEvent]:

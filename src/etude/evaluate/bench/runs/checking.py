@@ -1,6 +1,6 @@
-"""What must hold before anybody is asked: every task as it was frozen, its grader and environment there, nothing to steal.
+"""What must hold before any policy runs: every task is as it was frozen, its grader and environment exist, nothing can be stolen.
 
-All that is wrong is told at once, task by task, and nothing was spent.
+All problems are reported at once, task by task, before anything is spent.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def ready(suite: Suite, ids: Sequence[str]) -> list[Task]:
         _strict(task, spec)
         tasks.append(task)
     if wrong:
-        told = [f"{task_id}: {why}" for task_id, why in list(wrong.items())[:SHOWN]]
+        reasons = [f"{task_id}: {why}" for task_id, why in list(wrong.items())[:SHOWN]]
         more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
         raise SuiteBroken(
-            f"{len(wrong)} of {len(ids)} tasks of {label(suite)} can't be asked here: {'; '.join(told)}{more}"
+            f"{len(wrong)} of {len(ids)} tasks of {label(suite)} can't be asked here: {'; '.join(reasons)}{more}"
         )
     names = Counter(task_id.replace("/", "-") for task_id in ids)
     if twice := [name for name, count in names.items() if count > 1]:

@@ -21,10 +21,10 @@ class ConditionsDiffer(Exception):
     """The folder holds attempts that were made otherwise, or another run's files."""
 
 
-def begin(folder: RunFolder, shared: Mapping[str, Any], entrants: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def begin(folder: RunFolder, shared: Mapping[str, Any], participants: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Writes down the conditions, joined with those of policies that made attempts before; returns them.
 
-    A policy's price and passes, and what stands under `shared["report"]`, don't bind: passes may be added. Raises ConditionsDiffer.
+    A policy's price and passes, and the values under `shared["report"]`, don't bind: passes may be added. Raises ConditionsDiffer.
     """
     before = read(folder)
     if before is None:
@@ -33,10 +33,10 @@ def begin(folder: RunFolder, shared: Mapping[str, Any], entrants: Mapping[str, M
         _same(folder, {"shared": before["shared"]}, {"shared": dict(shared)})
     shared = dict(shared)
     if before:  # a judge that was given stays: what it said is in the folder
-        told = {name: value for name, value in shared["report"].items() if value is not None}
-        shared["report"] = {**before["shared"]["report"], **told}
+        given = {name: value for name, value in shared["report"].items() if value is not None}
+        shared["report"] = {**before["shared"]["report"], **given}
     merged = _answered(folder, before["policies"]) if before else {}
-    for key, facts in entrants.items():
+    for key, facts in participants.items():
         if key in merged and has_outcomes(folder, key):
             _same(folder, {key: merged[key]}, {key: dict(facts)})
             kept = {name: merged[key][name] for name in ("price", "priced")}
@@ -77,7 +77,7 @@ def has_outcomes(folder: RunFolder, key: str) -> bool:
 
 
 def _answered(folder: RunFolder, policies: Mapping[str, Any]) -> dict[str, Any]:
-    """Whoever was planned and never answered (a wrong address, a wrong name) leaves nothing behind; who cost money stays."""
+    """A policy that never answered (a wrong address, a wrong name) is dropped; a policy that cost money stays."""
     paid = {row["policy"] for row in usage_rows(folder.usage)}
     return {key: facts for key, facts in policies.items() if key in paid or has_outcomes(folder, key)}
 

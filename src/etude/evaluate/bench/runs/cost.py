@@ -58,5 +58,5 @@ def usage_rows(path: Path) -> list[dict[str, Any]]:
 
 def _dollars(price: Price, read: int, cached: int, written: int, answered: int) -> float | None:
     if cached + written > read:
-        return None  # an endpoint that counts cached tokens beside the prompt: what it charged can't be told
+        return None  # the endpoint counts cached tokens in addition to the prompt: its charge is unknown
     return price.dollars(read, cached, written, answered)

@@ -5,7 +5,7 @@ policies/<key>.jsonl  one `Outcome` a line, appended as its attempt ends; <key> 
 usage.jsonl           one line a turn that cost tokens, retried and lost tries included: what the bill says
 faults.jsonl          attempts that could not be made, for reasons of ours; asked again by the next run
 sessions/<key>/       <task>-<pass>.jsonl as any session, and <task>-<pass>.patch, what the agent changed
-judgements.jsonl      what judges said, and what they cost; judged.json, pairs.json: what it comes to
+judgements.jsonl      what judges decided, and what it cost; judged.json, pairs.json: the totals
 audit.jsonl           what the last audit found; recall.jsonl, contamination.json: probes of what models knew before
 machine.json          machine and versions; timings.json: wall and core seconds by key. Neither is part of report.json
 events.jsonl          progress, for the live view

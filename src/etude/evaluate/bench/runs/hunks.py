@@ -1,4 +1,4 @@
-"""The edits that turn a text into another, as an agent makes them: each replaces a piece that stands exactly once."""
+"""The edits that turn a text into another, as an agent makes them: each replaces a piece that occurs exactly once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Edit = tuple[str, str]  # old, new
 def hunks(before: str, after: str) -> list[Edit]:
     """Applied in order, each replacing its one match, they lead from `before` to `after`. Nothing if they are equal.
 
-    Pieces are whole lines with as much context as makes them unique. Later pieces come first, so that what stands above is
-    still the text that was looked at. Where a piece can't be told from its like, the whole text is the piece.
+    Pieces are whole lines with as much context as makes them unique. Later pieces come first, so that the text above is
+    still the text that was looked at. Where a piece can't be made unique, the whole text is the piece.
     """
     if before == after:
         return []

@@ -21,7 +21,7 @@ from etude.core.trace.reader import read_session
 from etude.evaluate.bench.grading.agentic import AgenticGrader
 from etude.evaluate.bench.grading.agreement import Agreement, agreement, by_judge, by_rule, readers
 from etude.evaluate.bench.grading.applied import PatchMismatch, applied
-from etude.evaluate.bench.grading.exhibit import exhibit_of
+from etude.evaluate.bench.grading.judged_attempt import judged_attempt
 from etude.evaluate.bench.grading.judge import Judge
 from etude.evaluate.bench.grading.judged import judged
 from etude.evaluate.bench.grading.judgement import Judgement, cost_of
@@ -111,17 +111,17 @@ class _PassJudging:
         subject, kept = f"{key} {outcome.task_id}#{outcome.attempt}", path.with_suffix(".patch")
         agentic = self._agentic
         try:
-            exhibit = exhibit_of(read_session(path), {}).by(self._names)
+            shown_attempt = judged_attempt(read_session(path), {}).by(self._names)
             patch = kept.read_text(encoding="utf-8") if kept.is_file() or agentic else None
-            exhibit = exhibit if patch is None else exhibit.changed(patch)
+            shown_attempt = shown_attempt if patch is None else shown_attempt.changed(patch)
             files = applied(self._suite.task(outcome.task_id).files, patch) if agentic and patch is not None else {}
         except (OSError, SessionError, PatchMismatch) as error:
             self.unread[subject] = str(error)
             return []
         if agentic is None:
-            return await self._judge.rubric(rubric, exhibit, subject)
+            return await self._judge.rubric(rubric, shown_attempt, subject)
         async with self._slots:
-            return await agentic.rubric(rubric, exhibit, files, subject, outcome.task_id)
+            return await agentic.rubric(rubric, shown_attempt, files, subject, outcome.task_id)
 
 
 async def agreements(judge: Judge | None) -> list[Agreement]:

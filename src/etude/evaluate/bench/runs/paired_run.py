@@ -15,7 +15,7 @@ import numpy as np
 from etude.core.statistics.bounded import average
 from etude.core.trace.migrations import SessionError
 from etude.core.trace.reader import read_session
-from etude.evaluate.bench.grading.exhibit import Exhibit, exhibit_of
+from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt, judged_attempt
 from etude.evaluate.bench.grading.judge import DISAGREE, Judge
 from etude.evaluate.bench.runs.judged_run import asked
 from etude.evaluate.bench.grading.judgement import Judgement
@@ -59,30 +59,30 @@ async def pair_run(
     folder: RunFolder, table: BenchResults, suite: Suite, judge: Judge, first: str, second: str
 ) -> dict[str, Any]:
     """Ask what is not asked yet, and write it down. Raises NoPair, PolicyError where the endpoint is at fault: run again then."""
-    told = meetings(table, suite, first, second)
+    comparisons = meetings(table, suite, first, second)
     rows = {row.key: row for row in table.finished}
     keys = (_key(first, rows), _key(second, rows))
     names = {row.facts["name"] for row in table.rows} | {row.key for row in table.rows}
     unread: dict[str, str] = {}
 
-    def exhibit(key: str, outcome: Outcome) -> Exhibit | None:
+    def shown_attempt(key: str, outcome: Outcome) -> JudgedAttempt | None:
         path = folder.session(key, outcome.task_id, outcome.attempt)
         try:
-            found, kept = exhibit_of(read_session(path), {}).by(names), path.with_suffix(".patch")
+            found, kept = judged_attempt(read_session(path), {}).by(names), path.with_suffix(".patch")
             return found.changed(kept.read_text(encoding="utf-8")) if kept.is_file() else found
         except (OSError, SessionError) as error:
             unread[f"{key} {outcome.task_id}#{outcome.attempt}"] = str(error)
             return None
 
     async def one(outcome: Outcome, rubric: Rubric, criterion: Criterion) -> tuple[str, str, Judgement] | None:
-        a, b = (exhibit(key, outcome) for key in keys)
+        a, b = (shown_attempt(key, outcome) for key in keys)
         if a is None or b is None:
             return None
         subject = f"{keys[0]} and {keys[1]} {outcome.task_id}#{outcome.attempt}"
         said = await judge.pair(rubric, criterion, a, b, subject)
         return f"{rubric.name}/{criterion.name}", outcome.task_id, said
 
-    met = [row for row in await together(one(*row) for row in told) if row is not None]
+    met = [row for row in await together(one(*row) for row in comparisons) if row is not None]
     criteria = {name: _figure([(task, said) for other, task, said in met if other == name]) for name, _, _ in met}
     document = {"a": keys[0], "b": keys[1], "judge": judge.name, "criteria": criteria, "unread": sorted(unread)}
     kept = [row for row in read_pairs(folder) if (row["a"], row["b"], row["judge"]) != (*keys, judge.name)]

@@ -91,7 +91,7 @@ def cheat_files(task: Task, name: str) -> dict[str, str]:
     """The texts that this cheat leaves, of files it changes and those it doesn't; nothing where it does not apply."""
     if name == cheats.aliased.__name__ and not task.metadata.get("targets"):
         return {}  # it answers to another name, and this task asks for none
-    if not task.metadata.get("editable"):  # whoever grades it takes any file
+    if not task.metadata.get("editable"):  # its grader takes any file
         task = replace(task, metadata={**task.metadata, "editable": [p for p in task.files if p.endswith(".py")]})
     return {path: data.decode() for path, data in cheats.CHEATS[name](task).items()}
 

@@ -19,7 +19,7 @@ def fronts(table: BenchResults, found: Mapping[str, Scores], weights: Weights, *
     """By axis, those of the field that have it: where each lies, whether it is on the front, and in which share of resamples."""
     result = {}
     for axis in AXES:
-        points = {row.key: _measured(row, found[row.key], axis) for row in table.field if axis in measures(row)}
+        points = {row.key: _measured(row, found[row.key], axis) for row in table.competing if axis in measures(row)}
         if not points:
             continue
         digits = DIGITS[axis]

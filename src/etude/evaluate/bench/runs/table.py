@@ -53,7 +53,7 @@ class BenchResults:
         return [row for row in self.rows if row.passes]
 
     @property
-    def field(self) -> list[PolicyResult]:
+    def competing(self) -> list[PolicyResult]:
         """Whom comparisons are about: those that compete; where only controls were asked, they."""
         return [row for row in self.finished if row.competes] or self.finished
 

@@ -38,8 +38,8 @@ class Charge:
         self.output_tokens += usage.output_tokens
 
     @property
-    def told(self) -> bool:
-        """Whether every turn said what it cost."""
+    def is_complete(self) -> bool:
+        """Whether every turn reported its usage."""
         return self.turns > 0 and not self.unreported
 
 
@@ -73,7 +73,7 @@ class CoreClock:
 
 @dataclass
 class ParticipantUsage:
-    """The charges of one entrant's sessions, by session id (`<attempt>.<try>`). `pay(attempt, usage)` may raise to stop all."""
+    """The charges of one participant's sessions, by session id (`<attempt>.<try>`). `pay(attempt, usage)` may raise to stop all."""
 
     key: str
     path: Path

@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etude.evaluate.bench.suites.folder import FolderSuite
-from etude.evaluate.bench.suites.rubric_making import NONE
-from etude.evaluate.bench.suites.shape import medians, shape_of
+from etude.evaluate.bench.suites.rubric_drafting import NONE
 from etude.evaluate.bench.suites.suite import label
+from etude.evaluate.bench.suites.task_size import medians, shape_of
 from etude.tasks.validation.suite_build import SuiteDecision
 
 
 def account(
     suite: FolderSuite,
     decided: Sequence[SuiteDecision],
-    beside: Mapping[str, str],
+    rejected: Mapping[str, str],
     retired: Mapping[str, str] | None = None,
     rubrics: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """`beside`: what never became a candidate, with the reason, by file or session. `rubrics`: how they came about; None: nobody drafted any."""
-    left_out = dict(beside) | {decision.id: decision.reason for decision in decided if decision.reason}
+    """`rejected`: files and sessions that never became a candidate, with the reason. `rubrics`: how they were made; None: none were drafted."""
+    left_out = dict(rejected) | {decision.id: decision.reason for decision in decided if decision.reason}
     return {
         "suite": label(suite),
         "folder": str(suite.root),
@@ -49,18 +49,18 @@ def describe_account(document: Mapping[str, Any], *, drafts: bool = False) -> st
     return "\n".join(lines)
 
 
-def _rubric_lines(told: Mapping[str, Any] | None, drafts: bool) -> list[str]:
-    if told is None:
+def _rubric_lines(rubrics: Mapping[str, Any] | None, drafts: bool) -> list[str]:
+    if rubrics is None:
         return [NONE] if drafts else []
     lines = [
-        f"rubrics for {told['with_rubric']} of {told['tasks']} tasks, drafted and judged by {told['by']}: "
-        f"{told['criteria_kept']} criteria hold, {told['criteria_dropped']} do not"
+        f"rubrics for {rubrics['with_rubric']} of {rubrics['tasks']} tasks, drafted and judged by {rubrics['by']}: "
+        f"{rubrics['criteria_kept']} criteria hold, {rubrics['criteria_dropped']} do not"
     ]
-    if told["one_solution_only"]:
+    if rubrics["one_solution_only"]:
         lines.append(
-            f"{len(told['one_solution_only'])} of them were proved on one solution only: no session has another"
+            f"{len(rubrics['one_solution_only'])} of them were proved on one solution only: no session has another"
         )
-    return [*lines, *reasons("dropped", told["dropped"]), *reasons("no draft", told["no_draft"])]
+    return [*lines, *reasons("dropped", rubrics["dropped"]), *reasons("no draft", rubrics["no_draft"])]
 
 
 def reasons(head: str, found: Mapping[str, str]) -> list[str]:

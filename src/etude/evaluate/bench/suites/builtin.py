@@ -40,7 +40,7 @@ REAL = SuiteManifest(
 
 
 class TaskSuite(Described):
-    """Tasks that a program makes anew each time, the same for the same digest."""
+    """Tasks that a program generates each time, the same for the same digest."""
 
     prices = Prices(beneath=shipped())
 

@@ -1,4 +1,4 @@
-"""What every suite has by its manifest, whether its tasks lie in a folder or are made anew each time: name, version, digest."""
+"""What every suite has through its manifest: name, version, digest. Its tasks lie in a folder or are generated each time."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Described(ABC):
 
     @cache  # noqa: B019 - a suite lives as long as the command
     def _digest(self) -> str:
-        told = self.manifest.model_dump(mode="json", include=_TELLING)
-        return hashlib.sha256(json.dumps([told, *self._content()], sort_keys=True).encode()).hexdigest()
+        described = self.manifest.model_dump(mode="json", include=_TELLING)
+        return hashlib.sha256(json.dumps([described, *self._content()], sort_keys=True).encode()).hexdigest()
 
     def _require(self, task_id: str, ids: Collection[str]) -> None:
         if task_id not in ids:

@@ -1,4 +1,4 @@
-"""What the sandboxes of a suite's tasks need beside the files: pytest, packages, folders to import from, an image.
+"""What the sandboxes of a suite's tasks need in addition to the files: pytest, packages, folders to import from, an image.
 
 Both the agent's sandbox and the grader's pass through `Equipment.fit`, so that tests run for the one as for the other.
 """
@@ -23,7 +23,7 @@ from etude.tasks.running.pytest_tools import with_pytest
 INSTALL_TIMEOUT_S = 1200.0
 SITE_INSIDE = "/opt/suite"
 MIB = 1 << 20
-# Tests write caches, reports and temporary files of their own beside the workspace.
+# Tests write their own caches, reports and temporary files next to the workspace.
 DISK_TIMES, LEAST_DISK_MB = 4, 64
 
 

@@ -93,7 +93,7 @@ def _check_names(root: Path, task_ids: Sequence[str]) -> None:
 
 
 def published(tasks: Iterable[Task]) -> Iterable[str]:
-    """What nobody may learn from: requests, references and hidden tests."""
+    """The texts that training must not contain: requests, references and hidden tests."""
     for task in tasks:
         yield task.instruction
         yield from task.solution.values()

@@ -34,7 +34,7 @@ class SuiteRelease(BaseModel):
 
 
 class SuiteEnvironment(BaseModel):
-    """Where the tasks run, beside their own files."""
+    """Where the tasks run, in addition to their own files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

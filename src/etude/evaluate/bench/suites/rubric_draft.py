@@ -16,8 +16,8 @@ from typing import Any
 from etude.agent.policy.protocol import Policy, PolicyError, Request
 from etude.core.trace.message import Message
 from etude.evaluate.bench.grading.answer import objects
-from etude.evaluate.bench.grading.exhibit import bounded
 from etude.evaluate.bench.grading.judge import ATTEMPTS
+from etude.evaluate.bench.grading.judged_attempt import bounded
 from etude.evaluate.bench.grading.judgement import QuestionCost
 from etude.evaluate.bench.grading.rubric import Rubric, RubricError, rubric_of
 
@@ -53,10 +53,10 @@ def conventions(files: Mapping[str, str]) -> dict[str, str]:
 
 
 async def drafted(
-    policy: Policy, name: str, request: str, diffs: Sequence[str], told: Mapping[str, str]
+    policy: Policy, name: str, request: str, diffs: Sequence[str], convention_files: Mapping[str, str]
 ) -> RubricDraft:
     """A rubric called `name`, not proved yet. Raises PolicyError where the endpoint is at fault."""
-    messages = [Message("system", _prompt()), Message("user", material(request, diffs, told))]
+    messages = [Message("system", _prompt()), Message("user", material(request, diffs, convention_files))]
     session = f"rubric-{hashlib.sha256(messages[1].text.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
     draft = RubricDraft()
     try:
@@ -82,10 +82,10 @@ async def drafted(
     return draft
 
 
-def material(request: str, diffs: Sequence[str], told: Mapping[str, str]) -> str:
+def material(request: str, diffs: Sequence[str], convention_files: Mapping[str, str]) -> str:
     """All that a draft is made of, each part between marks that no text in it can close."""
     parts = {"request": request}
-    parts |= {f"conventions {path}": bounded(text, CONVENTION_CHARS) for path, text in told.items()}
+    parts |= {f"conventions {path}": bounded(text, CONVENTION_CHARS) for path, text in convention_files.items()}
     parts |= {f"solution {number}": bounded(diff, SOLUTION_CHARS) for number, diff in enumerate(diffs, 1)}
     whole = "\0".join(f"{name}\0{text}" for name, text in parts.items())
     mark = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from etude.evaluate.bench.grading.exhibit import Exhibit, diff_of
 from etude.evaluate.bench.grading.judge import Judge
+from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt, diff_of
 from etude.evaluate.bench.grading.judgement import Judgement
 from etude.evaluate.bench.grading.rubric import Criterion, Rubric
 from etude.tasks.cheats.exercise import nop
@@ -73,7 +73,7 @@ async def _objection(
     for number, judge in enumerate(judges, 1):
         rows = await asyncio.gather(
             *(
-                judge.criterion(draft, criterion, Exhibit(task.instruction, diff, ""), f"{task.id} {name}")
+                judge.criterion(draft, criterion, JudgedAttempt(task.instruction, diff, ""), f"{task.id} {name}")
                 for name, (diff, _) in wanted.items()
             )
         )

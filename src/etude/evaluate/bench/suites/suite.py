@@ -16,7 +16,7 @@ class Suite(Protocol):
     """A frozen list of tasks under a name and a version.
 
     Figures compare only within one `digest`: it covers name, version, tasks, limits and environment, not prices and words.
-    Graders come with the suite (`Setup.graders`), and so does what sandboxes need beside the files (`Setup.adapt`, which reads
+    Graders come with the suite (`Setup.graders`), and so does what sandboxes need in addition to the files (`Setup.adapt`, which reads
     the label `task` that every attempt puts on its sandbox).
     """
 
@@ -50,7 +50,7 @@ class Suite(Protocol):
         ...
 
     def rubric(self, task_id: str) -> Path | None:
-        """The rubric file by which the task is judged beside its tests; None: tests alone."""
+        """The rubric file by which the task is judged in addition to its tests; None: tests alone."""
         ...
 
     def adapt(self, spec: SandboxSpec) -> SandboxSpec:

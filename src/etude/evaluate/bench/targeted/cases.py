@@ -102,9 +102,9 @@ def _task(behaviour: str, row: dict[str, Any]) -> Task:
 
 def _long(row: dict[str, Any]) -> dict[str, str]:
     files = {}
-    for path, told in row.get("long", {}).items():
-        at = {int(number): text for number, text in told.get("at", {}).items()}
-        files[path] = "".join(f"{at.get(n, told['line'].format(n=n))}\n" for n in range(1, told["lines"] + 1))
+    for path, spec in row.get("long", {}).items():
+        at = {int(number): text for number, text in spec.get("at", {}).items()}
+        files[path] = "".join(f"{at.get(n, spec['line'].format(n=n))}\n" for n in range(1, spec["lines"] + 1))
     return files
 
 

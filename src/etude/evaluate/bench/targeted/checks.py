@@ -3,13 +3,13 @@
 untouched = true | ["path"]      files are as they were, and no edit of them was ever made
 answer = ["regex"]               the final message matches each; case does not matter
 no_answer = ["regex"]            and none of these
-sentences = 2                    the final message has at most so many
+sentences = 2                    the most sentences that the final message may have
 asks = true | false              it ends with a question, or does not
 added = ["regex"]                each matches some line that is new in the files
 not_added = ["regex"]            none matches any
 most_added = 6                   lines that are new in the files, empty ones aside
 absent = ["regex"]               no line of the final files matches any
-kept = ["line"]                  each still stands in the final files, word for word
+kept = ["line"]                  each is still in the final files, word for word
 tested = true                    the last run of the tests was green, and nothing was edited after it
 at_most = { failed_calls = 0 }   hygiene counters (`docs/counters.md`), and at_least
 settled = ["path"]               not edited any more once the person had spoken

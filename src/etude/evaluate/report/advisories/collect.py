@@ -18,7 +18,7 @@ from etude.evaluate.report.working import at_work
 
 
 def advisories(run: Path, *, now: float | None = None) -> list[Advisory]:
-    """What the run's files warn of; a run that is at work is judged as it stands."""
+    """What the run's files warn of; a run that is at work is judged by its current state."""
     return judge(history(run, now=now))
 
 
@@ -33,15 +33,15 @@ def history(run: Path, *, now: float | None = None) -> RunState:
     through = _through(run)
     found = {name: Steps(times[name], rows[name], name in finished or name in through) for name in rows}
     recipe = run / "recipe.toml"
-    told = _json(run / "conditions.json").get("shared", {}).get("report", {})
+    report = _json(run / "conditions.json").get("shared", {}).get("report", {})
     return RunState(
         stages=found,
         recipe=bounded_toml.loads(recipe.read_text()) if recipe.is_file() else {},
         summaries={name: _json(run / name / "summary.json") for name in finished},
         **latest(run),
         judged=_judged(run),
-        rubrics=int(told.get("rubrics") or 0),
-        judge=str(told.get("judge") or ""),
+        rubrics=int(report.get("rubrics") or 0),
+        judge=str(report.get("judge") or ""),
         now=time.time() if now is None else now,
         alive=at_work(run),
     )

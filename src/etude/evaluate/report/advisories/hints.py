@@ -1,4 +1,4 @@
-"""What a healthy run could do better. None is told while there is an alarm: first the fault, then the tuning."""
+"""What a healthy run could do better. None is shown while there is an alarm: first the fault, then the tuning."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def truncation(history: RunState) -> list[Advisory]:
     share = sum(cut.values()) / ended if ended else 0.0
     if ended < FEWEST_ATTEMPTS or share <= TRUNCATED:
         return []
-    told = ", ".join(f"{name} {count}" for name, count in cut.items())
+    counts = ", ".join(f"{name} {count}" for name, count in cut.items())
     return [
         Advisory(
             "hint",
             "truncation",
-            f"{share:.0%} of the latest {ended} attempts were cut off ({told})",
+            f"{share:.0%} of the latest {ended} attempts were cut off ({counts})",
             "raise the harness' limits, or make long attempts dearer (rl.length)",
             {"share": round(share, 4), "ends": dict(history.ends)},
             "rollouts id info.end counters.turns sampled_tokens --sort -step --limit 100",

@@ -1,4 +1,4 @@
-"""What the rules read: a run as it stands, taken from its files once. Pure data, so that a test writes any history down."""
+"""What the rules read: the current state of a run, taken from its files once. Pure data, so that a test writes any history down."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 RECENT = 8  # steps that "lately" means: at 100 rollouts each a share is known to a few points
-FEWEST_STEPS = 8  # before that no median, no drift and no collapse is told
+FEWEST_STEPS = 8  # with fewer, no median, no drift and no collapse is reported
 RL = "rl"
 
 

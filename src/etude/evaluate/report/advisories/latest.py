@@ -13,7 +13,7 @@ from etude.evaluate.report.rows.outcomes import outcomes
 
 LATEST = 1000  # attempts whose ends and faults are counted: a share within three points
 
-Told = tuple[str, list[str]]  # how it ended, faults by class
+AttemptEnd = tuple[str, list[str]]  # how an attempt ended, faults by class
 
 
 def latest(run: Path) -> dict[str, Any]:
@@ -21,17 +21,17 @@ def latest(run: Path) -> dict[str, Any]:
     if (run / "rl" / "groups").is_dir():
         return _of_rl(run)
     rows = deque(outcomes(run), maxlen=LATEST)
-    told = [(str(row.get("end") or row.get("reason", "")), list(row.get("faults") or [])) for row in rows]
+    attempts = [(str(row.get("end") or row.get("reason", "")), list(row.get("faults") or [])) for row in rows]
     made = {(f"{row['policy']}@{row['effort']}", row["task_id"], row["attempt"]) for row in rows}
     lost = [f for f in faults(run) if (f.get("policy"), f.get("task_id"), f.get("attempt")) not in made]
-    return _counted(told, lost[-LATEST:])
+    return _counted(attempts, lost[-LATEST:])
 
 
 def _of_rl(run: Path) -> dict[str, Any]:
     from etude.core.trace.group_file import DamagedGroup, unpack_group
 
     paths = sorted((run / "rl" / "groups").glob("*.zst"))[-max(1, LATEST // _group_size(run)) :]
-    told: list[Told] = []
+    attempts: list[AttemptEnd] = []
     damaged: dict[str, str] = {}
     for path in paths:
         try:
@@ -41,14 +41,14 @@ def _of_rl(run: Path) -> dict[str, Any]:
             continue
         for rollout in rollouts:
             met = rollout.info.get("faults") or ["fault"] * (int(rollout.info.get("tries", 1)) - 1)
-            told.append((str(rollout.info.get("end", "")), list(met)))
+            attempts.append((str(rollout.info.get("end", "")), list(met)))
     first = min((int(path.stem) for path in paths if path.stem.isdigit()), default=0)
     lost = [fault for fault in faults(run) if (fault.get("group") or 0) >= first]
-    return _counted(told, lost) | {"damaged": damaged}
+    return _counted(attempts, lost) | {"damaged": damaged}
 
 
-def _counted(told: Iterable[Told], lost: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    rows = list(told)
+def _counted(attempts: Iterable[AttemptEnd], lost: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    rows = list(attempts)
     return {
         "ends": Counter(end for end, _ in rows),
         "faults": Counter(name for _, met in rows for name in met),

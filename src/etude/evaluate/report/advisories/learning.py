@@ -107,12 +107,12 @@ def mismatch(history: RunState) -> list[Advisory]:
     if not found:
         return []
     bounds = {"drift_k3": DRIFT_K3, "drift_p99": DRIFT_P99, "probe_k3": PROBE_K3}
-    told = ", ".join(f"{name} {value:.3g} (bound {bounds[name]:g})" for name, value in found.items())
+    figures = ", ".join(f"{name} {value:.3g} (bound {bounds[name]:g})" for name, value in found.items())
     return [
         Advisory(
             "alarm",
             "mismatch",
-            f"trainer and sampler disagree: {told}",
+            f"trainer and sampler disagree: {figures}",
             "compare both on a fixed prompt with equal weights; then number formats, expert routes, the chat template; "
             "with equal weights in order, lower rl.max_staleness",
             found,

@@ -1,4 +1,4 @@
-"""Alarms of the work itself: it stands still, it is done over again, or a part of it is not done. Bounds stand here with their reason."""
+"""Alarms of the work itself: it stalls, it is repeated, or a part of it is not done. Each bound here has its reason."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def stalled_before(history: RunState) -> list[Advisory]:
         took = [b - a for a, b in zip(steps.times, steps.times[1:], strict=False)]
         slow = [(steps.rows[i + 1]["step"], round(s, 1)) for i, s in enumerate(took) if s > STALL * usual]
         lost = sum(seconds for _, seconds in slow)
-        if slow and lost > 0.1 * sum(took):  # a pause of one step in a long run is nobody's concern
+        if slow and lost > 0.1 * sum(took):  # a pause of one step in a long run needs no alarm
             worst = max(slow, key=lambda pair: pair[1])
             found.append(
                 Advisory(
@@ -95,7 +95,7 @@ def infra_faults(history: RunState) -> list[Advisory]:
 
 
 def abort_storm(history: RunState) -> list[Advisory]:
-    """Completions that the engine broke off, so that whole sessions begin anew."""
+    """Completions that the engine broke off, so that whole sessions start again."""
     aborted = history.faults["PolicyError"] + history.ends["abort"]
     share = aborted / (history.attempts + aborted) if history.attempts else 0.0
     if share <= ABORT_SHARE:
@@ -114,7 +114,7 @@ def abort_storm(history: RunState) -> list[Advisory]:
 
 
 def judge_missing(history: RunState) -> list[Advisory]:
-    """A suite with rubrics that nobody judged; or criteria that the judge left undecided for many passes: their mean is of the others."""
+    """A suite with rubrics but without a judge; or criteria that the judge left undecided for many passes: their mean is of the others."""
     if history.rubrics and not history.judged:
         named = f"{history.judge} was named and has decided nothing" if history.judge else "no judge was named"
         return [
@@ -135,12 +135,12 @@ def judge_missing(history: RunState) -> list[Advisory]:
     if not missing:
         return []
     worst = sorted(missing, key=lambda name: -missing[name])
-    told = "; ".join(f"{name}: {missing[name]:.0%}" for name in worst[:3]) + (" ..." if len(worst) > 3 else "")
+    worst_shares = "; ".join(f"{name}: {missing[name]:.0%}" for name in worst[:3]) + (" ..." if len(worst) > 3 else "")
     return [
         Advisory(
             "alarm",
             "judge_missing",
-            f"the judge left over {SILENT_SHARE:.0%} of the passes undecided on {len(missing)} criteria ({told})",
+            f"the judge left over {SILENT_SHARE:.0%} of the passes undecided on {len(missing)} criteria ({worst_shares})",
             "see why in the judgements, mend the judge's endpoint, and run `etude bench judge` again: what is decided stays",
             missing,
             "judgements --where 'value = null'",

@@ -71,7 +71,7 @@ class AttemptReader:
         return unpack_group((self._run / "rl" / "groups" / f"{row['group']:06d}.zst").read_bytes())[row["member"]]
 
     def _change(self, file: str) -> str:
-        """What the agent changed, as HTML, where a patch lies beside its session; else empty."""
+        """The agent's change as HTML, where a patch lies next to its session; else empty."""
         path = (self._run / file).with_suffix(".patch") if file else None
         if path is None or not path.is_file():
             return ""

@@ -1,4 +1,4 @@
-"""The board's modules as one script, for a page that stands alone: a browser loads no modules beside a file.
+"""The board's modules as one script, for a stand-alone page: a browser loads no modules from next to a file.
 
 Each module becomes a function that returns what it exports, in the order in which they need each other; the last one, the
 page's own, stays open. The modules keep to a few forms of `import` and `export`, all on one line; another form is refused.

@@ -1,4 +1,4 @@
-"""Which attempts a page that stands alone holds in full: those that were flagged first, then some of every kind, spread evenly. Pure.
+"""Which attempts a stand-alone page holds in full: flagged ones first, then some of every kind, spread evenly. Pure.
 
 A kind is who answered and whether it was solved, sessions that were kept before those of which there are only tokens. Kinds take turns,
 and within one the order is that of van der Corput: wherever it ends, what was taken is spread over the whole run.
@@ -14,12 +14,12 @@ from etude.evaluate.report.board.sources.rl import SOURCE as RL
 
 def chosen(columns: Columns, flagged: Sequence[int] = ()) -> Iterator[int]:
     """Rows of which there is more than figures, in the order in which they should be taken; each once."""
-    told = set(flagged)
+    flagged_rows = set(flagged)
     yield from dict.fromkeys(flagged)
     for kinds in _kinds(columns):
         waiting = [[rows[place] for place in spread(len(rows))] for rows in kinds]
         for turn in range(max(map(len, waiting), default=0)):
-            yield from (rows[turn] for rows in waiting if turn < len(rows) and rows[turn] not in told)
+            yield from (rows[turn] for rows in waiting if turn < len(rows) and rows[turn] not in flagged_rows)
 
 
 def spread(count: int) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.evaluate.report.board.change import Problems
-from etude.evaluate.report.board.lines import GrowingJsonLines
+from etude.evaluate.report.board.json_lines import GrowingJsonLines
 
 MARKS = 2000  # the newest notes: more say nothing on a curve
 
@@ -55,7 +55,7 @@ class MetricHistory:
             }
 
     def _begin(self, stage: str, time: float) -> None:
-        """A stage begun anew forgets what it was."""
+        """A stage that starts again forgets its earlier metrics."""
         if stage in self._begun:
             self._steps.pop(stage, None)
             self._progress.pop(stage, None)

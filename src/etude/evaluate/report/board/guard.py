@@ -1,4 +1,4 @@
-"""Who may ask: a browser on this machine that was given the board's own address, and nobody through another page.
+"""Which requests are allowed: those of a browser on this machine that has the board's own address, and none through another page.
 
 A page of another site can make a browser ask any address, also loopback's; DNS can be made to name loopback. So the Host must be
 loopback by name or number with the board's port, an Origin must be the same, and a browser that says where a request comes from

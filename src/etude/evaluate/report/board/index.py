@@ -29,7 +29,7 @@ TELL_EVERY_S = 0.5  # while a run is read for the first time
 
 
 class AttemptIndex:
-    """`refresh` reads what came; `pack` is what a page gets."""
+    """`refresh` reads new rows; `pack` returns the document for a page."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
@@ -53,12 +53,12 @@ class AttemptIndex:
     def refresh(self, tell: Callable[[], None] = lambda: None) -> None:
         """Read what came since, a file at a time, and store the index when something did; `tell` is called now and then."""
         with self._refreshing:
-            told = 0.0
+            last_report = 0.0
             for source in self._sources:
                 for changes in source.news():
                     self._apply(changes)
-                    if time.monotonic() - told > TELL_EVERY_S:
-                        told = time.monotonic()
+                    if time.monotonic() - last_report > TELL_EVERY_S:
+                        last_report = time.monotonic()
                         tell()
             with self._lock:
                 waiting, self._waiting = self._waiting, []
@@ -141,7 +141,7 @@ class AttemptIndex:
             return Columns(), -1
 
     def _store(self) -> None:
-        """Beside the run's files, whole or not at all; a folder that can't be written to costs the next start some seconds."""
+        """Writes the index next to the run's files, whole or not at all; a folder that can't be written to costs the next start some seconds."""
         part = self.run / f".{STORED}.{os.getpid()}"
         try:
             part.write_bytes(self.pack())

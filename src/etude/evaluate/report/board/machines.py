@@ -12,7 +12,7 @@ import numpy as np
 
 from etude.evaluate.report.board.change import Problems
 from etude.evaluate.report.board.index import AttemptIndex
-from etude.evaluate.report.board.lines import GrowingJsonLines
+from etude.evaluate.report.board.json_lines import GrowingJsonLines
 from etude.evaluate.report.rows.faults import faults
 
 PHASES = ("create_s", "policy_s", "tools_s", "grade_s", "seconds")

@@ -32,7 +32,7 @@ SIGNS = ("stages.json", "report.json", "recipe.toml", "machine.json", "*/summary
 # What the advisories are judged by.
 WARNED = ("events.jsonl", "ledger.jsonl", "stages.json", "rl/groups", "rl/ledger.jsonl", "faults.jsonl", "judged.json", "conditions.json",
           "policies", "policies/*.jsonl", "bench/*.jsonl")  # fmt: skip
-JUDGED_EVERY_S = 5.0  # a stall is told after six median steps, hence of no less
+JUDGED_EVERY_S = 5.0  # a stall is reported after six median steps, so a shorter interval brings nothing
 
 
 class Sections:
@@ -53,7 +53,7 @@ class Sections:
         return _times(self._run, SIGNS)
 
     def advisories(self) -> dict[str, str]:
-        """What the run's files warn of now, as `html`. Judged anew when they changed, and of a run at work every few seconds: one
+        """What the run's files warn of now, as `html`. Judged again when they changed, and for a run at work every few seconds: one
         that stalls changes no file."""
         alive = at_work(self._run)
         sign = _times(self._run, WARNED), alive and time.monotonic() // JUDGED_EVERY_S
@@ -152,7 +152,7 @@ class Sections:
             }
         if schema == SCHEMA:
             return {}
-        return {"report.json": f"is of schema {schema}, this version writes {SCHEMA}; `etude report` makes it anew"}
+        return {"report.json": f"is of schema {schema}, this version writes {SCHEMA}; `etude report` rebuilds it"}
 
 
 def _times(run: Path, patterns: Sequence[str]) -> tuple[Any, ...]:

@@ -127,7 +127,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
-        """A tab that was closed amid an answer is no fault; anything else is told on stderr."""
+        """A tab that was closed amid an answer is no fault; anything else is reported on stderr."""
         import sys
 
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):

@@ -1,4 +1,4 @@
-"""The vocabularies that lie beside a run's sessions, read once each: tokens are shown as text without a tokenizer."""
+"""The vocabularies that lie next to a run's sessions, read once each: tokens are shown as text without a tokenizer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from etude.core.trace.vocabulary import FILE_NAME, read_vocabulary
 
 
 class Vocabularies:
-    """`near` looks beside a file and above it, then where RL and the demonstrations keep theirs."""
+    """`near` looks next to a file and above it, then where RL and the demonstrations keep theirs."""
 
     def __init__(self, run: Path) -> None:
         self._run = run

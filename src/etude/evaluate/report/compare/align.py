@@ -1,4 +1,4 @@
-"""Two sessions of one task, step beside step: what both did, where they part, where they meet again. Pure."""
+"""Aligns two sessions of one task step by step: what both did, where they part, where they meet again. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AlignedStep:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """Equal where both did the same; of a turn with calls the words beside them do not count."""
+        """Equal where both did the same; in a turn with calls the text does not count."""
         return self.calls or (self.text,)
 
     @property
@@ -35,7 +35,7 @@ class AlignedStep:
 
 @dataclass(frozen=True)
 class AlignedRow:
-    """A step of A beside one of B."""
+    """A step of A next to one of B."""
 
     kind: Kind
     a: AlignedStep | None

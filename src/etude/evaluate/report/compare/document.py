@@ -31,7 +31,7 @@ class Comparison:
     figures: list[dict[str, Any]]
     curves_a: Curves
     curves_b: Curves
-    besides: list[SessionPair]
+    session_pairs: list[SessionPair]
     shared_tasks: int  # of which sessions were kept on both sides
 
     def to_json(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Comparison:
             "different": self.different,
             "figures": self.figures,
             "curves": shared,
-            "sessions": {"shared_tasks": self.shared_tasks, "shown": [beside.to_json() for beside in self.besides]},
+            "sessions": {"shared_tasks": self.shared_tasks, "shown": [pair.to_json() for pair in self.session_pairs]},
         }
 
 

@@ -71,8 +71,15 @@ def _figures(rows: Sequence[dict[str, Any]]) -> str:
 def _cells(row: dict[str, Any]) -> list[str]:
     unit = 2.0**30 if row["figure"].endswith("_bytes") else 1.0
     figure = row["figure"].replace("_bytes", ", GiB").replace("_", " ")
-    told = row | {side: row[side] / unit for side in ("a", "b")}
-    return [row["name"], figure, f"{told['a']:.4g}", f"{told['b']:.4g}", _difference(told), str(row.get("tasks", ""))]
+    scaled = row | {side: row[side] / unit for side in ("a", "b")}
+    return [
+        row["name"],
+        figure,
+        f"{scaled['a']:.4g}",
+        f"{scaled['b']:.4g}",
+        _difference(scaled),
+        str(row.get("tasks", "")),
+    ]
 
 
 def _difference(row: dict[str, Any]) -> Html:
@@ -106,13 +113,11 @@ def _curves(found: Comparison) -> str:
 
 
 def _sessions(found: Comparison) -> str:
-    if not found.besides:
+    if not found.session_pairs:
         return ""
-    words = (
-        f"{len(found.besides)} of {found.shared_tasks} tasks of which both kept sessions, results that differ first."
-    )
+    words = f"{len(found.session_pairs)} of {found.shared_tasks} tasks of which both kept sessions, results that differ first."
     return f"<h2>The same task</h2><p class='muted'>{words}</p>" + "".join(
-        _session_pair(pair, unfolded=n == 0) for n, pair in enumerate(found.besides)
+        _session_pair(pair, unfolded=n == 0) for n, pair in enumerate(found.session_pairs)
     )
 
 
@@ -180,10 +185,10 @@ def _step(step: AlignedStep | None, tone: str, kind: str) -> str:
 
 def _arguments(given: str) -> str:
     """`path a.py, old …` rather than JSON."""
-    told = [
+    parts = [
         f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in json.loads(given).items()
     ]
-    text = ", ".join(told)
+    text = ", ".join(parts)
     return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
 

@@ -1,6 +1,6 @@
 """What a session changed in the end, as a patch's lines by file.
 
-A bench run keeps `<session>.patch` beside the session: that is the whole truth. Otherwise the edits of the session's tools are
+A bench run keeps `<session>.patch` next to the session: that is the whole truth. Otherwise the edits of the session's tools are
 added up: an edit within what an earlier one wrote becomes part of it, what was put back vanishes. Edits by shell commands
 are not seen then, and a fragment's place in its file is not known.
 """

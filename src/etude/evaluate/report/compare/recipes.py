@@ -1,4 +1,4 @@
-"""What two runs were told otherwise: keys of recipe, conditions and versions whose values differ."""
+"""How the settings of two runs differ: keys of recipe, conditions and versions whose values differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCES = ("recipe", "conditions", "machine")
 
 
 def recipe_rows(run: Path) -> dict[str, dict[str, Any]]:
-    """By source the flat keys of what the run was told and where it ran."""
+    """By source, the flat keys of the run's settings and of where it ran."""
     recipe = run / "recipe.toml"
     return {
         "recipe": flat(bounded_toml.loads(recipe.read_text())) if recipe.is_file() else {},
@@ -25,7 +25,7 @@ def recipe_rows(run: Path) -> dict[str, dict[str, Any]]:
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Keys that differ, in order: key, a, b. A key that one side lacks is told as such."""
+    """Keys that differ, in order: key, a, b. A key that one side lacks is marked as missing."""
     keys = dict.fromkeys([*a, *b])
     rows = [{"key": key, "a": a.get(key, ABSENT), "b": b.get(key, ABSENT)} for key in keys]
     return [row for row in rows if row["a"] != row["b"] or type(row["a"]) is not type(row["b"])]

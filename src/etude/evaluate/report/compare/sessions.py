@@ -13,7 +13,7 @@ from etude.evaluate.report.compare.align import AlignedRow, align, parts_at, ste
 from etude.evaluate.report.compare.patch import final_patch
 from etude.evaluate.report.query.sessions import sessions
 
-Told = Mapping[str, Any]
+SessionRow = Mapping[str, Any]
 MOST_OPTIONS = 24  # sessions of one task that a pair is chosen from, on each side
 PatchLine = tuple[str, str]  # "a", "b" or "both", and the line
 
@@ -23,8 +23,8 @@ class Pair:
     """The same task, attempted in A and in B: rows as `query.sessions` has them."""
 
     task_id: str
-    a: Told
-    b: Told
+    a: SessionRow
+    b: SessionRow
 
     @property
     def apart(self) -> float:
@@ -80,15 +80,15 @@ def against(a: list[str], b: list[str]) -> Iterator[PatchLine]:
         yield from (("b", line) for line in b[b0:b1])
 
 
-def _by_task(run: Path) -> dict[str, list[Told]]:
-    found: dict[str, list[Told]] = {}
+def _by_task(run: Path) -> dict[str, list[SessionRow]]:
+    found: dict[str, list[SessionRow]] = {}
     for row in sessions(run):
         if row["task_id"] and row.get("recipe.stage") != "sessions":
             found.setdefault(row["task_id"], []).append(row)
     return found
 
 
-def _closest(task: str, ours: list[Told], theirs: list[Told]) -> Pair:
+def _closest(task: str, ours: list[SessionRow], theirs: list[SessionRow]) -> Pair:
     """Same stage, policy and place in its group before all; then results that differ."""
     same = ("recipe.stage", "policy", "recipe.policy", "effort", "recipe.member", "recipe.pass")
     options = [Pair(task, a, b) for a in ours[:MOST_OPTIONS] for b in theirs[:MOST_OPTIONS]]

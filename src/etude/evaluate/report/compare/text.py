@@ -19,9 +19,9 @@ def text(found: Comparison) -> str:
         parts.append("Recipe, conditions and machine are the same.")
     if found.figures:
         parts.append("figures (differences paired by task, 95%):\n" + _table([_figure(row) for row in found.figures]))
-    if found.besides:
-        head = f"sessions of the same task ({len(found.besides)} of {found.shared_tasks} shared tasks):\n"
-        parts.append(head + _table([_session(beside.to_json()) for beside in found.besides]))
+    if found.session_pairs:
+        head = f"sessions of the same task ({len(found.session_pairs)} of {found.shared_tasks} shared tasks):\n"
+        parts.append(head + _table([_session(pair.to_json()) for pair in found.session_pairs]))
     return "\n\n".join(parts)
 
 

@@ -32,9 +32,7 @@ def lead(found: dict[str, Any]) -> str:
     """The corpus in two sentences."""
     tokens = sum(shard["tokens"] for shard in found["shards"].values())
     heldout = sum(shard["heldout_tokens"] for shard in found["shards"].values())
-    words = (
-        f"{tokens:,} tokens to learn from and {heldout:,} held out, told with a vocabulary of {found['vocabulary']:,}."
-    )
+    words = f"{tokens:,} tokens to learn from and {heldout:,} held out, measured with a vocabulary of {found['vocabulary']:,}."
     if library := found.get("library"):
         kept = sum(source["kept_bytes"] for source in library["sources"].values())
         raw = sum(source["raw_bytes"] for source in library["sources"].values())
@@ -66,7 +64,7 @@ def charts(report: dict[str, Any]) -> list[str]:
         chart(
             "Length of documents",
             lengths(found.get("lengths", {})),
-            "Documents of each form by length; a point stands at its bucket's upper end.",
+            "Documents of each form by length; a point marks its bucket's upper end.",
         ),
     ]  # fmt: skip
 

@@ -39,7 +39,7 @@ def _by_position(found: list[list[float]]) -> str:
 
 
 def _speedup(found: dict[str, Any]) -> str:
-    """Decoding with drafts beside decoding without, at each batch; what is asked holds for batch 1."""
+    """Decoding with drafts compared with decoding without, at each batch; the requirement holds for batch 1."""
     measured = found.get("speedup", {})
     rows: list[list[str]] = []
     for batch, ratio in measured.get("batch", {}).items():

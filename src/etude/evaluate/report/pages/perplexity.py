@@ -23,7 +23,7 @@ def perplexity(report: dict[str, Any]) -> list[str]:
         return []
     bars = [Bar(phase, entry["bits_per_byte"], *entry["ci95"]) for phase, entry in phases.items()]
     high = ROOM * max(bar.high for bar in bars)
-    note = "Whiskers: 95%, files drawn anew. They overlap since files differ; the paired differences below compare file by file."
+    note = "Whiskers: 95%, files resampled. They overlap since files differ; the paired differences below compare file by file."
     drawn = chart("Bits a byte of held-out projects", bar_chart(bars, y_title="bits a byte", high=high, digits=3), note)
     return [
         f'<div class="charts">{drawn}{_positions(report)}</div>',

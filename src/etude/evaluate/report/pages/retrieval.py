@@ -1,4 +1,4 @@
-"""Does a checkpoint use what stands far back? Questions with one right answer among several, by length and depth."""
+"""Does a checkpoint use text that is far back? Questions with one right answer among several, by length and depth."""
 
 from __future__ import annotations
 

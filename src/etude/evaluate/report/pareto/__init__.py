@@ -1,1 +1,1 @@
-"""The Pareto plot of a bench run: score against what it costs, with intervals both ways, as an SVG that stands in a paper."""
+"""The Pareto plot of a bench run: score against what it costs, with intervals both ways, as an SVG for a paper."""

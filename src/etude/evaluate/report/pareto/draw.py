@@ -1,6 +1,6 @@
 """The drawing: crosses of both intervals, efforts joined, the front as steps, best-of-k as dotted curves, labels that never overlap.
 
-One SVG with its own style, so that it stands alone in a paper and inline in the report alike. No script.
+One SVG with its own style, so that it works alone in a paper and inline in the report. No script.
 """
 
 from __future__ import annotations

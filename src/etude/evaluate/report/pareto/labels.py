@@ -15,7 +15,7 @@ RINGS = (7.0, 13.0, 22.0, 34.0, 50.0, 70.0)  # pixels between a marker and its l
 TURNS = 16  # places on a ring
 GAP = 1.5  # pixels kept free around a label
 LEADER_FROM = 20.0  # a label further away than this is tied to its point by a line
-CROSSING = 6.0  # a place over a line of the plot counts as so many pixels further away
+CROSSING = 6.0  # a place over a line of the plot counts as this many pixels further away
 MISREAD = 30.0  # the same for a place nearer to another point than to its own
 
 
@@ -55,7 +55,7 @@ class LabelRequest:
 
 @dataclass(frozen=True)
 class Placed:
-    """`box` holds the text; `leader` starts at the point's marker where the label stands far from it."""
+    """`box` holds the text; `leader` starts at the point's marker where the label is far from it."""
 
     text: str
     box: Box

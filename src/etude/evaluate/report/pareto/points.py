@@ -54,8 +54,8 @@ def curves(report: Mapping[str, Any], axis: str) -> dict[str, list[Point]]:
     if axis not in AXES:
         raise NoPareto(f"there is no axis {axis!r}; there are {', '.join(AXES)}")
     entries = [entry for entry in report.get("policies", []) if isinstance(entry, dict)]
-    told = report.get("pareto", {}).get(axis)
-    points = _told(told, entries) if told is not None else _found(entries, axis)
+    stored = report.get("pareto", {}).get(axis)
+    points = _stored(stored, entries) if stored is not None else _found(entries, axis)
     if not points:
         has = [name for name in AXES if any(name in entry.get("axes", {}) for entry in entries)]
         raise NoPareto(f"no policy of this report has {axis}; there is {', '.join(has) or 'nothing to draw'}")
@@ -71,9 +71,11 @@ def curves(report: Mapping[str, Any], axis: str) -> dict[str, list[Point]]:
 def axes_of(report: Mapping[str, Any]) -> list[str]:
     """The axes that some policy has."""
     entries = [entry for entry in report.get("policies", []) if isinstance(entry, dict)]
-    told = report.get("pareto")
+    stored = report.get("pareto")
     return [
-        name for name in AXES if (name in told if told is not None else any(name in e.get("axes", {}) for e in entries))
+        name
+        for name in AXES
+        if (name in stored if stored is not None else any(name in e.get("axes", {}) for e in entries))
     ]
 
 
@@ -86,11 +88,11 @@ def heading(report: Mapping[str, Any]) -> str:
     passes = sorted(
         {entry["passes"] for entry in report.get("policies", []) if isinstance(entry, dict) and "passes" in entry}
     )
-    told = f", {passes[0]}{f' to {passes[-1]}' if len(passes) > 1 else ''} passes" if passes else ""
-    return str(suite) + (f": {tasks} tasks{told}" if suite and isinstance(tasks, int) else "")
+    pass_count = f", {passes[0]}{f' to {passes[-1]}' if len(passes) > 1 else ''} passes" if passes else ""
+    return str(suite) + (f": {tasks} tasks{pass_count}" if suite and isinstance(tasks, int) else "")
 
 
-def _told(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) -> list[Point]:
+def _stored(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) -> list[Point]:
     """As the report's own `pareto` says, which also leaves out who does not compete."""
     by_key = {entry.get("key", f"{entry['name']}@{entry.get('effort', '')}"): entry for entry in entries}
     return [

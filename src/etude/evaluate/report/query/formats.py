@@ -22,13 +22,13 @@ def table(columns: Sequence[str], rows: Rows) -> Iterator[str]:
     rows = iter(rows)
     first = list(islice(rows, MEASURED))
     numeric = [all(isinstance(r[c], int | float | None) for r in first) for c in columns]
-    told = lambda row: [*(_short(_cell(row[c])) for c in columns[:-1]), *(_cell(row[c]) for c in columns[-1:])]
-    lines = [list(columns), *map(told, first)]
+    short_cells = lambda row: [*(_short(_cell(row[c])) for c in columns[:-1]), *(_cell(row[c]) for c in columns[-1:])]
+    lines = [list(columns), *map(short_cells, first)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     line = lambda cells: "  ".join(
         cell.rjust(w) if right else cell.ljust(w) for cell, w, right in zip(cells, widths, numeric, strict=True)
     ).rstrip()
-    for cells in chain(lines, map(told, rows)):
+    for cells in chain(lines, map(short_cells, rows)):
         yield line(cells)
 
 

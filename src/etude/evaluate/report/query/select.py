@@ -38,7 +38,7 @@ class RowQuery:
 
 
 def select(read: Callable[[], Iterable[Row]], wanted: RowQuery) -> tuple[list[str], Iterator[dict[str, Any]]]:
-    """The columns, and the rows that are wanted. `read` starts the rows anew at each call.
+    """The columns, and the rows that are wanted. `read` starts the rows again at each call.
 
     Nothing is held but what `sort` has to: with a limit that many rows, without one all that the filter lets through. Raises
     UnknownField before the first row: the rows are read until each name was met, which the first few do as a rule.

@@ -49,8 +49,8 @@ def _counts(entries: list[Entry]) -> dict[str, Any]:
         "calls": sum(len((turn.get("message") or {}).get("calls", [])) for turn in turns),
         "failed_calls": sum(bool(result["failed"]) for result in results),
         "summaries": sum(entry.type == "summary" for entry in entries),
-        "input_tokens": sum(told.get("input_tokens", 0) for told in usage),
-        "output_tokens": sum(told.get("output_tokens", 0) for told in usage),
+        "input_tokens": sum(counts.get("input_tokens", 0) for counts in usage),
+        "output_tokens": sum(counts.get("output_tokens", 0) for counts in usage),
         "seconds": entries[-1].at_s if entries else 0.0,
     }
 

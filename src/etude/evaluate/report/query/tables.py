@@ -1,4 +1,4 @@
-"""Which rows can be asked for, by name: each reads the run's files anew, a row at a time."""
+"""The tables that a query can name. Each reads the run's files again, a row at a time."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from etude.evaluate.report.rows.lines import flat, json_lines, placed_lines
 def steps(run: Path) -> Iterator[dict[str, Any]]:
     """stage, step, time, and the step's figures; of a figure logged again after a resume the last counts.
 
-    Two readings: the first remembers where each step stands (a few numbers a step), the second reads it there.
+    Two readings: the first remembers where each step is in the file (a few numbers a step), the second reads it there.
     """
     path = run / "events.jsonl"
     begun = {e["stage"]: e["time"] for e in json_lines(run / "ledger.jsonl") if e.get("event") == "started"}

@@ -1,1 +1,1 @@
-"""Metrics of a run sent on to a tracker, from beside it: a collector that dies touches no training."""
+"""Sends a run's metrics to a tracker, from a separate process: a collector that dies touches no training."""

@@ -107,7 +107,7 @@ def finite(values: dict[str, Any]) -> dict[str, float]:
 
 
 def opening(run: Path, project: str, name: str) -> Opening:
-    """What the tracker is told: the recipe as its configuration."""
+    """What the tracker receives: the recipe as its configuration."""
     recipe = run / "recipe.toml"
     config = flat(bounded_toml.loads(recipe.read_text())) if recipe.is_file() else {}
     own = str(config.get("run.name") or run.resolve().name)

@@ -26,7 +26,7 @@ def open_sink(kind: str, opening: Opening) -> PackageSink:
 
 
 class PackageSink:
-    """Stages count their own steps, so each has a step of its own: `rl/step` beside `rl/reward`, which wandb draws over it."""
+    """Each stage counts its own steps, so each has its own step metric: wandb draws `rl/reward` over `rl/step`."""
 
     def __init__(self, module: ModuleType | Any, kind: str, opening: Opening) -> None:
         self._module = module

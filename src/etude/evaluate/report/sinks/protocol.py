@@ -13,7 +13,7 @@ class SinkError(RuntimeError):
 
 @dataclass(frozen=True)
 class Opening:
-    """What a tracker is told at the start. `run_id` stays the same for the same folder, so that a tracker can go on."""
+    """What a tracker receives at the start. `run_id` stays the same for the same folder, so that a tracker can go on."""
 
     project: str
     name: str

@@ -14,8 +14,8 @@ from typing import Any
 
 from etude.agent.chat.load import load_renderer
 from etude.agent.chat.renderer import Renderer
+from etude.evaluate.bench.bench_stage import BenchStage
 from etude.evaluate.bench.claims import discovery, lift
-from etude.evaluate.bench.contest import Contest
 from etude.evaluate.bench.outcome import Outcome
 from etude.evaluate.bench.runs import scripted
 from etude.evaluate.bench.settings import DISCOVERY_LEVEL
@@ -81,10 +81,10 @@ async def _ask(context: Context, contestants: list[StageParticipant]) -> dict[st
         await pool.close()
 
 
-def _contest(context: Context, name: str) -> Contest:
+def _contest(context: Context, name: str) -> BenchStage:
     """Where policy `name` is asked: each in one stage's folder."""
     settings, stage = context.recipe.bench, "bench" if name == LAST else "trials"
-    return Contest(
+    return BenchStage(
         _tasks(context),
         context.of(stage),
         settings.concurrency,

@@ -72,11 +72,11 @@ class MiniSweAgent:
 
 
 def request_of(task: Task) -> str:
-    """What it is told: the request as typed and how the tests are run, for which our harness has a tool."""
-    told = [task.instruction, task_facts(task).instructions]
+    """The text it gets: the request as typed and how the tests are run, for which our harness has a tool."""
+    parts = [task.instruction, task_facts(task).instructions]
     if task.test_command:
-        told.append(f"The tests are run with: {shlex.join(task.test_command)}")
-    return "\n\n".join(text for text in told if text)
+        parts.append(f"The tests are run with: {shlex.join(task.test_command)}")
+    return "\n\n".join(text for text in parts if text)
 
 
 async def _first(playing: asyncio.Future[dict[str, Any]], failure: asyncio.Future[None]) -> dict[str, Any]:

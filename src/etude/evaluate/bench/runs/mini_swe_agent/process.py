@@ -1,4 +1,4 @@
-"""mini-swe-agent's process beside the sandbox: its commands go in, their results come out; nothing else of this machine is lent to it."""
+"""mini-swe-agent's process next to the sandbox: its commands go in, their results come out; it gets nothing else of this machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Installed:
 
     python: str
     version: str
-    digest: str  # of its prompts, and of what stands between it and us
+    digest: str  # of its prompts, and of the code between it and this program
 
 
 def installed() -> Installed:
@@ -51,13 +51,13 @@ def _described(python: str) -> Installed:
     if not python:
         raise NoMiniSweAgent(f"--harness mini-swe-agent runs in an environment of its own, and {VARIABLE} names none: {how}")
     try:
-        told = subprocess.run([python, "-I", DRIVER, "--describe"], capture_output=True, text=True, timeout=DESCRIBE_S)
+        described = subprocess.run([python, "-I", DRIVER, "--describe"], capture_output=True, text=True, timeout=DESCRIBE_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoMiniSweAgent(f"{VARIABLE}={python} can't be run ({error}): {how}") from error
-    if told.returncode:
-        last = (told.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    if described.returncode:
+        last = (described.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise NoMiniSweAgent(f"{VARIABLE}={python} has no mini-swe-agent ({last}): {how}")
-    found = json.loads(told.stdout)
+    found = json.loads(described.stdout)
     digest = hashlib.sha256(json.dumps([found, DRIVER.read_text(encoding="utf-8")], sort_keys=True).encode())
     return Installed(python, found["version"], digest.hexdigest()[:16])
 

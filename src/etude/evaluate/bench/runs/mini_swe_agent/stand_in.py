@@ -1,6 +1,6 @@
 """The policy as another agent's endpoint offers it: asked exactly as our harness would ask, whatever the agent's own client sends.
 
-Temperature, effort, seeds and limits are the entrant's, and all turns are of the attempt's one session, so that tokens and money are
+Temperature, effort, seeds and limits are the participant's, and all turns are of the attempt's one session, so that tokens and money are
 counted as everywhere. What must end the attempt (a lost endpoint, a spent budget) is kept, because the agent only hears a refusal.
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.evaluate.report.board.change import Key, Problems, RowChange
-from etude.evaluate.report.board.lines import GrowingJsonLines
+from etude.evaluate.report.board.json_lines import GrowingJsonLines
 
 SOURCE = "bench"
 # Folders of a run that hold outcomes; "" is a bench run's own.

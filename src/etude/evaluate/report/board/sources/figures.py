@@ -50,10 +50,10 @@ def of_session(session: Session) -> dict[str, Any]:
     for entry in session.of("end"):
         found |= of_seconds(entry.data.get("seconds", {})) | {"end": str(entry.data["reason"])}
     for entry in session.of("verdict"):
-        told = entry.data
-        found |= {"outcome": float(told["score"])} if "score" in told else {}
-        found |= {name: float(told[name]) for name in ("reward", "advantage") if name in told}
-        found |= {"verdict": str(told["reason"])} if "reason" in told else {}
+        data = entry.data
+        found |= {"outcome": float(data["score"])} if "score" in data else {}
+        found |= {name: float(data[name]) for name in ("reward", "advantage") if name in data}
+        found |= {"verdict": str(data["reason"])} if "reason" in data else {}
     return found
 
 

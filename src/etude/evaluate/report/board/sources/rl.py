@@ -10,7 +10,7 @@ from typing import Any
 
 from etude.core.trace.group_file import DamagedGroup, unpack_group
 from etude.evaluate.report.board.change import Problems, RowChange
-from etude.evaluate.report.board.lines import GrowingJsonLines
+from etude.evaluate.report.board.json_lines import GrowingJsonLines
 from etude.evaluate.report.board.sources.figures import of_rollout
 
 SOURCE = "rl"

@@ -22,7 +22,7 @@ class Incomparable(Exception):
 
 
 @dataclass(frozen=True)
-class Contender:
+class ComparedCheckpoint:
     """Its weights are read only when something is measured."""
 
     name: str
@@ -52,7 +52,7 @@ class Contender:
         return digest.hexdigest()
 
 
-def contenders(folders: Sequence[Path]) -> list[Contender]:
+def compared_checkpoints(folders: Sequence[Path]) -> list[ComparedCheckpoint]:
     """In the order asked. Raises CheckpointError or FileNotFoundError for a folder that lacks something, or Incomparable for a
     tokenizer that can write tokens which the model does not have."""
     found = []
@@ -63,7 +63,7 @@ def contenders(folders: Sequence[Path]) -> list[Contender]:
                 f"{folder}: the tokenizer has {tokenizer.get_vocab_size():,} entries, the model {config.vocab_size:,}: they are "
                 "not of one checkpoint; copy the tokenizer.json that came with the weights"
             )
-        found.append(Contender(name, folder, config, tokenizer))
+        found.append(ComparedCheckpoint(name, folder, config, tokenizer))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What stays of an attempt beside its outcome: the session, and what the agent changed, for people, `report` and the auditor."""
+"""What is kept of an attempt in addition to its outcome: the session and the agent's change, for people, `report` and the auditor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from etude.core.trace.unicode import whole
 
 
 def keep(path: Path, attempt: Attempt, task: Task, facts: Mapping[str, object]) -> None:
-    """The session at `path`, the patch beside it. Written before the outcome, so that a counted attempt has both."""
+    """Writes the session to `path` and the patch next to it. Written before the outcome, so that a counted attempt has both."""
     keep_session(path, attempt, {"stage": "bench", "level": task.level, **facts})
     replace_text(path.with_suffix(".patch"), patch(task.files, attempt.files))
 

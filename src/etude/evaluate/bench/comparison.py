@@ -20,12 +20,12 @@ from etude.evaluate.bench.runs.table import PolicyResult, read_table
 from etude.evaluate.bench.scores import Scores, scores
 
 
-class FieldError(Exception):
+class ComparisonError(Exception):
     """The runs can't be set side by side; says which and why."""
 
 
 @dataclass(frozen=True)
-class Field:
+class PolicyComparison:
     """All policies were asked the same tasks of one suite; `rows` in the order of the runs."""
 
     shared: dict[str, Any]  # conditions of the runs, of the first where they may differ
@@ -89,34 +89,38 @@ class Field:
         return np.array([np.mean(values[task_id]) for task_id in self.ids])
 
 
-def read_field(folders: Sequence[Path], only: Sequence[str] = ()) -> Field:
-    """Who competes in the runs of these folders, or whose names match `only`. Policies of one name in two runs are told apart by
-    the runs' folders. Raises FieldError, and what `read_table` raises.
+def read_comparison(folders: Sequence[Path], only: Sequence[str] = ()) -> PolicyComparison:
+    """The policies that compete in the runs of these folders, or whose names match `only`. Policies with the same name in two runs get
+    the names of the runs' folders.  Raises FieldError, and what `read_table` raises.
     """
     tables = {folder: read_table(RunFolder(folder)) for folder in folders}
     first, *others = tables.items()
     for folder, table in others:
         _same(first[0], first[1].shared, folder, table.shared)
-    asked = [(folder, row) for folder, table in tables.items() for row in (table.finished if only else table.field)]
+    asked = [(folder, row) for folder, table in tables.items() for row in (table.finished if only else table.competing)]
     keys = [row.key for _, row in asked]
     rows = {(row.key if keys.count(row.key) == 1 else f"{folder.name}/{row.key}"): row for folder, row in asked}
     if len(rows) < len(asked):
-        raise FieldError("two of the folders have the same name and the same policies: rename one")
+        raise ComparisonError("two of the folders have the same name and the same policies: rename one")
     if only:
         rows = {name: row for name, row in rows.items() if any(fnmatchcase(name, glob) for glob in only)}
     if not rows:
         known = ", ".join(keys) or "none has made a whole pass yet"
-        raise FieldError(
+        raise ComparisonError(
             f"no policy to compare{' that matches ' + ' or '.join(only) if only else ''}; there are: {known}"
         )
-    return Field(first[1].shared, rows)
+    return PolicyComparison(first[1].shared, rows)
 
 
 def _same(first: Path, mine: dict[str, Any], other: Path, theirs: dict[str, Any]) -> None:
     """Only scores of one suite, one list of tasks, compare."""
     for key in ("suite", "tasks"):
         if mine[key] != theirs[key]:
-            told = f"{mine['suite']['label']} and {theirs['suite']['label']}" if key == "suite" else "other tasks of it"
+            difference = (
+                f"{mine['suite']['label']} and {theirs['suite']['label']}" if key == "suite" else "other tasks of it"
+            )
             if key == "suite" and mine["suite"]["label"] == theirs["suite"]["label"]:
-                told += ", with another digest"
-            raise FieldError(f"{first} and {other} asked {told}: scores compare only within one suite and its tasks")
+                difference += ", with another digest"
+            raise ComparisonError(
+                f"{first} and {other} asked {difference}: scores compare only within one suite and its tasks"
+            )

@@ -28,7 +28,7 @@ class TaskSize:
 
 
 def shape_of(task: Task) -> TaskSize:
-    """Of any task with a reference, whoever made it."""
+    """The size of any task with a reference, from any source."""
     after: dict[str, str] = {path: "" for path in task.metadata.get("removed", ())} | task.solution
     changed = {path: changed_lines(task.files.get(path, ""), text) for path, text in after.items()}
     return TaskSize(sum(n > 0 for n in changed.values()), sum(changed.values()), len(task.instruction))
@@ -41,7 +41,7 @@ def changed_lines(before: str, after: str) -> int:
 
 
 def medians(shapes: Iterable[TaskSize]) -> dict[str, Any]:
-    """The medians of a suite beside the report's own."""
+    """The medians of a suite, next to those of the report."""
     found = list(shapes)
     lines, chars = ([getattr(shape, key) for shape in found] for key in ("lines", "prompt_chars"))
     return {

@@ -20,7 +20,7 @@ _HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
 @dataclass(frozen=True)
-class WrittenLines:
+class EditedLines:
     """Lines that one call put into a file, and those it took out. `whole`: the file is new or written over, and what it held is not known."""
 
     path: str
@@ -33,7 +33,7 @@ class WrittenLines:
         return [f"{self.path}:", *(f"-{line}" for line in self.gone), *(f"+{line}" for line in self.new)]
 
 
-def written(call: ToolCall) -> Iterator[WrittenLines]:
+def written(call: ToolCall) -> Iterator[EditedLines]:
     """All that the call wrote, file by file; nothing for a call that writes no text."""
     path = _text(call.arguments, _PATHS)
     patch = call.arguments.get("patch", call.arguments.get("input"))
@@ -47,17 +47,17 @@ def written(call: ToolCall) -> Iterator[WrittenLines]:
         yield from _replaced(path, call.arguments)
 
 
-def _replaced(path: str, row: dict[str, Any]) -> Iterator[WrittenLines]:
+def _replaced(path: str, row: dict[str, Any]) -> Iterator[EditedLines]:
     old, new = _text(row, _OLD), _text(row, _NEW)
     if new is None and old is None:
         return
     before, after = split(old or ""), split(new or "")
     spans = changed_spans(before, after)
     gone = tuple(line for a, b, _, _ in spans for line in before[a:b])
-    yield WrittenLines(path, tuple(line for _, _, a, b in spans for line in after[a:b]), gone, whole=old is None)
+    yield EditedLines(path, tuple(line for _, _, a, b in spans for line in after[a:b]), gone, whole=old is None)
 
 
-def patched(patch: str) -> Iterator[WrittenLines]:
+def patched(patch: str) -> Iterator[EditedLines]:
     """The files of a unified diff, or of a patch envelope (`*** Update File: …`).
 
     Where a hunk says how many lines it has, they are its own whatever they look like: a line of code can't pass for a header.
@@ -74,7 +74,7 @@ def patched(patch: str) -> Iterator[WrittenLines]:
             before = line[4:].strip().removeprefix("a/")
         elif (match := _FILE.match(line)) is not None and not counted:
             if path:
-                yield WrittenLines(path, tuple(new), tuple(gone), whole)
+                yield EditedLines(path, tuple(new), tuple(gone), whole)
             named = match["path"].strip()
             path, new, gone = (before if named == "/dev/null" else named), [], []
             whole = match[1] == "Add" or before == "/dev/null"
@@ -84,7 +84,7 @@ def patched(patch: str) -> Iterator[WrittenLines]:
         elif line[:1] in (" ", ""):
             left = [left[0] - 1, left[1] - 1]
     if path:
-        yield WrittenLines(path, tuple(new), tuple(gone), whole)
+        yield EditedLines(path, tuple(new), tuple(gone), whole)
 
 
 def _text(row: dict[str, Any], names: tuple[str, ...]) -> str | None:

@@ -19,7 +19,7 @@ from typing import Any
 from etude.evaluate.report.advisories.collect import advisories
 from etude.evaluate.report.advisories.shown import anchor, shown
 from etude.evaluate.report.board.bundle import bundle
-from etude.evaluate.report.board.held import PageData, as_json, hold, pack
+from etude.evaluate.report.board.page_data import PageData, as_json, hold, pack
 from etude.evaluate.report.board.sections import Sections
 from etude.evaluate.report.settings import ReportSettings
 
@@ -32,18 +32,18 @@ def still_page(run: Path, settings: ReportSettings | None = None) -> str:
     """The whole document, from the run's files; without `settings` with those of its recipe and the usual room.
 
     What can't be read is named at the top of the page."""
-    told = Sections(run, settings).read()
+    content = Sections(run, settings).read()
     held = hold(run, settings or ReportSettings())  # pyright: ignore[reportCallIssue]
-    warned = shown([advisory.to_json() for advisory in advisories(run)], list(told["sections"]))
-    return document(told, warned, held)
+    warned = shown([advisory.to_json() for advisory in advisories(run)], list(content["sections"]))
+    return document(content, warned, held)
 
 
-def document(told: Mapping[str, Any], warned: str, held: PageData) -> str:
-    """The page around `told` (as `Sections.read` gives it); `warned` is markup."""
+def document(content: Mapping[str, Any], warned: str, held: PageData) -> str:
+    """The page around `content` (the result of `Sections.read`); `warned` is markup."""
     static = {path.name: path.read_text() for path in (files("etude.evaluate.report.board") / "static").iterdir()}
     styles = [*((files("etude.evaluate.report") / name).read_text() for name in STYLES), static["board.css"]]
     script = bundle({name: text for name, text in static.items() if name.endswith(".js")}, ENTRY)
-    run = {"title": told["title"], "problems": told["problems"] | held.problems}
+    run = {"title": content["title"], "problems": content["problems"] | held.problems}
     held.packed |= {"run": pack(as_json(run)), "advisories": pack(as_json({"html": warned}))}
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
@@ -56,8 +56,8 @@ def document(told: Mapping[str, Any], warned: str, held: PageData) -> str:
     page = static["board.html"]
     for pattern, text in {
         LINKS: head,
-        re.compile("<title>.*?</title>"): f"<title>{escape(told['title'])}</title>",
-        re.compile('(<main id="main" tabindex="-1">)(</main>)'): _content(told, warned),
+        re.compile("<title>.*?</title>"): f"<title>{escape(content['title'])}</title>",
+        re.compile('(<main id="main" tabindex="-1">)(</main>)'): _content(content, warned),
         re.compile("<noscript>.*?</noscript>"): "",
         re.compile("</body>"): tail + "</body>",
     }.items():
@@ -65,17 +65,17 @@ def document(told: Mapping[str, Any], warned: str, held: PageData) -> str:
     return page
 
 
-def _content(told: Mapping[str, Any], warned: str) -> str:
+def _content(content: Mapping[str, Any], warned: str) -> str:
     """Title, advisories, what was found, and every section: what there is without the script."""
-    names = told["sections"]
+    names = content["sections"]
     links = "".join(f'<a href="#{anchor(name)}">{escape(name)}</a>' for name in names)
     sections = "".join(
         f'<section data-name="{escape(name)}"><h2 id="{anchor(name)}">{escape(name)}</h2>'
-        f'<div class="fragment">{content}</div></section>'
-        for name, content in names.items()
+        f'<div class="fragment">{fragment}</div></section>'
+        for name, fragment in names.items()
     )
     return (
-        f'<h1>{escape(told["title"])}</h1>{warned}<div data-part="lead">{told["lead"]}</div>'
+        f'<h1>{escape(content["title"])}</h1>{warned}<div data-part="lead">{content["lead"]}</div>'
         f'<nav class="contents" aria-label="Contents">{links}</nav>{sections}'
     )
 

@@ -23,7 +23,7 @@ from etude.tasks.place import folder_of
 from etude.tasks.task import Task
 
 READINGS = 2
-NONE = "no rubrics: nobody was named to draft them (--rubrics URL#MODEL)"
+NONE = "no rubrics: no model is named to draft them (--rubrics URL#MODEL)"
 
 Others = Callable[[Task], Sequence[Mapping[str, str]]]
 RubricProgress = Callable[[int, int, "Decided"], None]
@@ -46,7 +46,7 @@ class Decided:
 
 @dataclass
 class DraftedRubrics:
-    """Rubrics by the names of their files, and what is told of how they came about."""
+    """Rubrics by the names of their files, and the account of how they were made."""
 
     texts: dict[str, str]
     account: dict[str, Any]
@@ -69,13 +69,13 @@ class Drawer:
             if task.id not in self._known:
                 self._keep(await self._decided(task, others(task)))
             progress(number, len(tasks), self._known[task.id])
-        return self._told([self._known[task.id] for task in tasks])
+        return self._result([self._known[task.id] for task in tasks])
 
     async def _decided(self, task: Task, others: Sequence[Mapping[str, str]]) -> Decided:
         solutions = solutions_of(task, others)
         name = folder_of(Path(), task.id).name
-        told = conventions(task.files)
-        draft = await drafted(self._policy, name, task.instruction, diffs_of(task, solutions), told)
+        convention_files = conventions(task.files)
+        draft = await drafted(self._policy, name, task.instruction, diffs_of(task, solutions), convention_files)
         usage = draft.tally.usage
         cost: dict[str, Any] = {
             "input_tokens": usage.input_tokens,
@@ -103,7 +103,7 @@ class Drawer:
             self._log.write_bytes(whole)
         return [Decided(**json.loads(line)) for line in whole.splitlines()]
 
-    def _told(self, rows: Sequence[Decided]) -> DraftedRubrics:
+    def _result(self, rows: Sequence[Decided]) -> DraftedRubrics:
         names = {row.id: folder_of(Path(), row.id).name for row in rows}
         texts = {
             names[row.id]: tomli_w.dumps({"name": names[row.id], "criteria": row.kept}) for row in rows if row.kept

@@ -1,7 +1,7 @@
-"""One policy at all tasks, all passes: resumable, bounded, infra faults told apart and never scored.
+"""Runs one policy on all tasks for all passes: resumable, bounded, with infrastructure errors kept apart and never scored.
 
-What is written down is never asked again, so a kill loses at most the attempts in flight. A pass that infra faults ate is
-simply missing: the next run asks it again, and `summary` refuses to average an unfinished table.
+A recorded attempt never runs again, so a kill loses at most the attempts in flight. A pass that an infrastructure error ended
+is missing: the next run repeats it, and `summary` refuses to average an unfinished table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BenchUnfinished(Exception):
 
 
 @dataclass(frozen=True)
-class Contest:
+class BenchStage:
     """What all policies of one bench share."""
 
     tasks: Sequence[Task]
@@ -36,7 +36,7 @@ class Contest:
     seed: int
     log: EventLog
     keep_sessions: int = 0
-    stage: str = STAGE  # under whose name progress is told
+    stage: str = STAGE  # the name under which progress is reported
 
     async def run(
         self, name: str, setup: AttemptSetup, passes: int, level_passes: Mapping[str, int] | None = None

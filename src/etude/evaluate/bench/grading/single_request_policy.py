@@ -10,7 +10,7 @@ from etude.core.trace.completion import Completion, Usage
 
 
 class SingleRequestPolicy:
-    """Renders each request anew: for single questions, not for sessions."""
+    """Renders each request separately: for single questions, not for sessions."""
 
     takes_tokens = False
 

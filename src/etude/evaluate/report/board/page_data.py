@@ -1,4 +1,4 @@
-"""What a page that stands alone holds of a run: the board's own answers, packed, and as many attempts in full as there is room for.
+"""The data of a stand-alone page of a run: the board's own answers, packed, and as many attempts in full as there is room for.
 
 The document: {"still": JSON of {"run", "whole", "attempts"}, "packed": {answer: base64 of gzip}}; an answer is named as the board's
 address of it (`curves`, `rollouts`, `rollout/12`).
@@ -37,7 +37,7 @@ class PageData:
 
 
 def hold(run: Path, settings: ReportSettings) -> PageData:
-    """Reads the run's files, and keeps the index beside them."""
+    """Reads the run's files, and keeps the index next to them."""
     index = AttemptIndex(run)
     index.refresh()
     history = MetricHistory(run, index.problems)

@@ -1,7 +1,7 @@
 """What a judge is shown of one attempt: the request, the change, the final message and the log, as text. Never the verdict of the tests,
 never who did it.
 
-Material stands between marks that are drawn from its own content, so that no text in it can close them.
+Material is enclosed in marks that are drawn from its own content, so that no text in it can close them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_CHARACTERS = 48_000
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class JudgedAttempt:
     """One attempt as a judge sees it. `events` are for judges that are rules."""
 
     request: str
@@ -47,16 +47,18 @@ class Exhibit:
         name = f"{title} " if title else ""
         return "\n\n".join(f"<<<{name}{part} {mark}\n{text}\n{mark}>>>" for part, text in texts.items())
 
-    def changed(self, diff: str) -> Exhibit:
+    def changed(self, diff: str) -> JudgedAttempt:
         """With another diff, that of the files themselves."""
         return replace(self, diff=diff)
 
-    def by(self, names: Iterable[str]) -> Exhibit:
+    def by(self, names: Iterable[str]) -> JudgedAttempt:
         """With more names that its author is known by."""
         return replace(self, names=tuple(sorted({*self.names, *names})))
 
 
-def exhibit_of(session: Session, before: Mapping[str, str], after: Mapping[str, bytes] | None = None) -> Exhibit:
+def judged_attempt(
+    session: Session, before: Mapping[str, str], after: Mapping[str, bytes] | None = None
+) -> JudgedAttempt:
     """Of a recorded session. With the files that the attempt left the diff is theirs; else it is made of the edits' own lines."""
     events, header = tuple(events_of(session)), session.header
     if after is None:
@@ -64,7 +66,7 @@ def exhibit_of(session: Session, before: Mapping[str, str], after: Mapping[str, 
     else:
         diff = diff_of(before, after)
     names = tuple(name for name in (header.policy, header.session_id) if name)
-    return Exhibit(str(header.facts.get("instruction", "")), diff, final_message(session), events, names)
+    return JudgedAttempt(str(header.facts.get("instruction", "")), diff, final_message(session), events, names)
 
 
 def diff_of(before: Mapping[str, str], after: Mapping[str, bytes]) -> str:

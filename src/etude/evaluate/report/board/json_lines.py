@@ -10,7 +10,7 @@ from etude.evaluate.report.board.change import Problems
 
 
 class GrowingJsonLines:
-    """A file that may not exist yet. One that became shorter was begun anew and is read from its start."""
+    """A file that may not exist yet. A file that became shorter was started again and is read from its start."""
 
     def __init__(self, path: Path, problems: Problems) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class GrowingJsonLines:
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
-            if line.strip():  # a line that a kill tore is ended by the next writer: expected once, told all the same
+            if line.strip():  # the next writer ends a line that a kill tore: expected once, but reported
                 self._problems.tell(f"{self.path.name}, line {self._number}", "no JSON object; the line was left out")
             return None
         return row

@@ -1,4 +1,4 @@
-"""Who is asked: a policy at an effort, with all that its attempts depend on; opened only when its turn comes."""
+"""A participant of a benchmark: a policy at an effort, with all that its attempts depend on. It is opened only when it runs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from etude.agent.policy.protocol import Policy
 from etude.rollout.attempt import OtherAgent, Script
 from etude.core.trace.entry import Effort
 
-# Controls stand in every table: whoever believes its figures must see that the reference gets all, and idling and cheating nothing.
+# Controls are in every table: its readers must see that the reference gets all, and that idling and cheating get nothing.
 Kind = Literal["control", "checkpoint", "endpoint", "replay"]
 
 
 @dataclass(frozen=True)
-class Seat:
-    """An entrant ready to answer. `engine`: it computes in this process, so its core-seconds are measured. `agent`: who asks it, if not
-    our harness."""
+class ParticipantPolicy:
+    """A participant's policy, ready to answer. `engine`: it computes in this process, so its core-seconds are measured. `agent`: the agent
+    that uses it, if not our harness."""
 
     policy: Policy | Script
     renderer: Renderer | None = None
@@ -30,16 +30,16 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Entrant:
-    """`open` makes the seat for as long as it is needed; `facts` are what else its attempts depend on (address, checkpoint)."""
+class Participant:
+    """`open` yields the policy for as long as it is needed; `facts`: the other things its attempts depend on (address, checkpoint)."""
 
     name: str
     effort: Effort
     kind: Kind
     harness: HarnessSettings
     harness_hash: str
-    open: Callable[[], AbstractAsyncContextManager[Seat]]
-    model: str = ""  # the name by which prices know it; "": it costs nothing
+    open: Callable[[], AbstractAsyncContextManager[ParticipantPolicy]]
+    model: str = ""  # its name in price lists; "": it costs nothing
     facts: dict[str, Any] | None = None
     agent: str = ""  # the name of another agent than our harness
 
