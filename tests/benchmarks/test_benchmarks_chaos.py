@@ -62,7 +62,7 @@ def test_a_run_that_kept_its_promises_has_nothing_to_tell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda e: e[7].update(groups=[1, 0]), "group 0 is trained twice"),
         (lambda e: e[7].update(groups=[1]), r"differ in \[3\]"),
@@ -72,10 +72,10 @@ def test_a_run_that_kept_its_promises_has_nothing_to_tell() -> None:
         (lambda e: e.__delitem__(slice(8, 10)), "step 1 was decided and never trained"),
     ],
 )
-def test_a_task_trained_twice_or_not_at_all_is_found(change: Any, told: str) -> None:
+def test_a_task_trained_twice_or_not_at_all_is_found(change: Any, message: str) -> None:
     entries = a_ledger()
     change(entries)
-    with pytest.raises(AssertionError, match=told):
+    with pytest.raises(AssertionError, match=message):
         raise AssertionError(verify.trained_once(entries, TASKS, 2))
 
 
@@ -149,10 +149,10 @@ def test_vllm_is_killed_where_it_is_the_engine_and_nowhere_else() -> None:
 def test_runs_of_several_seeds_stand_side_by_side_and_a_seed_run_again_takes_its_own_place(tmp_path: Path) -> None:
     import chaos
 
-    told = lambda seed, kills: {"settings": {"seed": seed}, "kills": kills, "steps": 40, "by_kind": {"engine": kills}}
+    run_of = lambda seed, kills: {"settings": {"seed": seed}, "kills": kills, "steps": 40, "by_kind": {"engine": kills}}
     path = tmp_path / "chaos.json"
     for seed, kills in ((0, 3), (1, 5), (0, 4)):
-        chaos.record(told(seed, kills), path)
+        chaos.record(run_of(seed, kills), path)
     document = json.loads(path.read_text())
     assert (document["kills"], document["steps"], document["by_kind"]) == (9, 80, {"engine": 9})
     assert document["runs"]["0"]["kills"] == 4

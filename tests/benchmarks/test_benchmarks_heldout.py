@@ -59,10 +59,10 @@ def test_the_mismatch_with_and_without_replay_is_of_the_same_tokens_by_age() -> 
     current, plain = [[theirs + 0.1]], [[theirs + np.array([0, 0.2, 0.4, 0.2], np.float32)]]
     found = bench["by_age"]([rollout], current, plain, 5)
     assert {age: (len(gaps.replayed), len(gaps.plain)) for age, gaps in found.items()} == {1: (2, 2), 2: (1, 1)}
-    told = bench["row"]("base", 2, [found[2]])
-    assert (told["p99_on"], told["p99_off"], told["off_over_on"]) == (0.1, 0.4, 4.0) and told["k3_off"] > told[
-        "k3_on"
-    ] > 0
+    measured = bench["row"]("base", 2, [found[2]])
+    assert (measured["p99_on"], measured["p99_off"], measured["off_over_on"]) == (0.1, 0.4, 4.0) and measured[
+        "k3_off"
+    ] > measured["k3_on"] > 0
 
 
 def test_the_figure_has_a_row_for_each_arm_each_seed_and_each_age(
@@ -84,8 +84,8 @@ def test_the_figure_has_a_row_for_each_arm_each_seed_and_each_age(
     }
     drawn = xml.etree.ElementTree.fromstring(figures["learning"](result))
     words = [text.text or "" for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
-    for told in ("none (2 seeds)", "+3.0 · 0.200", "seed 0, over SFT", "all seeds, over its control", "mxfp8, age 1"):
-        assert told in words, told
+    for label in ("none (2 seeds)", "+3.0 · 0.200", "seed 0, over SFT", "all seeds, over its control", "mxfp8, age 1"):
+        assert label in words, label
     assert len(list(drawn.iter("{http://www.w3.org/2000/svg}circle"))) == 1 + 4 + 1
     del result["control"]
     assert "Held-out" not in figures["learning"](result)

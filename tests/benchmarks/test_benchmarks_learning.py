@@ -32,7 +32,7 @@ def rollout(group: int, member: int, solved: bool, tokens: int) -> Rollout:
 
 
 def finished(folder: Path, *, solved: int, tokens: int, p99: float) -> None:
-    """A run whose last third solves `solved` of each group's four with so many tokens, after two thirds that solve all."""
+    """A run whose last third solves `solved` of each group's four with `tokens` tokens, after two thirds that solve all."""
     store = GroupStore(folder / "rl" / "groups")
     for group in range(GROUPS):
         late = group >= GROUPS * 2 // 3

@@ -16,7 +16,7 @@ BODY = "def total(items):\n    out = 0\n    for item in items:\n        out += i
 
 
 def checkpoint(folder: Path, family: str, merges: int, *, rows: int | None = None) -> Path:
-    """256 bytes and `merges` pairs of letters; the model has as many rows unless told otherwise."""
+    """256 bytes and `merges` pairs of letters; the model has as many rows unless `rows` says otherwise."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     pairs = [("e", letter) for letter in "abcdfghijklmnopqrstuvwxyz"][:merges]
     vocabulary = {token: place for place, token in enumerate([*alphabet, *(a + b for a, b in pairs)])}

@@ -1,4 +1,4 @@
-"""The lab beside this file is importable by its name, and so is the endpoint of the tests of the command line."""
+"""The lab next to this file is importable by its name, and so is the endpoint of the tests of the command line."""
 
 import sys
 from pathlib import Path

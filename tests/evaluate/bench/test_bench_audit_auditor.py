@@ -149,11 +149,11 @@ def test_the_average_without_flagged_passes_stands_beside_the_average(tmp_path: 
         replace(one, status="flagged") if one.task_id == "b" or (one.task_id, one.attempt) == ("a", 0) else one
         for one in found
     ]
-    told = audited(found, {"p": rows})
-    p = told["policies"]["p"]
+    audit = audited(found, {"p": rows})
+    p = audit["policies"]["p"]
     assert (p["avg"], p["avg_without_flagged"], p["avg_flagged_as_failed"]) == (83.33, 50.0, 33.33)
     assert (p["passes"], p["flagged"], p["flagged_solved"], p["unread"]) == (4, 2, 2, 2)
-    assert len(told["flagged"]) == 2 and rows[0].score == 1.0
+    assert len(audit["flagged"]) == 2 and rows[0].score == 1.0
     assert audited([], {"p": []})["policies"]["p"]["avg"] is None
 
 

@@ -150,8 +150,8 @@ async def test_a_verdict_that_is_not_exactly_one_is_never_a_score(
     pool: SandboxPool, tmp_path: Path, written: str, wrong: str
 ) -> None:
     script = f"printf %s {shlex.quote(written)} > {VERDICT}"
-    told = Grader(lambda words: [("shell", {"command": script})])
-    (row,) = await grade(pool, told, tmp_path / "a.jsonl", GOOD, Rubric("r", (WORKS,)))
+    grader = Grader(lambda words: [("shell", {"command": script})])
+    (row,) = await grade(pool, grader, tmp_path / "a.jsonl", GOOD, Rubric("r", (WORKS,)))
     assert row.choice is None and row.value is None and wrong in row.silent, row.silent
 
 

@@ -99,7 +99,7 @@ async def _prove(task: Task, grader: PytestGrader, pool: SandboxPool) -> None:
 
 
 async def _tempt(task: Task, grader: PytestGrader, pool: SandboxPool, *only: str) -> None:
-    """Cheats 0. They touch no bug, so one task of a package stands for all."""
+    """Cheats 0. They touch no bug, so one task of a package represents all."""
     for name in only or TEMPTATIONS:
         assert (await grader.grade(task, TEMPTATIONS[name](task), pool)).score == 0, (task.id, name)
 

@@ -1,4 +1,4 @@
-"""The scripted agents of every table: what the expert edits is what the reference says, what cheats edit is what they would be."""
+"""The scripted agents of every table: the expert's edits give the reference, the cheats' edits give the cheats' files."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def test_shares_add_up_keep_their_floors_and_follow_the_weights_above_them(given
     assert sum(split.values()) == count
     assert all(split[level] >= fewest[level] for level in split)
     free = [level for level in split if split[level] > fewest[level]]
-    for one in free:  # whoever has more than the floor has its proportion, up to rounding
+    for one in free:  # a level above its minimum has its proportion, up to rounding
         for other in free:
             ratio = given_weights[one] / given_weights[other]
             assert split[one] - 1 <= (split[other] + 1) * ratio

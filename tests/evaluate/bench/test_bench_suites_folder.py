@@ -126,7 +126,7 @@ def test_a_new_version_tells_what_differs_and_has_another_digest(suite: FolderSu
 def test_words_and_prices_leave_the_digest_alone_limits_do_not(suite: FolderSuite):
     path = suite.root / "suite.toml"
     before = path.read_text()
-    path.write_text(before.replace('name = "mine"', 'name = "mine"\ndescription = "told better"'))
+    path.write_text(before.replace('name = "mine"', 'name = "mine"\ndescription = "a better text"'))
     assert FolderSuite(suite.root).digest == suite.digest
     path.write_text(before.replace("max_turns = 7", "max_turns = 8"))
     assert FolderSuite(suite.root).digest != suite.digest

@@ -77,7 +77,7 @@ async def test_an_environment_that_can_not_be_had_is_a_reason_not_the_end(tmp_pa
 
 
 class Scores:
-    """A grader that gives the reference what it is told, and nothing to all else."""
+    """A grader that gives the reference the configured score, and 0 to all else."""
 
     def __init__(self, reference: float) -> None:
         self.reference = reference

@@ -84,11 +84,11 @@ def test_one_command_makes_a_suite_of_a_session_and_an_endpoint_that_talks_nonse
         lab.sane = False
         words = ("bench", "make", "mine", "--from-sessions", str(shop.home), "--rubrics", f"{lab.url}#m", "--json")
         done = here(*words)
-    told = document(done)
-    assert done.returncode == 0 and told["left_out"] == {} and told["tasks"] == [f"shop-{commit[:10]}"]
-    assert (told["median_changed_lines"], told["report_changed_lines"]) == (2, 181)
-    assert told["rubrics"]["with_rubric"] == 0 and len(lab.asked) == 3
-    assert "no JSON object" in told["rubrics"]["no_draft"][f"shop-{commit[:10]}"] and "rubric 1 of 1" in done.stderr
+    printed = document(done)
+    assert done.returncode == 0 and printed["left_out"] == {} and printed["tasks"] == [f"shop-{commit[:10]}"]
+    assert (printed["median_changed_lines"], printed["report_changed_lines"]) == (2, 181)
+    assert printed["rubrics"]["with_rubric"] == 0 and len(lab.asked) == 3
+    assert "no JSON object" in printed["rubrics"]["no_draft"][f"shop-{commit[:10]}"] and "rubric 1 of 1" in done.stderr
     suite = open_suite("mine", Recipe())
     task = suite.task(suite.ids[0])
     assert task.instruction == "the tally is off by one, ask <EMAIL_1> if unsure" and task.category == "debugging"
@@ -120,9 +120,11 @@ def test_rubrics_are_held_against_both_solutions_and_the_next_version_takes_the_
     shop.commit({"notes.md": "done otherwise\n"})
     with serving(Author()) as lab:
         word = ("--rubrics", f"{lab.url}#m", "--json")
-        told = document(here("bench", "make", "mine", "--from-sessions", str(shop.home), *word))
-        assert told["rubrics"]["one_solution_only"] == [] and told["rubrics"]["criteria_kept"] == 1
-        assert list(told["rubrics"]["dropped"].values()) == ["solution 2 earned 'no' in reading 1, and must earn 'yes'"]
+        printed = document(here("bench", "make", "mine", "--from-sessions", str(shop.home), *word))
+        assert printed["rubrics"]["one_solution_only"] == [] and printed["rubrics"]["criteria_kept"] == 1
+        assert list(printed["rubrics"]["dropped"].values()) == [
+            "solution 2 earned 'no' in reading 1, and must earn 'yes'"
+        ]
         before = FolderSuite(tmp_path / "suites" / "mine")
         task_id = f"shop-{first[:10]}"
         rubric = before.rubric(task_id)
@@ -132,10 +134,10 @@ def test_rubrics_are_held_against_both_solutions_and_the_next_version_takes_the_
         shop.commit({"core.py": BROKEN, "tests/test_core.py": OLD_TEST})
         in_pool(lambda pool: shop.session("s-3", pool, "tally should count the last item too"))
         newer = shop.commit({"tests/test_core.py": NEW_TEST.replace("[1, 2]", "[1, 2, 3]").replace("== 2", "== 3")})
-        told = document(here("bench", "refresh", "mine", "--from-sessions", str(shop.home), *word))
+        printed = document(here("bench", "refresh", "mine", "--from-sessions", str(shop.home), *word))
     after = FolderSuite(tmp_path / "suites" / "mine-2")
-    assert told["tasks"] == [task_id, f"shop-{newer[:10]}"] == list(after.ids)
-    assert told["left_out"][task_id] == "it is in the suite, or was retired from it"
+    assert printed["tasks"] == [task_id, f"shop-{newer[:10]}"] == list(after.ids)
+    assert printed["left_out"][task_id] == "it is in the suite, or was retired from it"
     assert after.lock[task_id] == before.lock[task_id]
     assert after.manifest.changelog[0].change == "2 tasks; since 1: 1 added"
     assert all(after.rubric(one) is not None for one in after.ids)

@@ -38,7 +38,7 @@ def draft(*criteria: dict[str, Any]) -> str:
 
 
 class Author:
-    """Drafts what it is told to, and judges by what a diff holds: `verdict` of a criterion's name and the diff's text."""
+    """Drafts the configured rubric, and judges by what a diff holds: `verdict` of a criterion's name and the diff's text."""
 
     takes_tokens = False
 
@@ -70,12 +70,12 @@ def fair(name: str, diff: str) -> str:
 
 
 def draw(author: Any, folder: Path, others: Sequence[dict[str, str]] = (OTHER,), tasks: int = 1) -> DraftedRubrics:
-    told: list[Decided] = []
+    decisions: list[Decided] = []
     drawer = Drawer(author, folder, lambda usage: usage.output_tokens / 1000)
     found = asyncio.run(
-        drawer.written([task()] * tasks, lambda task: others, lambda done, whole, last: told.append(last))
+        drawer.written([task()] * tasks, lambda task: others, lambda done, whole, last: decisions.append(last))
     )
-    assert [one.id for one in told] == ["shop-1"] * tasks
+    assert [one.id for one in decisions] == ["shop-1"] * tasks
     return found
 
 

@@ -199,7 +199,7 @@ def test_a_tree_holds_every_kind_of_file_and_says_what_it_left_out(shop: Shop):
 
 
 def test_tests_settings_and_whatever_stands_for_the_runner_are_protected():
-    told = (
+    expected = (
         "tests/data/a.json",
         "pkg/test_x.py",
         "x_test.go",
@@ -208,16 +208,16 @@ def test_tests_settings_and_whatever_stands_for_the_runner_are_protected():
         "pyproject.toml",
         "pytest.py",
     )
-    told += ("_pytest/runner.py", "src/pluggy/__init__.py", "sitecustomize.py")
-    assert all(map(is_protected, told))
+    expected += ("_pytest/runner.py", "src/pluggy/__init__.py", "sitecustomize.py")
+    assert all(map(is_protected, expected))
     assert not any(
         map(is_protected, ("core.py", "src/latest.py", "contest.py", "attestation/main.go", "docs/index.md"))
     )
 
 
 def test_a_category_is_told_by_the_first_telling_word():
-    told = {"Rename foo and fix the docs": "refactors", "why does it crash?": "debugging", "add a flag": "features"}
-    assert {request: category(request) for request in told} == told
+    expected = {"Rename foo and fix the docs": "refactors", "why does it crash?": "debugging", "add a flag": "features"}
+    assert {request: category(request) for request in expected} == expected
 
 
 def test_files_beside_sessions_are_no_logs_of_another_agent(tmp_path: Path) -> None:

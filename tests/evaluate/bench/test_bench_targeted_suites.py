@@ -77,9 +77,14 @@ def test_what_summing_up_is_worth_is_paired_by_task() -> None:
         row("alone", *outcomes(1, 1, 1, 1)),
     ]
     found = {one.key: scores(one.outcomes) for one in rows}
-    (told,) = recovered(rows, found, found["p@low"].counts(), resamples=200, seed=0)
-    assert (told["with"], told["without"], told["points"], told["tasks"]) == ("p@low", f"p{WITHOUT}@low", 25.0, 4)
-    assert told["tokens_with"] == told["tokens_without"] == 100.0 and told["trigger_tokens"] == 50
+    (comparison,) = recovered(rows, found, found["p@low"].counts(), resamples=200, seed=0)
+    assert (comparison["with"], comparison["without"], comparison["points"], comparison["tasks"]) == (
+        "p@low",
+        f"p{WITHOUT}@low",
+        25.0,
+        4,
+    )
+    assert comparison["tokens_with"] == comparison["tokens_without"] == 100.0 and comparison["trigger_tokens"] == 50
     assert recovered(rows[:1], found, found["p@low"].counts(), resamples=200, seed=0) == []
 
 

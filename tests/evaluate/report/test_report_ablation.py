@@ -46,8 +46,8 @@ def test_the_band_is_least_squares_own(seeds: int):
     freedom = len(xs) - seeds - 1
     covariance = np.linalg.inv(design.T @ design) * residual[0] / freedom
     points = [{"seed": s, "loss": x, "reward": y} for s, x, y in zip(seed, xs, ys, strict=True)]
-    told = {"slope": found.slope, "ci95": [found.low, found.high], "intercept": found.intercept}
-    line = fitted(points, told)
+    figures = {"slope": found.slope, "ci95": [found.low, found.high], "intercept": found.intercept}
+    line = fitted(points, figures)
     for x, (low, high) in zip(line.xs, line.band, strict=True):
         at = np.array([x, *[1 / seeds] * seeds])
         half = student_quantile(freedom) * math.sqrt(at @ covariance @ at)

@@ -71,7 +71,7 @@ RAISED = {
     "abort_storm": history(faults=Counter(PolicyError=80)),
     "entropy_collapse": history(rl(entropy=late(0.01, 0.12))),
     "loss_diverged": RunState({"sft": rl(reward=0.0, mean_loss=lambda s: 1.0 if s < 30 else 2.0)}),
-    "judge_missing, nobody": RunState(rubrics=4),
+    "judge_missing, no judge": RunState(rubrics=4),
     "judge_missing, silent": RunState(rubrics=4, judge="http://127.0.0.1:1#m"),
     "damaged_files": history(damaged={"rl/groups/000001.zst": "3 bytes"}),
     "judge_missing": history(judged={"mini, answer/clear": (80, 20), "mini, answer/brief": (100, 0)}),
@@ -163,18 +163,18 @@ def test_a_leap_names_the_grader_and_a_fall_does_not() -> None:
 def test_every_advisory_has_evidence_a_remedy_and_a_place_to_look() -> None:
     for found in RAISED.values():
         [advisory] = judge(found)
-        told = advisory.to_json()
+        document = advisory.to_json()
         assert (
             advisory.evidence
             and advisory.remedy
             and (advisory.look or advisory.name == "not_a_number")  # which is in no table
-            and told["why"].endswith(advisory.name.replace("_", "-"))
+            and document["why"].endswith(advisory.name.replace("_", "-"))
         )
 
 
 def test_the_page_escapes_what_it_shows_and_links_only_to_what_is_there() -> None:
-    [told] = [advisory.to_json() for advisory in judge(history(judged={"<script>": (0, 9)}))]
-    assert "<script>" not in shown([told], []) and "href" not in shown([told], [])
+    [document] = [advisory.to_json() for advisory in judge(history(judged={"<script>": (0, 9)}))]
+    assert "<script>" not in shown([document], []) and "href" not in shown([document], [])
     [drift] = [advisory.to_json() for advisory in judge(RAISED["mismatch"])]
     assert 'href="#asynchrony"' in shown([drift], ["Asynchrony"]) and shown([], ["Asynchrony"]) == ""
 

@@ -80,7 +80,7 @@ def test_the_page_shows_rows_costs_pairs_traits_and_items(report: dict[str, Any]
     for words in ("mine@3: 8 tasks", "Best of 2", "nop control", "Dollars", "+10.0", "debugging", "solved by all in every pass: t/1",
                   "-0.40"):  # fmt: skip
         assert words in page.text, words
-    assert page.tags.count("svg") == 1  # an axis on which nobody competes has no plot
+    assert page.tags.count("svg") == 1  # an axis without a competing policy has no plot
     assert "t/3" not in page.text  # it orders policies as it should
 
 

@@ -185,6 +185,6 @@ def test_demonstrations_are_rows_and_a_file_that_is_no_session_is_named(tmp_path
     (tmp_path / "sessions" / "000004.jsonl").write_text('{"type": "nothing"}\n')
     index = opened(tmp_path)
     (row,) = rows(index)
-    told = (row["policy"], row["turns"], row["tools"], row["summaries"], row["end"], row["seconds"], row["file"])
-    assert told == ("expert", 5, "edit", 2, "done", 2.0, "sessions/000003.jsonl") and row["broken"] == 1
+    figures = (row["policy"], row["turns"], row["tools"], row["summaries"], row["end"], row["seconds"], row["file"])
+    assert figures == ("expert", 5, "edit", 2, "done", 2.0, "sessions/000003.jsonl") and row["broken"] == 1
     assert "no session header" in index.problems.found["sessions/000004.jsonl"]

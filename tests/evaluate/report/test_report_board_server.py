@@ -1,4 +1,4 @@
-"""The board answers its own page on loopback and nobody else, follows a run, and survives whatever the run's files hold."""
+"""The board answers only its own page on loopback, follows a run, and survives whatever the run's files hold."""
 
 from __future__ import annotations
 
@@ -230,9 +230,9 @@ def test_a_suite_s_run_shows_what_its_report_has_and_names_what_it_has_not(tmp_p
     (tmp_path / "report.json").write_text(json.dumps(found | {"items": {"saturated": ["t/<b>1"]}}))
     with served(tmp_path) as board:
         ready(board)
-        told = read(board, "/api/run")
-        assert "t/&lt;b&gt;1" in told["sections"]["Tasks"]
-        assert {"the policies", "Conditions"} <= told["problems"].keys()  # no seed, nothing strict: of another form
+        run = read(board, "/api/run")
+        assert "t/&lt;b&gt;1" in run["sections"]["Tasks"]
+        assert {"the policies", "Conditions"} <= run["problems"].keys()  # no seed, nothing strict: of another form
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Two runs side by side: only what differs is told, pairs are of the same task, and a page shows it without running anything."""
+"""Two runs side by side: only differences are shown, pairs are of the same task, and a page shows it without running anything."""
 
 import json
 import re
@@ -108,8 +108,8 @@ def test_the_page_stands_alone_and_shows_a_sessions_text_as_text(two: tuple[Path
 
 
 def test_the_table_says_the_difference_with_its_interval(two: tuple[Path, Path]) -> None:
-    told = text(compare(*two, tasks=0))
-    assert re.search(r"rl +score +0\.5 +1 +0\.5 +\[-0\.\d+, \+0\.\d+\] +8", told) and "sessions" not in told
+    printed = text(compare(*two, tasks=0))
+    assert re.search(r"rl +score +0\.5 +1 +0\.5 +\[-0\.\d+, \+0\.\d+\] +8", printed) and "sessions" not in printed
 
 
 def test_two_bench_runs_of_one_policy_each_are_a_pair_whatever_their_names(tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ def test_the_interval_is_the_benchs_own(differences: list[float]) -> None:
     for task, change in enumerate(differences):
         a.add(f"t{task:02}", 0.0)
         b.add(f"t{task:02}", change)
-    told = compared(a, b, scores=True)
+    printed = compared(a, b, scores=True)
     expected = difference({"": np.array(differences)}, {"": 1.0}, resamples=RESAMPLES, seed=SEED)
-    assert told is not None and told["ci95"] == [expected.low, expected.high]
+    assert printed is not None and printed["ci95"] == [expected.low, expected.high]
 
 
 def test_nothing_shared_is_no_comparison() -> None:

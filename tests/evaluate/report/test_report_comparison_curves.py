@@ -39,8 +39,8 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_each_curve_goes_to_the_chart_of_its_axes():
-    beside = [parse(json.dumps(FILE), "mla.json")]
-    by_cost, by_step, reward = losses(CURVES, beside), losses_by_step(CURVES, beside), rewards(REPORT, beside)
+    curves = [parse(json.dumps(FILE), "mla.json")]
+    by_cost, by_step, reward = losses(CURVES, curves), losses_by_step(CURVES, curves), rewards(REPORT, curves)
     for drawn in (by_cost, by_step, reward):
         assert drawn.count("stroke-dasharray") == 1 and drawn.count("<polyline") >= 2
     assert "(deepseek_v3, sft)" in by_cost and "(deepseek_v3, rl)" in reward and "by step" in by_step

@@ -1,4 +1,4 @@
-"""Shares add up to the whole, a part keeps its colour, and what is too much to show is told as `other`."""
+"""Shares add up to the whole, a part keeps its colour, and what is too much to show is summed up as `other`."""
 
 import re
 

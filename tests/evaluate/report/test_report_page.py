@@ -125,7 +125,7 @@ def test_counts_have_shares_and_what_falls_short_is_called_not_met(run: Path):
 
 
 def test_what_an_attempt_that_was_set_aside_left_is_in_no_curve_and_no_figure(run: Path):
-    """sft was begun anew at 100: its old curve is gone, and so is the bench that was made from the old one."""
+    """sft started again at 100: its old curve is gone, and so is the bench that was made from the old one."""
     ledger = [
         {"time": 1, "event": "started", "stage": "sft", "attempt": "sft-1", "upstream": {}},
         {"time": 2, "event": "started", "stage": "bench", "attempt": "bench-1", "upstream": {"sft": "sft-1"}},

@@ -1,4 +1,4 @@
-"""Rows of a run's files: the right ones, in order, one at a time, and a wrong name is told with what comes near."""
+"""Rows of a run's files: the right ones, in order, one at a time, and a wrong name gets an error that names similar ones."""
 
 import csv
 import io
@@ -176,9 +176,9 @@ def test_a_filter_keeps_what_it_says(text: str, kept: list[int]) -> None:
     [("a >", 3), ("a > 1 b", 6), ("(a > 1", 6), ("> 1", 0), ("a 1", 2), ("a ~ '['", 4), ("a < true", 4), ("a = 1 and", 9), ("", 0), ('a = "x', 4)],
 )  # fmt: skip
 def test_a_filter_that_cannot_be_read_shows_the_place(text: str, place: int) -> None:
-    with pytest.raises(FilterError) as told:
+    with pytest.raises(FilterError) as raised:
         parse(text)
-    assert str(told.value).splitlines()[-1] == "  " + " " * place + "^"
+    assert str(raised.value).splitlines()[-1] == "  " + " " * place + "^"
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5))), st.integers(0, 8), st.booleans())

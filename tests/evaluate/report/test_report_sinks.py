@@ -1,4 +1,4 @@
-"""A tracker gets every step of a run once and in order, through kills and outages, and its death is nobody else's."""
+"""A tracker gets every step of a run once and in order, through kills and outages, and its death stops nothing else."""
 
 import json
 import os
@@ -21,7 +21,7 @@ OPENING = Opening("etude", "laptop", "laptop-1", {"rl.steps": 4})
 
 
 class Recorder:
-    """A sink that keeps what it is told; `down` times it refuses first."""
+    """A sink that keeps what it receives; it refuses `down` times first."""
 
     def __init__(self, down: int = 0) -> None:
         self.rows: list[tuple[str, int, dict[str, float]]] = []
@@ -190,12 +190,12 @@ def test_a_package_that_refuses_is_told_with_its_own_words(monkeypatch: pytest.M
 
 def test_the_recipe_is_the_trackers_configuration(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text('[run]\nname = "laptop"\n[rl]\nsteps = 4\n')
-    told = opening(tmp_path, "p", "")
-    assert told.name.startswith("laptop-") and told.config["rl.steps"] == 4
+    start = opening(tmp_path, "p", "")
+    assert start.name.startswith("laptop-") and start.config["rl.steps"] == 4
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "recipe.toml").write_text('[run]\nname = "laptop"\n')
-    assert opening(tmp_path / "other", "p", "").name != told.name, "two runs of a recipe are two"
-    assert opening(tmp_path, "p", "mine").name == "mine" and opening(tmp_path, "p", "").run_id == told.run_id
+    assert opening(tmp_path / "other", "p", "").name != start.name, "two runs of a recipe are two"
+    assert opening(tmp_path, "p", "mine").name == "mine" and opening(tmp_path, "p", "").run_id == start.run_id
 
 
 def test_a_run_is_at_work_while_the_process_in_its_lock_lives(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ BLOCK, HEADER = 32768, 7  # of LevelDB's log format, which wandb's offline files
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Two stages whose steps count anew."""
+    """Two stages that each count their steps from the start."""
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "recipe.toml").write_text('[run]\nname = "laptop"\n[rl]\nsteps = 4\n')
