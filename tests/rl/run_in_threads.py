@@ -29,7 +29,7 @@ from etude.rl.schedule import task_list
 from etude.rl.settings import RlSettings
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
-from etude.rl.training_run import drive
+from etude.rl.training_run import run_training
 from etude.rl.weight_store import store_of
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.generate.exercises.source import ExerciseSource
@@ -137,7 +137,7 @@ def live(run: RlRun, **die_at: dict[str, int]) -> tuple[dict[str, Any], Threads]
     run.folder.mkdir(parents=True, exist_ok=True)
     places = Threads(run, **die_at)
     try:
-        return asyncio.run(drive(run, places)), places
+        return asyncio.run(run_training(run, places)), places
     finally:
         for engine in places.engines:
             engine.kill()

@@ -8,7 +8,7 @@ import pytest
 from etude.core.trace.entry import Header
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Session
-from etude.rl.attempt_rewards import earn
+from etude.rl.attempts import add_rewards
 
 TASK = SimpleNamespace(category="features", files={"a.py": "x = 1\n"})
 SETUP = SimpleNamespace(harness=SimpleNamespace(effort="high"))
@@ -32,7 +32,7 @@ def earned(reward):
     attempt = SimpleNamespace(
         rollout=rollout, files={"a.py": b"x = 1\n# y = 2\n"}, seconds={"agent": 4.0}, outcome=SimpleNamespace(session=session)
     )  # fmt: skip
-    asyncio.run(earn(attempt, TASK, SETUP, reward))  # type: ignore[arg-type]
+    asyncio.run(add_rewards(attempt, TASK, SETUP, reward))  # type: ignore[arg-type]
     return rollout
 
 

@@ -33,8 +33,8 @@ from etude.rl.rollout_state import RolloutSlot
 from etude.rl.schedule import Schedule, draw
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
-from etude.rollout.ended import UngradedAttempt
 from etude.rollout.retry import InfraFault
+from etude.rollout.ungraded_attempt import UngradedAttempt
 from etude.tasks.task import Task
 
 # Hundreds of simulated lives each flush their ledger: in memory that is free.

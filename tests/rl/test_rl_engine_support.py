@@ -12,7 +12,7 @@ from etude.learn.engine.vllm.found import NoVllm
 from etude.learn.model.checkpoint import save_checkpoint
 from etude.learn.model.init import new_model
 from etude.learn.model.settings import ModelSettings
-from etude.rl.engine_support import check_answering, tell_answering
+from etude.rl.engine_support import check_engine, log_engine
 from etude.rl.settings import RlSettings
 
 CHECKPOINT = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
@@ -29,36 +29,36 @@ VLLM = EngineSettings.model_validate({"kind": "vllm", "vllm": {"python": sys.exe
 def test_what_vllm_cannot_do_is_refused_by_name_and_our_engine_is_asked_nothing(wrong, message):
     settings = RlSettings.model_validate(wrong)
     with pytest.raises(ValueError, match=message):
-        check_answering(settings, VLLM, CHECKPOINT)
-    check_answering(settings, EngineSettings(), CHECKPOINT)
+        check_engine(settings, VLLM, CHECKPOINT)
+    check_engine(settings, EngineSettings(), CHECKPOINT)
 
 
 def test_a_family_for_which_vllm_is_not_shown_to_agree_with_the_trainer_is_refused(tmp_path):
     model = new_model(ModelSettings(family="deepseek_v3", hidden_size=32, layers=1), 50)
     save_checkpoint(model, tmp_path / "latent")
     with pytest.raises(ValueError, match="latent, which is deepseek_v3"):
-        check_answering(RlSettings(), VLLM, tmp_path / "latent")
-    check_answering(RlSettings(), EngineSettings(), tmp_path / "latent")
+        check_engine(RlSettings(), VLLM, tmp_path / "latent")
+    check_engine(RlSettings(), EngineSettings(), tmp_path / "latent")
 
 
 @pytest.mark.parametrize("update", [{}, {"router_replay": False}])
 def test_replay_that_nobody_demanded_is_no_error(update):
     settings = RlSettings.model_validate({"update": update})
-    check_answering(settings, VLLM, CHECKPOINT)
+    check_engine(settings, VLLM, CHECKPOINT)
     again = RlSettings.model_validate_json(settings.model_dump_json())
-    check_answering(again, VLLM, CHECKPOINT)
+    check_engine(again, VLLM, CHECKPOINT)
 
 
 def test_a_python_without_vllm_ends_the_run_before_it_begins():
     notes: list[str] = []
     with pytest.raises(NoVllm, match="has no vLLM"):
-        tell_answering(VLLM, notes.append)
-    tell_answering(EngineSettings(), notes.append)
+        log_engine(VLLM, notes.append)
+    log_engine(EngineSettings(), notes.append)
     assert not notes
 
 
 def test_that_replay_is_off_is_said(monkeypatch):
     monkeypatch.setattr("etude.rl.engine_support.vllm_version", lambda python: "9.9")
     notes: list[str] = []
-    tell_answering(VLLM, notes.append)
+    log_engine(VLLM, notes.append)
     assert notes == ["vLLM 9.9 answers, in float32; router replay is off, for it tells no routed experts"]

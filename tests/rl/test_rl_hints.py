@@ -14,8 +14,8 @@ from etude.core.trace.entry import EntryTokens, Header
 from etude.core.trace.message import CUT_OFF, Message, ToolCall
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Recorder
-from etude.rl.hints.flagged import chosen, hints_of, kept_hints
 from etude.rl.hints.places import generation_ids, hint_ids, places
+from etude.rl.hints.rules import chosen, hints_of, kept_hints
 
 RENDERER = NanoRenderer(byte_tokenizer())
 SCHEMAS = [

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from etude.rl import local_ray
-from etude.rl.ray_loss import RayLost, held
+from etude.rl.ray_loss import RayLost, stop_if_ray_is_lost
 
 LOOK_S = 0.01
 
@@ -33,7 +33,7 @@ async def test_work_that_waits_for_ever_ends_when_ray_is_lost_and_cleans_up_firs
 
     asyncio.get_running_loop().call_later(0.05, setattr, lost, "name", "raylet")
     with pytest.raises(RayLost, match="process raylet has ended.*run again"):
-        await held(work(), lost, LOOK_S)
+        await stop_if_ray_is_lost(work(), lost, LOOK_S)
     assert cleaned
 
 
@@ -45,11 +45,11 @@ async def test_an_error_that_ray_caused_is_told_as_its_loss_and_any_other_as_its
         raise ValueError("an actor died")
 
     with pytest.raises(RayLost) as raised:
-        await held(work("gcs_server"), lost, LOOK_S)
+        await stop_if_ray_is_lost(work("gcs_server"), lost, LOOK_S)
     assert isinstance(raised.value.__cause__, ValueError)
     lost.name = ""
     with pytest.raises(ValueError, match="an actor died"):
-        await held(work(""), lost, LOOK_S)
+        await stop_if_ray_is_lost(work(""), lost, LOOK_S)
 
 
 async def test_a_result_is_given_back_even_if_ray_is_lost_with_the_last_word() -> None:
@@ -59,7 +59,7 @@ async def test_a_result_is_given_back_even_if_ray_is_lost_with_the_last_word() -
         lost.name = "raylet"
         return 7
 
-    assert await held(work(), lost, LOOK_S) == 7
+    assert await stop_if_ray_is_lost(work(), lost, LOOK_S) == 7
 
 
 async def test_cancelling_the_wait_cancels_the_work() -> None:
@@ -73,7 +73,7 @@ async def test_cancelling_the_wait_cancels_the_work() -> None:
             ended.append(True)
             raise
 
-    waits = asyncio.ensure_future(held(work(), Lost(), LOOK_S))
+    waits = asyncio.ensure_future(stop_if_ray_is_lost(work(), Lost(), LOOK_S))
     await begun.wait()
     waits.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -14,7 +14,7 @@ from run_in_threads import Threads, a_run, check_whole
 from etude.rl.run import RlRun
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
-from etude.rl.training_run import drive
+from etude.rl.training_run import run_training
 from etude.rollout import attempt as attempting
 from etude.sandbox.protocol import Machines
 from etude.tasks.registry import GRADERS
@@ -57,7 +57,7 @@ def until_all_grade(run: RlRun, grader: Slow, names: list[str]) -> None:
 
     async def life() -> None:
         places = Threads(run)
-        driving = asyncio.create_task(drive(run, places))
+        driving = asyncio.create_task(run_training(run, places))
         try:
             folder = run.folder / "groups" / "ended"
             while not driving.done() and (
@@ -80,7 +80,7 @@ def until_all_grade(run: RlRun, grader: Slow, names: list[str]) -> None:
 def to_the_end(run: RlRun) -> dict:
     places = Threads(run)
     try:
-        return asyncio.run(drive(run, places))
+        return asyncio.run(run_training(run, places))
     finally:
         for engine in places.engines:
             engine.kill()

@@ -16,12 +16,11 @@ from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, Header
 from etude.core.trace.session import Recorder, Session
 from etude.rl.rollout_state import RolloutSlot
-from etude.rl.ungraded_store import EndedStore
+from etude.rl.ungraded_store import UngradedStore
 from etude.rollout.attempt import AttemptSetup, attempt
-from etude.rollout.ended import UngradedAttempt
-from etude.rollout.ended_file import DamagedUngradedFile, pack_ended, tags_of, unpack_ended
 from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings
+from etude.rollout.ungraded_attempt import DamagedUngradedFile, UngradedAttempt, pack_ungraded, tags_of, unpack_ungraded
 from etude.sandbox.errors import SandboxDied
 from etude.tasks.task import Task, Verdict
 
@@ -71,24 +70,24 @@ trees = st.dictionaries(
 @given(files=trees, seed=st.integers(0, 99), turns=st.integers(1, 4), objection=st.sampled_from(["", "too large"]))
 def test_an_ended_attempt_comes_back_with_its_tree_and_its_tokens(files, seed, turns, objection):
     ended = an_ended(files, seed, turns, objection)
-    packed = pack_ended(ended, TASK, TAGS)
+    packed = pack_ungraded(ended, TASK, TAGS)
     assert tags_of(packed) == TAGS
-    same(unpack_ended(packed, TASK, TAGS), ended)
+    same(unpack_ungraded(packed, TASK, TAGS), ended)
 
 
 def test_the_tasks_own_files_are_not_held_a_second_time():
     big = replace(TASK, files={"big.bin": "".join(map(str, np.random.default_rng(0).integers(0, 9, 200_000)))})
     ended = an_ended({"big.bin": big.files["big.bin"].encode(), "new": b"1"})
-    packed = pack_ended(ended, big, TAGS)
+    packed = pack_ungraded(ended, big, TAGS)
     assert len(packed) < 4_000
-    assert unpack_ended(packed, big, TAGS).files == ended.files
+    assert unpack_ungraded(packed, big, TAGS).files == ended.files
 
 
 def test_damage_at_any_byte_and_any_cut_is_noticed():
-    packed = pack_ended(an_ended({"a.py": b"mended", "b.py": b"two"}), TASK, TAGS)
+    packed = pack_ungraded(an_ended({"a.py": b"mended", "b.py": b"two"}), TASK, TAGS)
     for at in range(len(packed)):
         with pytest.raises(DamagedUngradedFile):
-            unpack_ended(packed[:at] + bytes([packed[at] ^ 0x10]) + packed[at + 1 :], TASK, TAGS)
+            unpack_ungraded(packed[:at] + bytes([packed[at] ^ 0x10]) + packed[at + 1 :], TASK, TAGS)
         with pytest.raises(DamagedUngradedFile):
             tags_of(packed[:at])
 
@@ -102,13 +101,13 @@ def test_damage_at_any_byte_and_any_cut_is_noticed():
     ],
 )
 def test_what_another_task_place_or_version_left_is_refused(task, tags):
-    packed = pack_ended(an_ended({"a.py": b"mended"}), TASK, TAGS)
+    packed = pack_ungraded(an_ended({"a.py": b"mended"}), TASK, TAGS)
     with pytest.raises(DamagedUngradedFile, match="rolled out again"):
-        unpack_ended(packed, task, tags)
+        unpack_ungraded(packed, task, tags)
 
 
 def test_a_store_gives_what_is_whole_and_of_its_name_and_removes_the_rest(tmp_path: Path):
-    store = EndedStore(tmp_path)
+    store = UngradedStore(tmp_path)
     for member in range(4):
         assert store.keep(replace(SLOT, member=member), 7, an_ended({"a.py": b"%d" % member}), TASK, 1 << 20)
     store.keep(
@@ -129,7 +128,7 @@ def test_a_store_gives_what_is_whole_and_of_its_name_and_removes_the_rest(tmp_pa
 
 
 def test_what_is_too_large_is_not_kept_nor_is_what_it_replaces(tmp_path: Path):
-    store = EndedStore(tmp_path)
+    store = UngradedStore(tmp_path)
     assert store.keep(SLOT, 7, an_ended({"a.py": b"small"}), TASK, 4_000)
     large = np.random.default_rng(0).bytes(10_000)
     assert not store.keep(SLOT, 7, an_ended({"a.py": large}), TASK, 4_000)
@@ -156,7 +155,7 @@ def a_setup(grader: Adds) -> AttemptSetup:
 
 async def test_what_was_left_is_graded_without_an_agent_and_a_fault_of_ours_tries_the_grading_alone_again():
     grader, heard = Adds(faults=2), []
-    ended = unpack_ended(pack_ended(an_ended({"a.py": b"1.0"}), TASK, TAGS), TASK, TAGS)
+    ended = unpack_ungraded(pack_ungraded(an_ended({"a.py": b"1.0"}), TASK, TAGS), TASK, TAGS)
     found = await attempt(TASK, a_setup(grader), group=3, on_phase=lambda phase, host: heard.append(phase), ended=ended)
     assert grader.asked == 3 and set(heard) == {"grading"}
     rollout = found.rollout
@@ -182,6 +181,6 @@ async def test_files_that_could_not_be_taken_are_no_graders_business():
 
 
 def test_a_session_that_was_held_is_the_session(tmp_path: Path):
-    back = unpack_ended(pack_ended(an_ended({}), TASK, TAGS), TASK, TAGS).outcome.session
+    back = unpack_ungraded(pack_ungraded(an_ended({}), TASK, TAGS), TASK, TAGS).outcome.session
     assert isinstance(back, Session) and all(isinstance(entry, Entry) for entry in back.entries)
     assert [entry.data["text"] for entry in back.entries] == [f"turn {turn} \ud800" for turn in range(3)]

@@ -1,6 +1,9 @@
 """What happens in a slot: the group's task is attempted and graded, or what its agent left before a kill is graded, and a rollout comes out.
 
 What the agent left is on disk before its grading begins and until the rollout is (`ungraded_store.py`), so a kill in between costs the grading alone.
+
+Effort, quality of the change and the judge's score are measured when the attempt is made, and kept with the rollout: the files are gone when
+the step is trained, and a judge asked again after a kill might answer differently (promise 6).
 """
 
 from __future__ import annotations
@@ -12,19 +15,19 @@ from typing import TYPE_CHECKING
 from etude.agent.harness.dependencies import renderer_for
 from etude.agent.policy.protocol import FatalStageError
 from etude.core.trace.segment import Rollout
-from etude.rl.attempt_rewards import earn
+from etude.evaluate.bench.grading.judged_attempt import judged_attempt
 from etude.rl.effort_sampling import at_effort
-from etude.rl.hints.flagged import kept_hints
+from etude.rl.hints.rules import kept_hints
 from etude.rl.reconciler import Reconciler
 from etude.rl.rewards.judge import RubricReward
+from etude.rl.rewards.quality import quality_of
 from etude.rl.rollout_state import RolloutPhase, RolloutSlot
 from etude.rl.services import STAGE
 from etude.rl.sessions import KeptSessions
-from etude.rl.ungraded_store import EndedStore
+from etude.rl.ungraded_store import UngradedStore
 from etude.rollout.attempt import Attempt, AttemptPhase, AttemptSetup, attempt
-from etude.rollout.ended import UngradedAttempt
-from etude.rollout.ended_file import DamagedUngradedFile
 from etude.rollout.retry import InfraFault
+from etude.rollout.ungraded_attempt import DamagedUngradedFile, UngradedAttempt
 from etude.tasks.generate.harder_tasks.background import HarderTaskGenerator
 from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
 from etude.tasks.grading import described
@@ -32,6 +35,7 @@ from etude.tasks.task import Task
 
 if TYPE_CHECKING:
     from etude.rl.run import RlRun
+
 
 # Seeds of two rollouts differ in more than what a session adds to its own turn by turn.
 SEED_STRIDE = 7919
@@ -48,7 +52,7 @@ class RolloutAttempts:
 
     run: RlRun
     setup: AttemptSetup
-    ended: EndedStore
+    ended: UngradedStore
     sessions: KeptSessions
     reconciler: Reconciler[Rollout]
     service: HarderTaskSelector | None = None
@@ -64,7 +68,7 @@ class RolloutAttempts:
         setup = at_effort(self.setup, slot.group, run.settings)
         try:
             found = await self._attempted(slot, task, setup)
-            await earn(found, task, setup, self.reward)
+            await add_rewards(found, task, setup, self.reward)
             if run.settings.feedback.weight and setup.renderer is not None:
                 renderer = renderer_for(setup.renderer, setup.harness)
                 found.rollout.info["hints"] = kept_hints(found.outcome.session, renderer)
@@ -112,3 +116,19 @@ class RolloutAttempts:
             self.run.log.note(STAGE, f"rollout {slot.group}.{slot.member} is rolled out again: {error}")
             self.ended.forget(slot.group, slot.member)
             return None
+
+
+async def add_rewards(attempt: Attempt, task: Task, setup: AttemptSetup, reward: RubricReward | None) -> None:
+    """Add to the attempt's rollout. Raises InfraFault where the judge's endpoint stays away."""
+    rollout = attempt.rollout
+    rollout.info |= {
+        "category": task.category,
+        "effort": setup.harness.effort,
+        "seconds": {"agent": attempt.seconds["agent"], **rollout.info["seconds"]},
+    }
+    rollout.rewards["quality"] = quality_of(task.files, attempt.files)
+    if reward is not None:
+        judged = judged_attempt(attempt.outcome.session, task.files, attempt.files)
+        score = await reward.score(judged, rollout.id)
+        if score is not None:
+            rollout.rewards["judge"] = score

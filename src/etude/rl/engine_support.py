@@ -13,7 +13,7 @@ from etude.rl.settings import RlSettings
 FAMILIES = ("qwen3_moe",)
 
 
-def check_answering(settings: RlSettings, engine: EngineSettings, checkpoint: Path) -> None:
+def check_engine(settings: RlSettings, engine: EngineSettings, checkpoint: Path) -> None:
     """Raises ValueError where the run asks for what vLLM does not give."""
     if engine.kind != "vllm":
         return
@@ -33,7 +33,7 @@ def check_answering(settings: RlSettings, engine: EngineSettings, checkpoint: Pa
         )
 
 
-def tell_answering(engine: EngineSettings, note: Callable[[str], None]) -> None:
+def log_engine(engine: EngineSettings, note: Callable[[str], None]) -> None:
     """Says what is different with vLLM. Raises NoVllm where it is not there."""
     if engine.kind == "vllm":
         version = vllm_version(engine.vllm.python)

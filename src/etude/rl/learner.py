@@ -41,7 +41,7 @@ from etude.learn.weights.digest import state_digest
 from etude.learn.weights.publisher import Publication, Publisher
 from etude.learn.weights.store import WeightStore
 from etude.rl.baseline import RunningMeans, by_group, of_sound_groups
-from etude.rl.hints.flagged import chosen
+from etude.rl.hints.rules import chosen
 from etude.rl.rewards.component import RewardInput
 from etude.rl.rewards.divergence import k1_sum
 from etude.rl.rewards.library import measured

@@ -14,7 +14,9 @@ class RayLost(Exception):
     """A process of Ray's own has ended, and no actor can be started any more: the run stops and says so; run again to go on."""
 
 
-async def held(work: Coroutine[Any, Any, Result], lost: Callable[[], str], look_s: float = LOOK_S) -> Result:
+async def stop_if_ray_is_lost(
+    work: Coroutine[Any, Any, Result], lost: Callable[[], str], look_s: float = LOOK_S
+) -> Result:
     """The result of `work`. `lost` names what of Ray is gone, or nothing: then the work is cancelled, and RayLost raised, whatever the work
     made of it."""
     task = asyncio.ensure_future(work)

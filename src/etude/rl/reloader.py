@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from etude.learn.engine.settings import EngineSettings
-from etude.rl.engine_support import check_answering, tell_answering
+from etude.rl.engine_support import check_engine, log_engine
 from etude.rl.reload import ANSWERS, REQUEST, Reload, answers, changed, fitted_to
 from etude.rl.services import ProcessPlacer, Services
 from etude.rl.settings import RlSettings
@@ -76,8 +76,8 @@ class Reloader:
         before = self._places.engine
         try:
             wanted = fitted_to(self._settings, changed(before, reload.settings))
-            check_answering(self._settings, wanted, self._checkpoint)
-            tell_answering(wanted, self._note)
+            check_engine(self._settings, wanted, self._checkpoint)
+            log_engine(wanted, self._note)
         except ValueError as error:  # a ValidationError is one
             return str(error)
         self._places.engine = wanted

@@ -14,7 +14,7 @@ from etude.rl.reconciler import Reconciler
 from etude.rl.schedule import Schedule
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
-from etude.rl.uniform_groups import barren
+from etude.rl.uniform_groups import set_aside_rule
 from etude.rl.window import StalenessWindow
 
 
@@ -50,7 +50,7 @@ def reconciler_at(
         version=progress.next_step,
         steps=settings.steps,
         max_unreachable=settings.max_unreachable,
-        aside=barren(settings.set_aside),
+        aside=set_aside_rule(settings.set_aside),
     )
     begun = {
         group: UnfinishedGroup(version, dict(enumerate(store.load(group))))

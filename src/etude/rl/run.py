@@ -21,14 +21,14 @@ from etude.learn.engine.settings import EngineSettings
 from etude.learn.model.checkpoint import load_config
 from etude.rl.cluster import Cluster
 from etude.rl.devices import check_devices
-from etude.rl.engine_support import check_answering, tell_answering
+from etude.rl.engine_support import check_engine, log_engine
 from etude.rl.local_ray import LocalRay
-from etude.rl.ray_loss import held
+from etude.rl.ray_loss import stop_if_ray_is_lost
 from etude.rl.region import require_placed
 from etude.rl.reload import fitted_to, in_force
 from etude.rl.services import STAGE
 from etude.rl.settings import ClusterSettings, RlSettings
-from etude.rl.training_run import drive
+from etude.rl.training_run import run_training
 from etude.sandbox.fleet.settings import FleetSettings
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
@@ -77,7 +77,7 @@ def run_rl(
     fleet, cluster = fleet or FleetSettings(), cluster or ClusterSettings()
     _require(settings, checkpoint, source, harness, siblings)
     require_placed(settings.regions, cluster.address, cluster.engine)
-    check_answering(settings, engine, checkpoint)
+    check_engine(settings, engine, checkpoint)
     check_devices(settings, engine, cluster)
     settings = settings.model_copy(
         update={"update": settings.update.model_copy(update={"temperature": harness.temperature})}
@@ -85,14 +85,14 @@ def run_rl(
     checkpoint, folder = checkpoint.resolve(), folder.resolve()  # the processes have directories of their own
     folder.mkdir(parents=True, exist_ok=True)
     engine = fitted_to(settings, in_force(folder, engine))
-    tell_answering(engine, lambda text: log.note(STAGE, text))
+    log_engine(engine, lambda text: log.note(STAGE, text))
     run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders, fleet, siblings, deepen)
     log.phase(STAGE, f"connecting to Ray at {cluster.address}" if cluster.address else "starting Ray")
     with _ray(run, cluster) as started:
         from etude.rl.placement import RayPlaces  # imports ray, which reads its environment then
 
         places = RayPlaces(checkpoint, folder, settings, engine, cluster)
-        return asyncio.run(held(drive(run, places, on_start=started.remember), started.lost))
+        return asyncio.run(stop_if_ray_is_lost(run_training(run, places, on_start=started.remember), started.lost))
 
 
 def _require(

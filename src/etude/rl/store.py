@@ -13,7 +13,7 @@ from pathlib import Path
 from etude.core.trace.group_file import DamagedGroup, pack_group, unpack_group
 from etude.core.trace.segment import Rollout
 from etude.rl.groups import UnfinishedGroup
-from etude.rl.ungraded_store import EndedStore
+from etude.rl.ungraded_store import UngradedStore
 
 
 class GroupStore:
@@ -23,7 +23,7 @@ class GroupStore:
         self.folder = folder
         self._scored = folder / "scored"
         self._scored.mkdir(parents=True, exist_ok=True)
-        self.ended = EndedStore(folder / "ended")
+        self.ended = UngradedStore(folder / "ended")
 
     def path(self, group: int) -> Path:
         return self.folder / f"{group:06d}.zst"

@@ -64,49 +64,51 @@ class RolloutServices:
     reward: RubricReward | None
 
 
-async def drive(run: RlRun, places: ProcessPlacer, on_start: Any = lambda: None) -> dict[str, Any]:
+async def run_training(run: RlRun, places: ProcessPlacer, on_start: Any = lambda: None) -> dict[str, Any]:
     """Run the training loop on processes that `places` starts."""
     check_mixed(run.folder / MIXED, run.settings)
     rewards = rubric_reward(run.settings.rewards, run.settings.attempt, run.folder)
     async with code_search(run.harness) as search, rewards as reward:
-        return await _drive(run, places, on_start, search, reward)
+        return await _run(run, places, on_start, search, reward)
 
 
-async def _drive(
+async def _run(
     run: RlRun, places: ProcessPlacer, on_start: Any, search: CodeSearch | None, reward: RubricReward | None
 ) -> dict[str, Any]:
     started, settings = time.perf_counter(), run.settings
     async with AsyncExitStack() as closes:  # the last that was opened first
-        books = _books(run, closes)
+        records = _open_records(run, closes)
         renderer = load_renderer(run.checkpoint)
         check_efforts(settings, run.harness, renderer)
         window = Window(run.engine.max_len, load_config(run.checkpoint).context_length)
         run.log.phase(STAGE, "measuring the first prompts")
-        sampled = [run.source.task(task) for task in sample_of(books.tasks.task_ids)]
+        sampled = [run.source.task(task) for task in sample_of(records.tasks.task_ids)]
         await check_prompts(sampled, settings, run.harness, window, renderer, _note(run))
         run.log.phase(STAGE, "opening sandboxes")
         pool = await open_sandboxes(run.fleet, run.sandbox)
         closes.push_async_callback(pool.close)
         services = Services(places, settings, run.log, on_start)
         closes.push_async_callback(services.close)
-        making = _making(run, services, pool, renderer, search, reward, books.tasks.task_ids)
-        if making.growing is not None:
-            closes.push_async_callback(making.growing.close)
-        follower = StepFollower(run, making.setup, making.sessions, services.engines, making.service, making.growing)
+        rollouts = _rollout_services(run, services, pool, renderer, search, reward, records.tasks.task_ids)
+        if rollouts.growing is not None:
+            closes.push_async_callback(rollouts.growing.close)
+        follower = StepFollower(
+            run, rollouts.setup, rollouts.sessions, services.engines, rollouts.service, rollouts.growing
+        )
         closes.push_async_callback(follower.close)
-        await _brought_there(run, books, services, making.setup, follower)
+        await _bring_up(run, records, services, rollouts.setup, follower)
         ready, ready_cpu = time.perf_counter(), time.process_time()
         reloader = Reloader(run.folder, run.checkpoint, places, services, settings, _note(run))
         closes.push_async_callback(reloader.close)
         reloader.start()
-        await _scheduled(run, books, services, making, follower, Starvation(settings, run.harness, window, _note(run)))
+        await _train(run, records, services, rollouts, follower, Starvation(settings, run.harness, window, _note(run)))
         times = {"start_s": ready - started, "train_s": time.perf_counter() - ready}
         times["controller_cpu_s"] = time.process_time() - ready_cpu
         await follower.evaluated()
         return await finish(run, services, renderer, times)
 
 
-def _books(run: RlRun, closes: AsyncExitStack) -> RunRecords:
+def _open_records(run: RlRun, closes: AsyncExitStack) -> RunRecords:
     tasks = task_list(run.settings, run.source)
     ledger = closes.enter_context(closing(RlLedger(run.folder / "ledger.jsonl")))
     progress = open_progress(ledger, tasks)
@@ -116,39 +118,46 @@ def _books(run: RlRun, closes: AsyncExitStack) -> RunRecords:
     return RunRecords(tasks, GroupStore(run.folder / "groups"), ledger, progress)
 
 
-async def _brought_there(
-    run: RlRun, books: RunRecords, services: Services, setup: AttemptSetup, follower: StepFollower
+async def _bring_up(
+    run: RlRun, records: RunRecords, services: Services, setup: AttemptSetup, follower: StepFollower
 ) -> None:
     """Trainer and engines hold the version that the ledger ends at."""
-    step = books.progress.next_step
+    step = records.progress.next_step
     engines = f"{run.settings.engines} engine{'s' if run.settings.engines > 1 else ''}"
     run.log.phase(STAGE, f"loading the trainer and {engines}")
-    await train_again(books.progress, books.tasks, books.store, books.ledger, services, follower.on_replay)
+    await train_again(records.progress, records.tasks, records.store, records.ledger, services, follower.on_replay)
     await services.publish(step)
     await services.sync(step)
-    await _solvable(run, setup, books.tasks, step)
+    await _solvable(run, setup, records.tasks, step)
     services.trainer_busy_s = 0.0  # what was trained again belongs to the start
 
 
-async def _scheduled(
+async def _train(
     run: RlRun,
-    books: RunRecords,
+    records: RunRecords,
     services: Services,
-    making: RolloutServices,
+    rollouts: RolloutServices,
     follower: StepFollower,
     starvation: Starvation,
 ) -> None:
     """From there to the schedule's end."""
-    reconciler = reconciler_at(books.progress, books.tasks, run.settings, books.store)
+    reconciler = reconciler_at(records.progress, records.tasks, run.settings, records.store)
     attempts = RolloutAttempts(
-        run, making.setup, books.store.ended, making.sessions, reconciler, making.service, making.growing, making.reward
+        run,
+        rollouts.setup,
+        records.store.ended,
+        rollouts.sessions,
+        reconciler,
+        rollouts.service,
+        rollouts.growing,
+        rollouts.reward,
     )
     controller = Controller(
         reconciler,
         attempts,
         services,
-        books.store,
-        books.ledger,
+        records.store,
+        records.ledger,
         save_every=run.settings.save_every,
         on_step=follower.on_step,
         on_wait=_note(run),
@@ -177,7 +186,7 @@ async def _solvable(run: RlRun, setup: AttemptSetup, tasks: Schedule, step: int)
     )
 
 
-def _making(
+def _rollout_services(
     run: RlRun,
     services: Services,
     pool: SandboxPool,
@@ -197,18 +206,18 @@ def _making(
         search=search,
     )
     sessions = KeptSessions(run.folder / "sessions", run.settings, renderer.vocabulary())
-    service = _service(run, scheduled)
-    return RolloutServices(setup, sessions, service, _growing(run, service, pool), reward)
+    service = _task_selector(run, scheduled)
+    return RolloutServices(setup, sessions, service, _task_generator(run, service, pool), reward)
 
 
-def _service(run: RlRun, scheduled: Sequence[str]) -> HarderTaskSelector | None:
+def _task_selector(run: RlRun, scheduled: Sequence[str]) -> HarderTaskSelector | None:
     above = run.settings.harder_above
     if above is None or run.siblings is None:
         return None
     return HarderTaskSelector(run.siblings, run.folder / HARDER, scheduled, above)
 
 
-def _growing(run: RlRun, service: HarderTaskSelector | None, pool: SandboxPool) -> HarderTaskGenerator | None:
+def _task_generator(run: RlRun, service: HarderTaskSelector | None, pool: SandboxPool) -> HarderTaskGenerator | None:
     """Only a folder's tasks are made more of: exercises have a ladder of levels."""
     if service is None or run.deepen is None or not isinstance(run.siblings, FolderVariants):
         return None

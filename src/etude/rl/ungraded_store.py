@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from etude.rl.rollout_state import RolloutSlot
-from etude.rollout.ended import UngradedAttempt
-from etude.rollout.ended_file import DamagedUngradedFile, pack_ended, tags_of, unpack_ended
+from etude.rollout.ungraded_attempt import DamagedUngradedFile, UngradedAttempt, pack_ungraded, tags_of, unpack_ungraded
 from etude.tasks.task import Task
 
 
-class EndedStore:
+class UngradedStore:
     """By slot; of a member the newest alone is held."""
 
     def __init__(self, folder: Path) -> None:
@@ -28,7 +27,7 @@ class EndedStore:
         tags = _tags(slot.group, slot.member, slot.attempt, version)
         target = self.folder / _name(tags)
         earlier = [path for path in self._of(slot.group, slot.member) if path != target]
-        packed = pack_ended(ended, task, tags)
+        packed = pack_ungraded(ended, task, tags)
         if fits := len(packed) <= most_bytes:
             side = target.with_suffix(".tmp")
             side.write_bytes(packed)
@@ -38,9 +37,9 @@ class EndedStore:
         return fits
 
     def load(self, slot: RolloutSlot, version: int, task: Task) -> UngradedAttempt:
-        """Raises FileNotFoundError, DamagedEnded."""
+        """Raises FileNotFoundError, DamagedUngradedFile."""
         tags = _tags(slot.group, slot.member, slot.attempt, version)
-        return unpack_ended((self.folder / _name(tags)).read_bytes(), task, tags)
+        return unpack_ungraded((self.folder / _name(tags)).read_bytes(), task, tags)
 
     def kept(self) -> dict[int, tuple[int, dict[int, int]]]:
         """By group the version of its admission, and by member the attempt that ended. Damaged files are removed; of a group that was begun

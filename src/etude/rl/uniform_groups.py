@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from etude.core.trace.segment import Rollout
 from etude.rl.settings import SetAside
 
-Barren = Callable[[Sequence[Rollout]], bool]
+SetAsideRule = Callable[[Sequence[Rollout]], bool]
 
 
-def barren(choice: SetAside) -> Barren:
+def set_aside_rule(choice: SetAside) -> SetAsideRule:
     """Says of a group's rollouts whether the group is set aside."""
     return {"none": _none, "failed": _failed, "uniform": _uniform}[choice]
 

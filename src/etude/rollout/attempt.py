@@ -30,12 +30,11 @@ from etude.core.trace.entry import Header
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Recorder, Session
 from etude.rollout.code_search import CodeSearch
-from etude.rollout.ended import Keep, UngradedAttempt, unkept
 from etude.rollout.interjection import overheard
-from etude.rollout.latencies import SlowCalls, read_latencies
-from etude.rollout.latency import SlowSandbox
+from etude.rollout.latencies import SlowCalls, SlowSandbox, read_latencies
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
+from etude.rollout.ungraded_attempt import Keep, UngradedAttempt, unkept
 from etude.rollout.verdicts import Verdicts
 from etude.sandbox.errors import CapacityExhausted, InfraError, Unsupported, UserError
 from etude.sandbox.protocol import Disposable, Machines

@@ -1,7 +1,7 @@
-"""Latencies of tools as recorded sessions had them, replayed as sleeps before an agent's calls: for measurements of asynchrony.
+"""Slow tools for measurements of asynchrony: recorded latencies replayed as sleeps before an agent's calls, and a sandbox whose commands wait.
 
-Which one a call waits is drawn by a hash of the rollout's name, the call's number in it and the tool: taking turns or not, resumed or
-not, the same rollout's same call waits equally long.
+A hash of the rollout's name, the call's number in it and the tool decides which latency a call waits. So the same call of the same rollout
+waits equally long, also when rollouts take turns or are resumed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,51 @@ import asyncio
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from etude.agent.harness.approval import ApprovalDecision, Approver, Effect
 from etude.agent.policy.protocol import FatalStageError
 from etude.core.trace.message import ToolCall
+from etude.sandbox.protocol import Disposable
+from etude.sandbox.spec import ExecResult, FileEntry, SandboxSpec
+
+
+class SlowSandbox:
+    """A sandbox whose commands, reads, writes and listings start `latency_s` later; the rest is the inner one's."""
+
+    def __init__(self, inner: Disposable, latency_s: float) -> None:
+        self.inner = inner
+        self.latency_s = latency_s
+        self.id: str = inner.id
+        self.spec: SandboxSpec = inner.spec
+
+    async def run(self, argv: list[str] | str, **options: Any) -> ExecResult:
+        await asyncio.sleep(self.latency_s)
+        return await self.inner.run(argv, **options)
+
+    async def read(self, path: str, *, max_bytes: int = 1 << 20, offset: int = 0) -> bytes:
+        await asyncio.sleep(self.latency_s)
+        return await self.inner.read(path, max_bytes=max_bytes, offset=offset)
+
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        await asyncio.sleep(self.latency_s)
+        await self.inner.write(path, data, mode=mode)
+
+    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[FileEntry]:
+        await asyncio.sleep(self.latency_s)
+        return await self.inner.list(path, recursive=recursive, max_entries=max_entries)
+
+    async def remove(self, path: str) -> None:
+        await self.inner.remove(path)
+
+    async def export(self, path: str = ".", *, max_bytes: int = 16 << 20) -> dict[str, bytes]:
+        return await self.inner.export(path, max_bytes=max_bytes)
+
+    async def kill(self) -> None:
+        await self.inner.kill()
+
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 

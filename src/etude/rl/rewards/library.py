@@ -1,11 +1,44 @@
-"""All components, in the order in which they are logged."""
+"""All components, in the order in which they are logged.
+
+Behaviour comes from the harness' counters (`docs/counters.md`). Unfinished to-dos, thinking left in comments and the collapse to the
+terminal are those that the report names; the weights are ours. Units: items, lines, reads and calls are counted; an untested last edit is
+one; shell_only is a share of the calls.
+"""
 
 from __future__ import annotations
 
 from etude.rl.length import QUANTITIES, effort, penalty
-from etude.rl.rewards.behaviour import BEHAVIOUR
 from etude.rl.rewards.component import Component, Measure, RewardInput
 from etude.rl.rewards.divergence import KL
+
+
+def _minus(name: str, *counters: str) -> Measure:
+    return Measure(name, "penalty", counters, lambda subject: -sum(subject.counter(one) for one in counters))
+
+
+def _untested(subject: RewardInput) -> float:
+    return -float(subject.counter("edits_untested") > 0)
+
+
+def _shell_only(subject: RewardInput) -> float:
+    """Share of the calls that are shell commands which a tool of the preset is for. To build and to test by the shell is no fault."""
+    calls = subject.counter("calls")
+    return -subject.counter("shell_for_tool") / calls if calls else 0.0
+
+
+def _added_lint(subject: RewardInput) -> float:
+    return -max(0.0, subject.counter("lint_delta"))
+
+
+BEHAVIOUR = (
+    _minus("unfinished_todos", "todos_unfinished"),
+    Measure("untested_edit", "penalty", ("edits_untested",), _untested),
+    _minus("thought_comments", "thought_comments"),
+    Measure("shell_only", "penalty", ("shell_for_tool", "calls"), _shell_only),
+    _minus("repeated_reads", "repeated_reads"),
+    _minus("broken_calls", "malformed_calls", "malformed_turns"),
+    Measure("added_lint", "penalty", ("lint_delta",), _added_lint),
+)
 
 
 def _outcome(subject: RewardInput) -> float:
@@ -26,7 +59,7 @@ def _wall_clock(subject: RewardInput) -> float | None:
 
 
 def _recorded(name: str) -> Measure:
-    """Measured when the attempt was made and kept with the rollout (`rl/attempt_rewards.py`)."""
+    """Measured when the attempt was made and kept with the rollout (`rl/attempts.py`)."""
     kind = "bonus" if name == "judge" else "penalty"
     return Measure(name, kind, (), lambda subject: subject.rollout.rewards.get(name))
 

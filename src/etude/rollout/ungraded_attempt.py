@@ -1,17 +1,21 @@
-"""An ended attempt as bytes, so that a grading that a kill interrupted is made by the next life of the run and the agent is not asked again.
+"""An attempt whose agent is done and which has no verdict yet, and its file: all that its grading needs, and no sandbox.
+
+So it can be graded at once or later, by this process or by the next one: after a kill the agent is not run again. A verdict is a function of
+the task and of these fields (promise 9). None of them is a score. The file:
 
     sha256 of all after it | zstd of: length of the head (8 bytes) | head (JSON) | token blocks | route blocks | changed files in order
 
 The tree is held as what differs from the task's own files, whose digest is in the head: over another base it would be another tree. Bytes
-that are damaged anywhere, or that belong to another task or place, are refused (`DamagedUngradedFile`): a refusal costs a rollout, a mistake would
-be a wrong reward. Sessions are held as the trace has them on disk (`core/trace/block.py`), routes too, for they are trained on.
+that are damaged anywhere, or that belong to another task or place, are refused (`DamagedUngradedFile`): a refusal costs a rollout, a mistake
+would be a wrong reward. Sessions are held as the trace has them on disk (`core/trace/block.py`), routes too, for they are trained on.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import zstandard
@@ -22,10 +26,32 @@ from etude.core.trace.bounded_zstd import BadFrame, decompress
 from etude.core.trace.entry import Entry, Header
 from etude.core.trace.group_file import LEAST_BOUND_BYTES, MOST_RATIO
 from etude.core.trace.session import Session
-from etude.rollout.ended import UngradedAttempt
 from etude.rollout.verdicts import key_of
 from etude.tasks.content import file_bytes, mode_of
 from etude.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class UngradedAttempt:
+    """`files`: the whole tree that the agent left; `objection`: why it could not be taken, if so. `number`: the try, from 1. `seconds` by
+    phase: create, agent (of it policy, tools), export."""
+
+    name: str
+    outcome: AgentOutcome
+    files: dict[str, bytes]
+    objection: str
+    number: int
+    host: str
+    began_unix_s: float
+    seconds: dict[str, float]
+
+
+Keep = Callable[[UngradedAttempt], None]  # called before the grading begins
+
+
+def unkept(ended: UngradedAttempt) -> None:
+    """After a kill it is not continued."""
+
 
 DIGEST = hashlib.sha256().digest_size
 FORMAT = 1
@@ -36,7 +62,7 @@ class DamagedUngradedFile(ValueError):
     """Bytes that are no whole ended attempt, or not one of this task and place."""
 
 
-def pack_ended(ended: UngradedAttempt, task: Task, tags: Mapping[str, int]) -> bytes:
+def pack_ungraded(ended: UngradedAttempt, task: Task, tags: Mapping[str, int]) -> bytes:
     """The bytes of the file; `tags` say whose it is."""
     base = _base(task)
     changed = {path: data for path, data in ended.files.items() if base.get(path) != data}
@@ -62,12 +88,12 @@ def pack_ended(ended: UngradedAttempt, task: Task, tags: Mapping[str, int]) -> b
 
 
 def tags_of(packed: bytes) -> dict[str, int]:
-    """Whose it is. Raises DamagedEnded."""
+    """Whose it is. Raises DamagedUngradedFile."""
     return _opened(packed)[0]["tags"]
 
 
-def unpack_ended(packed: bytes, task: Task, tags: Mapping[str, int]) -> UngradedAttempt:
-    """What `pack_ended` was given for this task under these tags. Raises DamagedEnded."""
+def unpack_ungraded(packed: bytes, task: Task, tags: Mapping[str, int]) -> UngradedAttempt:
+    """What `pack_ungraded` was given for this task under these tags. Raises DamagedUngradedFile."""
     head, rest = _opened(packed)
     base = _base(task)
     expected, found = (dict(tags), task.id, key_of(task.id, base)), (head["tags"], head["task"], head["base"])

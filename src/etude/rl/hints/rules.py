@@ -1,0 +1,128 @@
+"""The rules that flag turns of a session: all hints of a session, kept with its rollout, and those that a step learns from.
+
+Some hints are for calls that could not be made: an answer that can't be read, a tool that does not exist, arguments that it does not take.
+The others are for what was forgotten: to-dos left open at the end, files read again that had not changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from etude.agent.chat.renderer import Renderer
+from etude.agent.metrics import facts as fact
+from etude.agent.metrics.of_session import todos_of, tool_names
+from etude.core.trace.message import CUT_OFF
+from etude.core.trace.segment import Rollout
+from etude.core.trace.session import Session
+from etude.rl.hints.hint import Hint
+from etude.rl.hints.places import placed
+from etude.rl.hints.turns import AnsweredCall, turns_of
+
+# Of what a tool objected to, as much as a reminder needs.
+MOST_CHARACTERS = 200
+
+
+def malformed_turn(session: Session) -> Iterator[Hint]:
+    """One for each answer that the parser objected to; one that was cut off has none, for it might have ended well."""
+    for turn in turns_of(session):
+        if turn.message.problem not in (None, CUT_OFF):
+            yield Hint(turn.entry, "malformed_turn", f"Reminder: Answers are refused for this: {turn.message.problem}.")
+
+
+def unknown_tool(session: Session) -> Iterator[Hint]:
+    """One for each turn that called a tool which was not offered. Sessions that do not say what was offered have none."""
+    offered = _schemas(session)
+    for turn in turns_of(session):
+        if offered and any(one.malformed and one.call.name not in offered for one in turn.calls):
+            yield Hint(turn.entry, "unknown_tool", f"Reminder: Available tools: {', '.join(offered)}.")
+
+
+def invalid_arguments(session: Session) -> Iterator[Hint]:
+    """One for each turn whose call of an offered tool was refused: what the tool takes and what it objected to."""
+    offered, names = _schemas(session), tool_names(session)
+    for turn in turns_of(session):
+        refused = next((one for one in turn.calls if one.call.name in names and one.malformed), None)
+        if refused is not None:
+            objection = " ".join(refused.text.split())[:MOST_CHARACTERS]
+            takes = _usage(refused.call.name, offered.get(refused.call.name, {}))
+            yield Hint(turn.entry, "invalid_arguments", f"Reminder: {takes} Not so: {objection}")
+
+
+def _schemas(session: Session) -> dict[str, dict[str, Any]]:
+    """Parameters by tool, as the session's header has them."""
+    rows = session.header.harness_facts.get("schemas") or session.header.harness_facts.get("tools") or ()
+    functions = [row.get("function", row) for row in rows if isinstance(row, dict)]
+    return {one["name"]: one.get("parameters") or {} for one in functions if one.get("name")}
+
+
+def _usage(name: str, parameters: dict[str, Any]) -> str:
+    required = set(parameters.get("required", ()))
+    takes = [one if one in required else f"{one} (may be left out)" for one in parameters.get("properties", {})]
+    return f"{name} takes {', '.join(takes)}." if takes else f"{name} takes no arguments."
+
+
+def unfinished_todos(session: Session) -> Iterator[Hint]:
+    """One, for the turn that ended the work, if to-dos were open then. A session that was cut off has none: no turn ended it."""
+    turns, still = list(turns_of(session)), todos_of(session).open
+    if not turns or not still:
+        return
+    last = turns[-1]
+    if last.message.problem is None and (
+        not last.message.calls or any(one.name == "done" for one in last.message.calls)
+    ):
+        items = "; ".join(still)
+        yield Hint(
+            last.entry,
+            "unfinished_todos",
+            f"Reminder: To-dos still open: {items}. Finish or cancel them before you end.",
+        )
+
+
+def repeated_read(session: Session) -> Iterator[Hint]:
+    """One for each turn that read a file again with the same arguments, the file not changed since (`docs/counters.md`, repeated_reads)."""
+    shown: dict[str, set[str]] = {}  # path -> read calls answered since it last changed
+    for turn in turns_of(session):
+        again: list[str] = []
+        for one in turn.calls:
+            if fact.kind(one.call.name) == "shell":
+                shown.clear()  # it may have changed any file
+            again += _read(one, shown)
+            for path in fact.paths_edited(one.call, one.facts):
+                shown.pop(path, None)
+        if again:
+            files = ", ".join(dict.fromkeys(again))
+            yield Hint(turn.entry, "repeated_read", f"Reminder: You have read {files} already and it has not changed.")
+
+
+def _read(one: AnsweredCall, shown: dict[str, set[str]]) -> list[str]:
+    """The files that the call showed, if all of them were shown by the same call before."""
+    key = json.dumps([one.call.name, one.call.arguments], sort_keys=True, default=str)
+    paths = () if one.failed else fact.paths_read(one.call, one.reads)
+    known = bool(paths) and all(key in shown.get(path, ()) for path in paths)
+    for path in paths:
+        shown.setdefault(path, set()).add(key)
+    return list(paths) if known else []
+
+
+# In the order in which they go before each other at one turn.
+RULES: tuple[Callable[[Session], Iterator[Hint]], ...] = (
+    malformed_turn, unknown_tool, invalid_arguments, unfinished_todos, repeated_read,
+)  # fmt: skip
+
+
+def hints_of(session: Session) -> list[Hint]:
+    """By all rules."""
+    return [hint for rule in RULES for hint in rule(session)]
+
+
+def kept_hints(session: Session, renderer: Renderer) -> list[dict[str, Any]]:
+    """For `Rollout.info["hints"]`, JSON values. Raises Unplaced."""
+    return placed(hints_of(session), session, renderer)
+
+
+def chosen(rollouts: Sequence[Rollout], most: int) -> list[tuple[Rollout, dict[str, Any]]]:
+    """At most `most` flagged turns: of every rollout the first, then of every rollout the second, and so on. Order is fixed."""
+    rows = [(place, r, hint) for r, one in enumerate(rollouts) for place, hint in enumerate(one.info.get("hints", ()))]
+    return [(rollouts[r], hint) for _, r, hint in sorted(rows, key=lambda row: row[:2])[:most]]
