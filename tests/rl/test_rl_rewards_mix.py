@@ -97,7 +97,7 @@ def test_components_come_are_reweighted_and_go_at_their_steps():
     [
         ({"weights": {"untested_edit": -0.1}}, "untested_edit is -0.1"),
         ({"schedule": {"a": {"from_step": 3}, "b": {"from_step": 3}}}, "two entries of the schedule have from_step 3"),
-        ({"schedule": {"a": {"from_step": 3, "weights": {"judge": 0.1}}}}, "rewards.judge names nobody"),
+        ({"schedule": {"a": {"from_step": 3, "weights": {"judge": 0.1}}}}, "rewards.judge is empty"),
         ({"weights": {"outcome": 2.0}}, "outcome"),
     ],
 )
