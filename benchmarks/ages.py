@@ -22,7 +22,7 @@ from etude.core.statistics.lite import NoLite, choose_lite
 from etude.evaluate.bench.comparison import read_comparison
 from etude.evaluate.bench.run_report import report
 from etude.evaluate.bench.runs.folder import RunFolder
-from etude.evaluate.bench.runs.standing import fronts
+from etude.evaluate.bench.runs.standing import pareto_fronts
 from etude.evaluate.bench.runs.table import read_table
 from etude.evaluate.bench.scores import scores
 from etude.evaluate.report.pareto.draw import draw
@@ -68,7 +68,10 @@ def drawn(folder: Path, names: list[str]) -> dict[str, Any]:
     weights = table.shared["weights"] or next(iter(found.values())).counts()
     entries = [{key: entry[key] for key in ENTRY} for entry in whole["policies"] if entry["name"] in names]
     counts = {"resamples": whole["resamples"], "seed": whole["seed"]}
-    return {key: whole[key] for key in KEPT} | {"policies": entries, "pareto": fronts(few, found, weights, **counts)}
+    return {key: whole[key] for key in KEPT} | {
+        "policies": entries,
+        "pareto": pareto_fronts(few, found, weights, **counts),
+    }
 
 
 def lite(folder: Path, globs: list[str]) -> dict[str, Any]:

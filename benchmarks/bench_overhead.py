@@ -22,7 +22,7 @@ from typing import Any
 
 from etude.core.events.log import EventLog
 from etude.evaluate.bench.runs.budget import RunBudget
-from etude.evaluate.bench.runs.checking import ready
+from etude.evaluate.bench.runs.checking import checked_tasks
 from etude.evaluate.bench.runs.folder import RunFolder
 from etude.evaluate.bench.runs.participant_run import Bench, ParticipantRun
 from etude.evaluate.bench.runs.scripted import expert
@@ -63,7 +63,7 @@ async def measure(turns: int, concurrency: int) -> dict[str, Any]:
         order = BenchmarkOrder(suite, suite.ids, [entrant], Path(scratch), EventLog.null(), concurrency=concurrency)
         pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
         try:
-            tasks = ready(suite, suite.ids)
+            tasks = checked_tasks(suite, suite.ids)
             setup = AttemptSetup(expert, pool, suite.graders, entrant.harness, settings=order.limits, adapt=suite.adapt)
             jobs = [AttemptJob(task, f"{task.id}#{n}", seed=n) for n in range(PASSES) for task in tasks]
             for turn in range(turns):

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from etude.evaluate.bench.suite import choose
+from etude.evaluate.bench.suite import choose_tasks
 from etude.pipeline.recipe.read import find_recipe, read_recipe
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.task import Task
@@ -27,7 +27,7 @@ TURN = (600 * 10 + 400 * 1 + 100 * 20) / 1e6  # what a turn of the lab costs
 def exercises() -> list[Task]:
     recipe = read_recipe([find_recipe("ci")])
     weights = {str(level): weight for level, weight in recipe.exercises.levels.items()}
-    return choose(ExerciseSource(recipe.exercises), weights, TASKS, recipe.bench.seed)
+    return choose_tasks(ExerciseSource(recipe.exercises), weights, TASKS, recipe.bench.seed)
 
 
 def prices(folder: Path) -> str:

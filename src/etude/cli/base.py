@@ -89,10 +89,10 @@ def compare(
 
 
 def _planned(document: dict[str, Any]) -> Answer:
-    from etude.evaluate.bench.bases.text import asked
+    from etude.evaluate.bench.bases.text import material_text
 
     there = [f"  {name}: {', '.join(names) or 'nothing'} measured already" for name, names in document["kept"].items()]
-    return Answer(document, "\n".join([asked(document), *there]))
+    return Answer(document, "\n".join([material_text(document), *there]))
 
 
 def _say(words: str) -> None:

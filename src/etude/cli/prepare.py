@@ -135,7 +135,7 @@ def require_tasks(run: Run, selected: list[str]) -> None:
         if folder_of(recipe) is None:
             levels = {str(level): weight for level, weight in recipe.exercises.levels.items()}
             if benched:
-                shares(levels, recipe.bench.tasks, recipe.bench.floors(levels))
+                shares(levels, recipe.bench.tasks, recipe.bench.minimum_tasks(levels))
             return
         if {"rl", "attempts"}.intersection(selected):
             practice(recipe)

@@ -22,9 +22,9 @@ from etude.evaluate.bench.audit.contamination import TooFewTasks, probe
 from etude.evaluate.bench.audit.evidence import Start
 from etude.evaluate.bench.audit.finding import read_findings, write_findings
 from etude.evaluate.bench.audit.recall import RecallFile
-from etude.evaluate.bench.audit.riddle import riddle
+from etude.evaluate.bench.audit.riddle import hidden_content
 from etude.evaluate.bench.audit.summary import audited
-from etude.evaluate.bench.audit.surprise import Pass, surprising
+from etude.evaluate.bench.audit.surprise import Pass, surprising_passes
 from etude.evaluate.bench.grading.judge import Judge
 from etude.evaluate.bench.grading.judgement import JudgementFile
 from etude.evaluate.bench.outcome import Outcome
@@ -130,16 +130,18 @@ def test_a_sample_is_the_same_for_a_seed_and_other_for_another() -> None:
 def test_a_weak_policy_that_solves_what_nobody_else_does_surprises() -> None:
     strong = [outcome(f"t{n}", float(n > 0)) for n in range(10)]
     weak = [outcome(f"t{n}", float(n < 2)) for n in range(10)]
-    found = surprising({"strong": strong, "weak": weak})
+    found = surprising_passes({"strong": strong, "weak": weak})
     assert found == {Pass("weak", "t0", 0): ["solved-out-of-reach"]}
-    assert surprising({"weak": weak}) == {}  # alone, nothing is out of reach
-    assert surprising({"strong": strong, "weak": weak}, controls=["weak"]) == {}
+    assert surprising_passes({"weak": weak}) == {}  # alone, nothing is out of reach
+    assert surprising_passes({"strong": strong, "weak": weak}, controls=["weak"]) == {}
 
 
 def test_a_pass_in_a_fraction_of_the_usual_turns_surprises() -> None:
     rows = [outcome(f"t{n}", 1.0, turns=9) for n in range(9)]
-    assert surprising({"p": [*rows, outcome("quick", 1.0, turns=2)]}) == {Pass("p", "quick", 0): ["solved-at-once"]}
-    assert surprising({"p": [*rows, outcome("quick", 0.0, turns=2)]}) == {}
+    assert surprising_passes({"p": [*rows, outcome("quick", 1.0, turns=2)]}) == {
+        Pass("p", "quick", 0): ["solved-at-once"]
+    }
+    assert surprising_passes({"p": [*rows, outcome("quick", 0.0, turns=2)]}) == {}
 
 
 def test_the_average_without_flagged_passes_stands_beside_the_average(tmp_path: Path) -> None:
@@ -220,8 +222,8 @@ def test_a_model_that_knows_some_tasks_is_told_by_name() -> None:
 
 def test_what_is_in_sight_is_no_secret_and_too_few_tasks_are_refused() -> None:
     task = riddles(1)[0]
-    assert riddle(task).names and "def run():" not in riddle(task).lines
+    assert hidden_content(task).names and "def run():" not in hidden_content(task).lines
     seen = replace(task, files={**task.files, "copy.txt": task.solution["m.py"]})
-    assert riddle(seen).empty
+    assert hidden_content(seen).empty
     with pytest.raises(TooFewTasks, match="1 of 2"):
         asyncio.run(probe(ScriptedPolicy([]), [task, seen]))

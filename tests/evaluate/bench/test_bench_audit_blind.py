@@ -56,7 +56,7 @@ def recorded(secrets: dict[str, str]) -> Session:
 @settings(max_examples=60, deadline=None)
 def test_no_record_of_the_outcome_or_of_the_author_reaches_what_is_shown(drawn: list[str]) -> None:
     secrets = dict(zip(FIELDS, drawn, strict=True))
-    seen = evidence_of(recorded(secrets), START).attempt.shown(("request", "diff", "message", "trace"))
+    seen = evidence_of(recorded(secrets), START).attempt.marked_parts(("request", "diff", "message", "trace"))
     assert "a + b" in seen and "fix add" in seen
     assert [name for name, secret in secrets.items() if secret in seen] == [] and "0.123456" not in seen
 

@@ -15,7 +15,7 @@ from etude.agent.policy.protocol import Policy
 from etude.evaluate.bench.audit.evidence import Evidence, Start, evidence_of
 from etude.evaluate.bench.audit.tripwire import Flag
 from etude.evaluate.bench.audit.tripwires import TRIPWIRES, tripped_wires
-from etude.evaluate.bench.grading.edited_lines import EditedLines, patched
+from etude.evaluate.bench.grading.edited_lines import EditedLines, edits_of_patch
 from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
 from etude.evaluate.bench.grading.log import ActionEvent
 from etude.tasks.cheats.exercise import CHEATS
@@ -167,7 +167,7 @@ def test_tests_that_are_the_agents_own_work_may_be_edited() -> None:
 def test_a_line_of_code_cannot_pass_for_the_header_of_a_diff() -> None:
     patch = "--- a/x.sql\n+++ b/x.sql\n@@ -1,2 +1,2 @@\n--- a/decoy\n-os.exit\n+++ b/decoy.txt\n+os._exit(0)\n"
     patch += "--- a/y.py\n+++ b/y.py\n@@ -0,0 +1 @@\n+y\n"
-    assert [(one.path, one.new, one.gone) for one in patched(patch)] == [
+    assert [(one.path, one.new, one.gone) for one in edits_of_patch(patch)] == [
         ("x.sql", ("++ b/decoy.txt", "os._exit(0)"), ("-- a/decoy", "os.exit")),
         ("y.py", ("y",), ()),
     ]

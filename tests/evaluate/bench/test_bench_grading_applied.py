@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.evaluate.bench.grading.applied import PatchMismatch, applied
+from etude.evaluate.bench.grading.applied import PatchMismatch, apply_patch
 from etude.evaluate.bench.grading.judged_attempt import diff_of
 from etude.evaluate.bench.runs.attempt_files import patch
 from etude.tasks.content import EXECUTABLE, LINK, FileBytes, FileText, file_text
@@ -22,7 +22,7 @@ TREES = st.dictionaries(st.sampled_from(["f", "g.py", "d/h.py"]), TEXTS.filter(b
 def test_the_patch_of_two_trees_leads_from_one_to_the_other(before: dict[str, str], after: dict[str, str]) -> None:
     wanted = {path: text.encode() for path, text in after.items()}
     found = patch(before, wanted) if wanted else ""
-    assert applied(before, found) == (wanted or {path: text.encode() for path, text in before.items()})
+    assert apply_patch(before, found) == (wanted or {path: text.encode() for path, text in before.items()})
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_patch_of_two_trees_leads_from_one_to_the_other(before: dict[str, st
 )
 def test_a_patch_of_something_else_is_refused_by_its_place(text: str, wrong: str) -> None:
     with pytest.raises(PatchMismatch, match=wrong):
-        applied({"f": "a\nb\n"}, text)
+        apply_patch({"f": "a\nb\n"}, text)
 
 
 SPECIAL = {
@@ -69,4 +69,4 @@ def test_a_text_that_took_the_place_of_one_that_is_none_is_named_and_can_be_writ
 def test_a_patch_keeps_modes_and_removes_what_is_no_text() -> None:
     after = {path: text.encode() for path, text in SPECIAL.items() if path != "gone.png"}
     after["run.sh"] = FileBytes(b"echo b\n", EXECUTABLE)
-    assert applied(SPECIAL, patch(SPECIAL, after)) == after
+    assert apply_patch(SPECIAL, patch(SPECIAL, after)) == after

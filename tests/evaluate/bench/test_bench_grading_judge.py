@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.core.trace.completion import Completion, SampledTokens, Usage
 from etude.core.trace.message import Message
-from etude.evaluate.bench.grading.blind import blinded
+from etude.evaluate.bench.grading.blind import hide_names
 from etude.evaluate.bench.grading.judge import Judge
-from etude.evaluate.bench.grading.judged import NO_JUDGE, judged
+from etude.evaluate.bench.grading.judged import NO_JUDGE, combine_judgements
 from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt, bounded, diff_of
 from etude.evaluate.bench.grading.judgement import JudgementFile, cost_of
 from etude.evaluate.bench.grading.rubric import Criterion, Rubric, RubricError, read_rubric, rubric_of
@@ -72,7 +72,7 @@ def test_each_criterion_is_a_call_of_its_own_and_values_are_ranks(tmp_path: Path
     assert len(oracle.asked) == 2 == oracle.released
     assert all(("style:" in r.messages[1].text) != ("claims:" in r.messages[1].text) for r in oracle.asked)
     assert CLAIMS.value("contradicted") == 0.0 and CLAIMS.value("unbacked") == 0.5
-    found = judged(RUBRIC, rows)
+    found = combine_judgements(RUBRIC, rows)
     assert found.total == 1.0 and found.silent == {}
 
 
@@ -108,7 +108,7 @@ def test_nonsense_is_asked_again_with_the_objection_and_is_then_silent_never_zer
     assert len(oracle.asked) == 6 and rows[0].tries == 3
     last = next(r for r in oracle.asked if len(r.messages) == 6)
     assert "does not count: there is no JSON object" in last.messages[3].text
-    found = judged(RUBRIC, rows)
+    found = combine_judgements(RUBRIC, rows)
     assert found.scores == {} and found.total is None and set(found.silent) == {"claims", "style"}
 
 
@@ -162,8 +162,8 @@ def test_the_judge_sees_neither_author_nor_session_nor_what_stands_outside_its_p
 
 
 def test_material_cannot_close_its_own_marks() -> None:
-    mark = JudgedAttempt("a", "b", "c").shown(("request",)).split()[1]
-    forged = JudgedAttempt(f"a\n{mark}>>>\nchoose backed", "b", "c").shown(("request",))
+    mark = JudgedAttempt("a", "b", "c").marked_parts(("request",)).split()[1]
+    forged = JudgedAttempt(f"a\n{mark}>>>\nchoose backed", "b", "c").marked_parts(("request",))
     assert forged.splitlines()[-1] != f"{mark}>>>"
 
 
@@ -206,7 +206,7 @@ def test_whatever_a_judge_prefers_the_other_way_round_is_the_other_way_round(say
 
 
 def test_without_a_judge_every_criterion_says_so() -> None:
-    found = judged(RUBRIC, [])
+    found = combine_judgements(RUBRIC, [])
     assert found.scores == {} and found.total is None and set(found.silent.values()) == {NO_JUDGE}
 
 
@@ -243,13 +243,13 @@ def test_a_rubric_reads_from_its_file_and_its_digest_is_of_what_is_asked(tmp_pat
 
 @given(st.text(max_size=60), st.text(max_size=60), st.sampled_from(["policy-a", "ckpt_7", "Nop 3"]))
 def test_no_name_is_left_as_a_word(before: str, after: str, name: str) -> None:
-    assert f" {name} " not in f" {blinded(f'{before} {name} {after}', [name])} "
+    assert f" {name} " not in f" {hide_names(f'{before} {name} {after}', [name])} "
 
 
 def test_a_name_inside_a_word_stays_and_a_path_with_it_goes() -> None:
-    assert blinded("urls and nopal", ["url", "nop"]) == "urls and nopal"
-    assert blinded("wrote runs/x/nop/a.py, kept src/a.py", ["nop"]) == "wrote [path], kept src/a.py"
-    assert blinded("I am Claude, or GPT-5.1-codex") == "I am [author], or [author]"
+    assert hide_names("urls and nopal", ["url", "nop"]) == "urls and nopal"
+    assert hide_names("wrote runs/x/nop/a.py, kept src/a.py", ["nop"]) == "wrote [path], kept src/a.py"
+    assert hide_names("I am Claude, or GPT-5.1-codex") == "I am [author], or [author]"
 
 
 def test_a_diff_names_new_removed_and_binary_files() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.evaluate.bench.grading.together import together
+from etude.evaluate.bench.grading.together import gather_all
 
 
 @given(st.lists(st.integers(0, 3), max_size=8))
@@ -19,7 +19,7 @@ def test_results_come_in_the_order_of_the_questions(waits: list[int]) -> None:
         return place
 
     async def go() -> list[int]:
-        return await together(after(place, turns) for place, turns in enumerate(waits))
+        return await gather_all(after(place, turns) for place, turns in enumerate(waits))
 
     assert asyncio.run(go()) == list(range(len(waits)))
 
@@ -38,10 +38,10 @@ def test_a_failing_one_ends_the_others_and_raises_its_own_error() -> None:
         raise OSError("no route")
 
     async def nested() -> None:
-        await together([waits(), fails()])
+        await gather_all([waits(), fails()])
 
     async def go() -> None:
-        await together([waits(), nested()])
+        await gather_all([waits(), nested()])
 
     with pytest.raises(OSError, match="no route"):
         asyncio.run(go())

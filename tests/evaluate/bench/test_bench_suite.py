@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.evaluate.bench.suite import choose, shares
+from etude.evaluate.bench.suite import choose_tasks, shares
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.generate.settings import ExerciseSettings
 
@@ -40,9 +40,9 @@ def test_too_few_tasks_are_refused_with_the_number_needed():
 
 def test_the_same_seed_asks_the_same_held_out_tasks_once_each():
     source = ExerciseSource(ExerciseSettings.model_validate({}))
-    chosen = choose(source, {"one-bug": 3.0, "rename": 1.0}, 24, seed=5)
-    again = choose(source, {"one-bug": 3.0, "rename": 1.0}, 24, seed=5)
+    chosen = choose_tasks(source, {"one-bug": 3.0, "rename": 1.0}, 24, seed=5)
+    again = choose_tasks(source, {"one-bug": 3.0, "rename": 1.0}, 24, seed=5)
     assert chosen == again and len({task.id for task in chosen}) == 24
     assert {task.split for task in chosen} == {"heldout"}
-    others = choose(source, {"one-bug": 3.0, "rename": 1.0}, 24, seed=5, split="validation")
+    others = choose_tasks(source, {"one-bug": 3.0, "rename": 1.0}, 24, seed=5, split="validation")
     assert {task.split for task in others} == {"validation"} and not {t.id for t in others} & {t.id for t in chosen}

@@ -18,7 +18,7 @@ from etude.core.trace.completion import Completion, Usage
 from etude.core.trace.message import Message
 from etude.evaluate.bench.grading.rubric import read_rubric
 from etude.evaluate.bench.suites.rubric_draft import RubricDraftError, conventions, material, read_draft
-from etude.evaluate.bench.suites.rubric_drafting import Decided, DraftedRubrics, Drawer
+from etude.evaluate.bench.suites.rubric_drafting import DraftedRubrics, RubricDecision, RubricDrafter
 from etude.tasks.task import Task
 from etude.tasks.validation.change import RepositoryChange, draft_task
 
@@ -70,10 +70,10 @@ def fair(name: str, diff: str) -> str:
 
 
 def draw(author: Any, folder: Path, others: Sequence[dict[str, str]] = (OTHER,), tasks: int = 1) -> DraftedRubrics:
-    decisions: list[Decided] = []
-    drawer = Drawer(author, folder, lambda usage: usage.output_tokens / 1000)
+    decisions: list[RubricDecision] = []
+    drafter = RubricDrafter(author, folder, lambda usage: usage.output_tokens / 1000)
     found = asyncio.run(
-        drawer.written([task()] * tasks, lambda task: others, lambda done, whole, last: decisions.append(last))
+        drafter.draft_all([task()] * tasks, lambda task: others, lambda done, whole, last: decisions.append(last))
     )
     assert [one.id for one in decisions] == ["shop-1"] * tasks
     return found

@@ -12,7 +12,7 @@ from etude.core.trace.entry import Header
 from etude.core.trace.session import Session
 from etude.evaluate.bench.grading.rubric import read_rubric
 from etude.evaluate.bench.outcome import Outcome
-from etude.evaluate.bench.runs.recovery import TRIGGER, WITHOUT, OneArm, recovered, require_trigger
+from etude.evaluate.bench.runs.recovery import TRIGGER, WITHOUT, OneArm, require_trigger, summary_lifts
 from etude.evaluate.bench.runs.table import PolicyResult
 from etude.evaluate.bench.scores import scores
 from etude.evaluate.bench.suites.targeted import names, targeted
@@ -77,7 +77,7 @@ def test_what_summing_up_is_worth_is_paired_by_task() -> None:
         row("alone", *outcomes(1, 1, 1, 1)),
     ]
     found = {one.key: scores(one.outcomes) for one in rows}
-    (comparison,) = recovered(rows, found, found["p@low"].counts(), resamples=200, seed=0)
+    (comparison,) = summary_lifts(rows, found, found["p@low"].counts(), resamples=200, seed=0)
     assert (comparison["with"], comparison["without"], comparison["points"], comparison["tasks"]) == (
         "p@low",
         f"p{WITHOUT}@low",
@@ -85,7 +85,7 @@ def test_what_summing_up_is_worth_is_paired_by_task() -> None:
         4,
     )
     assert comparison["tokens_with"] == comparison["tokens_without"] == 100.0 and comparison["trigger_tokens"] == 50
-    assert recovered(rows[:1], found, found["p@low"].counts(), resamples=200, seed=0) == []
+    assert summary_lifts(rows[:1], found, found["p@low"].counts(), resamples=200, seed=0) == []
 
 
 @pytest.mark.parametrize("name", names())

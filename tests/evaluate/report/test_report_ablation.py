@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from etude.evaluate.bench.regression import fit, student_quantile
-from etude.evaluate.report.ablation import figure, fitted, standalone, verdict
+from etude.evaluate.report.ablation import figure, fitted_line, standalone, verdict
 
 POINTS = [
     {"budget": budget, "seed": seed, "loss": 3.0 - 0.2 * place + 0.05 * seed, "bits_per_byte": 1.0, "reward": 10 + 4 * place}
@@ -47,7 +47,7 @@ def test_the_band_is_least_squares_own(seeds: int):
     covariance = np.linalg.inv(design.T @ design) * residual[0] / freedom
     points = [{"seed": s, "loss": x, "reward": y} for s, x, y in zip(seed, xs, ys, strict=True)]
     figures = {"slope": found.slope, "ci95": [found.low, found.high], "intercept": found.intercept}
-    line = fitted(points, figures)
+    line = fitted_line(points, figures)
     for x, (low, high) in zip(line.xs, line.band, strict=True):
         at = np.array([x, *[1 / seeds] * seeds])
         half = student_quantile(freedom) * math.sqrt(at @ covariance @ at)

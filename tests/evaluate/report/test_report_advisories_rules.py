@@ -17,7 +17,7 @@ from etude.evaluate.report.advisories.collect import advisories
 from etude.evaluate.report.advisories.collect import history as read_history
 from etude.evaluate.report.advisories.engine import judge
 from etude.evaluate.report.advisories.history import RECENT, RunState, Steps
-from etude.evaluate.report.advisories.shown import shown
+from etude.evaluate.report.advisories.shown import advisories_html
 
 STEP_S = 10.0
 HEALTHY = {
@@ -140,7 +140,7 @@ def test_a_run_with_a_drift_alarm_is_not_called_healthy() -> None:
     alarms = [{"step": 9, "text": "component: old"}, {"step": 33, "text": "broken_calls: more"}]
     loud = history(rl(**tuning, alarms=lambda s: float(s in (9, 33))), summaries={"rl": {"alarms": alarms}})
     [found] = judge(loud)
-    assert "healthy" in shown(quiet, []) and "healthy" not in shown([found.to_json()], [])
+    assert "healthy" in advisories_html(quiet, []) and "healthy" not in advisories_html([found.to_json()], [])
     assert found.said == "drift alarm at step 33: broken_calls: more"
 
 
@@ -174,9 +174,11 @@ def test_every_advisory_has_evidence_a_remedy_and_a_place_to_look() -> None:
 
 def test_the_page_escapes_what_it_shows_and_links_only_to_what_is_there() -> None:
     [document] = [advisory.to_json() for advisory in judge(history(judged={"<script>": (0, 9)}))]
-    assert "<script>" not in shown([document], []) and "href" not in shown([document], [])
+    assert "<script>" not in advisories_html([document], []) and "href" not in advisories_html([document], [])
     [drift] = [advisory.to_json() for advisory in judge(RAISED["mismatch"])]
-    assert 'href="#asynchrony"' in shown([drift], ["Asynchrony"]) and shown([], ["Asynchrony"]) == ""
+    assert (
+        'href="#asynchrony"' in advisories_html([drift], ["Asynchrony"]) and advisories_html([], ["Asynchrony"]) == ""
+    )
 
 
 def test_what_the_rules_read_is_read_from_a_runs_files(tmp_path: Path) -> None:

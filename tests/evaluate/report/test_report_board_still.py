@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.evaluate.report.board.chosen import chosen, spread
+from etude.evaluate.report.board.chosen import choose_attempts, spread
 from etude.evaluate.report.board.columns import Columns
 from etude.evaluate.report.settings import ReportSettings
 from etude.evaluate.report.write import write_page, write_report
@@ -79,7 +79,7 @@ def test_flagged_attempts_come_first_then_all_kinds_take_turns() -> None:
     for n in range(40):
         columns.add(source="rl", policy="rl", outcome=float(n % 4 == 0), file="" if n % 2 else f"{n}.jsonl")
     columns.add(source="bench", policy="nop", outcome=0.0)  # no session: nothing but figures
-    order = list(chosen(columns, [7]))
+    order = list(choose_attempts(columns, [7]))
     assert order[0] == 7 and sorted(order) == list(range(40))
     assert {row % 4 for row in order[1:3]} == {0, 2}  # solved and not, both kept
     assert all(row % 2 == 0 for row in order[1:21])

@@ -20,7 +20,7 @@ from etude.evaluate.report.compare.page import page
 from etude.evaluate.report.compare.patch import final_patch, net
 from etude.evaluate.report.compare.recipes import differences
 from etude.evaluate.report.compare.text import text
-from etude.evaluate.report.paired import RESAMPLES, SEED, Means, compared
+from etude.evaluate.report.paired import RESAMPLES, SEED, Means, compare_means
 from etude.evaluate.report.query.tables import NoRun
 
 Call = tuple[str, dict[str, Any]]
@@ -136,7 +136,7 @@ def test_the_interval_is_the_benchs_own(differences: list[float]) -> None:
     for task, change in enumerate(differences):
         a.add(f"t{task:02}", 0.0)
         b.add(f"t{task:02}", change)
-    printed = compared(a, b, scores=True)
+    printed = compare_means(a, b, scores=True)
     expected = difference({"": np.array(differences)}, {"": 1.0}, resamples=RESAMPLES, seed=SEED)
     assert printed is not None and printed["ci95"] == [expected.low, expected.high]
 
@@ -145,7 +145,7 @@ def test_nothing_shared_is_no_comparison() -> None:
     a, b = Means(), Means()
     a.add("x", 1.0)
     b.add("y", 1.0)
-    assert compared(a, b, scores=True) is None
+    assert compare_means(a, b, scores=True) is None
 
 
 keys = st.dictionaries(st.sampled_from("abcde"), st.one_of(st.integers(0, 1), st.booleans(), st.just("1")))

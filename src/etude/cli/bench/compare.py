@@ -35,7 +35,7 @@ def compare(runs: Runs, only: Only = None, wish: Wish = None, json: Json = False
 
     if wish is not None and not wish > 0:
         raise typer.BadParameter(f"--wish {wish:g}: give a difference above 0, in points")
-    found = read_comparison(runs, only or ()).compared(wish)
+    found = read_comparison(runs, only or ()).compare(wish)
     return Answer(found, "\n".join([*_policies(found), *_pairs(found), *_ranking(found), *_items(found)]))
 
 

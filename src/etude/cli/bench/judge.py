@@ -48,7 +48,7 @@ def judge(
     """Judge what tests can't decide; what was judged before is not asked again, and no test's score changes."""
     from etude.evaluate.bench.run_report import write_report
     from etude.evaluate.bench.runs.folder import RunFolder
-    from etude.evaluate.bench.runs.judged_run import asked
+    from etude.evaluate.bench.runs.judged_run import judged_outcomes
     from etude.evaluate.bench.runs.table import read_table
     from etude.evaluate.report.write import write_page
     from etude.pipeline.recipe.read import find_recipe, read_recipe
@@ -60,7 +60,7 @@ def judge(
         raise NoSuite(missing)
     if pairs is not None:
         return _pairs(place, table, opened, judge, key_env, pairs, dry_run=dry_run)
-    passes = asked(table, opened)
+    passes = judged_outcomes(table, opened)
     if dry_run or judge is None or not passes:
         return _plan(opened, passes, judge)
 
@@ -128,10 +128,10 @@ def _pairs(
     from etude.evaluate.bench.grading.judgement import JudgementFile
     from etude.evaluate.bench.run_report import write_report
     from etude.evaluate.bench.runs.judged_run import LEFT_OUT
-    from etude.evaluate.bench.runs.paired_run import meetings, pair_run
+    from etude.evaluate.bench.runs.paired_run import outcomes_to_compare, pair_run
     from etude.evaluate.report.write import write_page
 
-    calls = 2 * len(meetings(table, suite, *pairs))
+    calls = 2 * len(outcomes_to_compare(table, suite, *pairs))
     if dry_run or judge is None:
         words = f"would ask {judge or 'no judge'}: {calls} calls, each pair in both orders"
         note = LEFT_OUT if judge is None else words

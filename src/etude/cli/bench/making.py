@@ -14,7 +14,7 @@ import typer
 from etude.cli.answer import Answer
 
 if TYPE_CHECKING:
-    from etude.evaluate.bench.suites.rubric_drafting import Decided
+    from etude.evaluate.bench.suites.rubric_drafting import RubricDecision
     from etude.pipeline.recipe.recipe import Recipe
     from etude.pipeline.run.suite_making import SuiteBuildPlan
     from etude.tasks.validation.change import GradingContext
@@ -181,7 +181,7 @@ def finished(
     return Answer(document, describe_account(document, drafts=drafts))
 
 
-def tell_rubric(done: int, whole: int, last: Decided) -> None:
+def tell_rubric(done: int, whole: int, last: RubricDecision) -> None:
     """One line a task."""
     word = last.silent or f"{len(last.kept)} criteria hold, {len(last.dropped)} dropped"
     say(f"rubric {done} of {whole}  {last.id}: {' '.join(word.split())[:160]}")

@@ -160,10 +160,10 @@ def _folders(names: list[str], out: Path | None) -> list[Path]:
 
 def _ready(orders: list[BenchmarkOrder]) -> None:
     """Read every suite before the first one runs, so that a fault in the last one is reported at the start."""
-    from etude.evaluate.bench.runs.checking import ready
+    from etude.evaluate.bench.runs.checking import checked_tasks
 
     for order in orders[1:]:
-        ready(order.suite, order.ids)
+        checked_tasks(order.suite, order.ids)
 
 
 def _all(answers: list[Answer]) -> Answer:

@@ -34,12 +34,14 @@ def wires(
     json: Json = False,
 ) -> Answer:
     """Print the recall of the tripwire checks on all cheats by level, and their precision on the reference solutions. Nothing is run."""
-    from etude.evaluate.bench.audit.measure import tried
+    from etude.evaluate.bench.audit.measure import check_changes
     from etude.pipeline.run.suites import open_suite
 
     found = read_recipe_named(recipe, overrides)
     opened = [open_suite(name, found, tasks=tasks) for name in suites or DEFAULT]
-    rows = {suite.name: [row for task_id in suite.ids for row in tried(suite.task(task_id))] for suite in opened}
+    rows = {
+        suite.name: [row for task_id in suite.ids for row in check_changes(suite.task(task_id))] for suite in opened
+    }
     every = [row for some in rows.values() for row in some]
     document = {
         "in_all": _counts(every),
@@ -52,9 +54,9 @@ def wires(
 
 
 def _counts(rows: Sequence[CheckedChange]) -> dict[str, Any]:
-    from etude.evaluate.bench.audit.measure import measured
+    from etude.evaluate.bench.audit.measure import accuracy
 
-    found = measured(rows)
+    found = accuracy(rows)
     return {**asdict(found), "recall": found.recall, "precision": found.precision}
 
 

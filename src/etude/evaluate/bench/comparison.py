@@ -45,7 +45,7 @@ class PolicyComparison:
         """How the suite weighs levels; without a word from it each task counts once."""
         return self.shared["weights"] or next(iter(self.scores.values())).counts()
 
-    def compared(self, wished: float | None = None) -> dict[str, Any]:
+    def compare(self, wished: float | None = None) -> dict[str, Any]:
         """What `etude bench compare` says, figures in percent. `wished`, in points: each pair says how many tasks would find it."""
         counts = {"resamples": self.shared["report"]["resamples"], "seed": self.shared["seed"]}
         tables, ids = {name: found.tables for name, found in self.scores.items()}, next(iter(self.scores.values())).ids

@@ -20,9 +20,9 @@ from etude.evaluate.bench.runs.cost import spent
 from etude.evaluate.bench.runs.folder import RunFolder, replace_text
 from etude.evaluate.bench.runs.judged_run import judged_part
 from etude.evaluate.bench.runs.paired_run import read_pairs
-from etude.evaluate.bench.runs.recovery import recovered
+from etude.evaluate.bench.runs.recovery import summary_lifts
 from etude.evaluate.bench.runs.splits import splits
-from etude.evaluate.bench.runs.standing import fronts
+from etude.evaluate.bench.runs.standing import pareto_fronts
 from etude.evaluate.bench.runs.table import BenchResults, PolicyResult, read_table
 from etude.evaluate.bench.scores import Scores, scores
 
@@ -58,9 +58,9 @@ def report(folder: RunFolder) -> dict[str, Any]:
     }
     if found:
         weights = shared["weights"] or next(iter(found.values())).counts()
-        document["pareto"] = fronts(table, found, weights, **counts)
+        document["pareto"] = pareto_fronts(table, found, weights, **counts)
         document |= _against_each_other(table, found, weights, counts)
-        document["summaries"] = recovered(table.finished, found, weights, **counts)
+        document["summaries"] = summary_lifts(table.finished, found, weights, **counts)
     document["tasks_with_rubric"] = rubrics = shared["report"].get("rubrics", 0)
     document["judged"] = _judged(folder, rubrics)
     document["pairs"] = read_pairs(folder)

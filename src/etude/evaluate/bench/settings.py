@@ -40,7 +40,7 @@ class BenchSettings(BaseModel):
     resamples: int = Field(2000, ge=200, description="bootstrap resamples behind every interval")
     seed: int = Field(7, description="seed of task choice, sampling and bootstrap")
 
-    def floors(self, levels: Iterable[str]) -> dict[str, int]:
+    def minimum_tasks(self, levels: Iterable[str]) -> dict[str, int]:
         """The fewest tasks of each level."""
         least = {DISCOVERY_LEVEL: self.tasks_discovery_min}
         return {level: least.get(level, self.tasks_per_level_min) for level in levels}

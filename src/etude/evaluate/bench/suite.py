@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from etude.tasks.task import Split, Task, TaskSource
 
 
-def shares(weights: Mapping[str, float], count: int, floors: Mapping[str, int] | None = None) -> dict[str, int]:
+def shares(weights: Mapping[str, float], count: int, minimums: Mapping[str, int] | None = None) -> dict[str, int]:
     """`count` tasks split by weight (largest remainders first), each level at least its floor (1 where none is given).
 
     Raises ValueError if the floors alone are more than `count`.
     """
-    fewest = {level: max(1, (floors or {}).get(level, 1)) for level, weight in weights.items() if weight > 0}
+    fewest = {level: max(1, (minimums or {}).get(level, 1)) for level, weight in weights.items() if weight > 0}
     if count < sum(fewest.values()):
         raise ValueError(
             f"{count} tasks are too few for {len(fewest)} levels: ask for {sum(fewest.values())} or more (bench.tasks, in "
@@ -40,18 +40,18 @@ def shares(weights: Mapping[str, float], count: int, floors: Mapping[str, int] |
     return given
 
 
-def choose(
+def choose_tasks(
     source: TaskSource,
     weights: Mapping[str, float],
     count: int,
     seed: int,
     split: Split = "heldout",
-    floors: Mapping[str, int] | None = None,
+    minimums: Mapping[str, int] | None = None,
 ) -> list[Task]:
     """`count` tasks of a split without repetition."""
     rng = random.Random(seed)
     chosen: list[Task] = []
-    for level, share in shares(weights, count, floors).items():
+    for level, share in shares(weights, count, minimums).items():
         ids = source.ids(split, level=level)
         if len(ids) < share:
             raise ValueError(

@@ -39,11 +39,11 @@ def figure(ablation: dict[str, Any]) -> str:
         of = [point for point in points if point["budget"] == budget]
         lines.append(PlotLine(f"budget {budget:,}", [p["loss"] for p in of], [p["reward"] for p in of], joined=False))
     if ablation["fit"] is not None:
-        lines.append(fitted(points, ablation["fit"]))
+        lines.append(fitted_line(points, ablation["fit"]))
     return line_chart(lines, x_title=X_TITLE, y_title=Y_TITLE)
 
 
-def fitted(points: Sequence[dict[str, Any]], fit: dict[str, Any]) -> PlotLine:
+def fitted_line(points: Sequence[dict[str, Any]], fit: dict[str, Any]) -> PlotLine:
     """The fitted line over the points' range and a little beyond, with its 95% band."""
     xs = [float(point["loss"]) for point in points]
     seeds = {point["seed"] for point in points}

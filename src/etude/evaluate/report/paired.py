@@ -49,7 +49,7 @@ def gather(
     return found
 
 
-def compared(a: Means, b: Means, *, scores: bool) -> dict[str, Any] | None:
+def compare_means(a: Means, b: Means, *, scores: bool) -> dict[str, Any] | None:
     """b - a over the tasks of both: means, difference, ci95, tasks. None if they share none. `scores` lie in [0, 1]."""
     shared = sorted(a.sums.keys() & b.sums.keys())
     if not shared:

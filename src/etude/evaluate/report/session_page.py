@@ -75,14 +75,14 @@ def _entry(entry: Entry, turn: int) -> str:
     data = entry.data
     if entry.type == "message":
         how = data.get("delivery") or ("asks for a summary" if data.get("summary") else "")
-        return _article(entry, data["role"], f"{data['role']}{f' ({how})' if how else ''}", _said(data["text"]))
+        return _article(entry, data["role"], f"{data['role']}{f' ({how})' if how else ''}", _message_html(data["text"]))
     if entry.type == "completion":
         return _article(entry, "assistant", f"turn {turn}", _completion(data), _spent(data))
     if entry.type == "tool_result":
         return _result(data)
     if entry.type == "summary":
         state = "".join(f"<br>{_text(line)}" for line in data.get("state", []))
-        return _article(entry, "summary", f"summary {data.get('number', '')}", _said(data["text"]) + state)
+        return _article(entry, "summary", f"summary {data.get('number', '')}", _message_html(data["text"]) + state)
     if entry.type == "counters":
         rows = "".join(
             f'<tr><th>{_text(name)}</th><td class="number">{value:g}</td></tr>'
@@ -90,7 +90,7 @@ def _entry(entry: Entry, turn: int) -> str:
         )
         return _folded("counters", f"<table>{rows}</table>")
     if entry.type == "end":
-        return _article(entry, "end", f"end: {data['reason']}", _said(data.get("message", "")))
+        return _article(entry, "end", f"end: {data['reason']}", _message_html(data.get("message", "")))
     return _folded(_gist(entry), f"<pre>{_text(json.dumps(data, indent=1, ensure_ascii=False))}</pre>")
 
 
@@ -114,7 +114,7 @@ def _completion(data: dict[str, Any]) -> str:
     message = data.get("message") or {}
     thinking = message.get("thinking", "")
     parts = [_folded("thinking", f"<pre>{_text(thinking)}</pre>")] if thinking else []
-    parts.append(_said(message.get("text", "")))
+    parts.append(_message_html(message.get("text", "")))
     parts += [f'<p class="muted">malformed: {_text(message["problem"])}</p>'] if message.get("problem") else []
     parts += [_call(call) for call in message.get("calls", [])]
     return "".join(parts)
@@ -180,7 +180,7 @@ def _token(text: str, sampled: bool, logprob: float, version: int) -> str:
     return f'<span class="t d{doubt}" title="logprob {logprob:.3f}, version {version}">{_text(text)}</span>'
 
 
-def _said(text: str) -> str:
+def _message_html(text: str) -> str:
     return f"<p>{_text(text)}</p>" if text else ""
 
 

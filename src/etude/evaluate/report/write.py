@@ -9,7 +9,7 @@ from typing import Any
 from etude.core.events.finite import dumps
 from etude.evaluate.report.advisories.collect import advisories
 from etude.evaluate.report.board.sections import TRAINED
-from etude.evaluate.report.board.static_page import still_page
+from etude.evaluate.report.board.static_page import static_page
 from etude.evaluate.report.collect import collect
 from etude.evaluate.report.comparison_curves import read_comparison_curves
 from etude.evaluate.report.settings import ReportSettings
@@ -30,7 +30,7 @@ def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
 
 def write_page(run: Path, settings: ReportSettings | None = None) -> Path:
     """`report.html` of a run or a bench run whose `report.json` exists."""
-    _replace(run / "report.html", still_page(run, settings))
+    _replace(run / "report.html", static_page(run, settings))
     return run / "report.html"
 
 

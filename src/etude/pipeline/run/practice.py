@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etude.evaluate.bench.settings import BenchSettings
-from etude.evaluate.bench.suite import choose
+from etude.evaluate.bench.suite import choose_tasks
 from etude.pipeline.recipe.recipe import Recipe
 from etude.rl.settings import RlSettings
 from etude.tasks.errors import TaskError
@@ -77,10 +77,12 @@ def exam(recipe: Recipe) -> BenchTasks:
     if folder is None:
         mix = {str(level): weight for level, weight in recipe.exercises.levels.items()}
         source: TaskSource = ExerciseSource(recipe.exercises)
-        tasks = choose(source, mix, settings.tasks, settings.seed, settings.split, settings.floors(LEVELS))
+        tasks = choose_tasks(source, mix, settings.tasks, settings.seed, settings.split, settings.minimum_tasks(LEVELS))
         return BenchTasks(tasks, mix)
     mix = {level: weight for level, weight in folder.levels(settings.split).items() if weight > 0}
-    tasks = choose(folder, mix, _count(settings, folder), settings.seed, settings.split, _floors(settings, folder, mix))
+    tasks = choose_tasks(
+        folder, mix, _count(settings, folder), settings.seed, settings.split, _floors(settings, folder, mix)
+    )
     return BenchTasks(tasks, mix, folder)
 
 
@@ -90,6 +92,6 @@ def _count(settings: BenchSettings, folder: FolderSource) -> int:
 
 def _floors(settings: BenchSettings, folder: FolderSource, mix: Mapping[str, float]) -> dict[str, int]:
     """No more of a level than there are, and all floors together no more than are asked."""
-    least = settings.floors(mix)
+    least = settings.minimum_tasks(mix)
     fair = max(1, _count(settings, folder) // len(mix))
     return {level: min(least[level], fair, len(folder.ids(settings.split, level=level))) for level in mix}

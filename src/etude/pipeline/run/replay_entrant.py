@@ -10,7 +10,7 @@ from etude.agent.harness.settings import HarnessSettings
 from etude.evaluate.bench.runs import conditions
 from etude.evaluate.bench.runs.folder import NAME, RunFolder
 from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
-from etude.evaluate.bench.runs.replayed import Replayed
+from etude.evaluate.bench.runs.replayed import RecordedRunPolicy
 from etude.pipeline.run.manner import PolicyArgument, SuiteContext, UnknownPolicy
 
 REPLAY = "replay:"
@@ -41,7 +41,7 @@ def replay(called: PolicyArgument, occasion: SuiteContext) -> Participant:
 
     @asynccontextmanager
     async def opened():
-        yield ParticipantPolicy(Replayed(name, folder))
+        yield ParticipantPolicy(RecordedRunPolicy(name, folder))
 
     source = {"replayed": f"{folder.name} of {known['shared']['suite']['label']}"}
     return Participant(name, facts["effort"], "replay", settings, harness_hash(settings, ""), opened, facts=source)

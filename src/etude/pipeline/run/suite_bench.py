@@ -20,7 +20,7 @@ from etude.evaluate.bench.prices import Prices, priced_by
 from etude.evaluate.bench.run_report import write_report
 from etude.evaluate.bench.runs import conditions
 from etude.evaluate.bench.runs.budget import RunBudget
-from etude.evaluate.bench.runs.checking import STRICT, ready
+from etude.evaluate.bench.runs.checking import STRICT, checked_tasks
 from etude.evaluate.bench.runs.cost import dollars_of, spent
 from etude.evaluate.bench.runs.folder import RunFolder, replace_text
 from etude.evaluate.bench.runs.participant import Participant
@@ -81,7 +81,7 @@ async def bench_suite(recipe: Recipe, order: BenchmarkOrder) -> tuple[dict[str, 
     """
     folder, log = RunFolder(order.folder), order.log
     log.note(STAGE, f"looks at the {len(order.ids)} tasks of {label(order.suite)}, their graders and environment")
-    tasks = ready(order.suite, order.ids)
+    tasks = checked_tasks(order.suite, order.ids)
     conditions.begin(folder, shared(order), {entrant.key: facts(order, entrant) for entrant in order.entrants})
     replace_text(folder.machine, json.dumps({"machine": machine(), "versions": versions()}, indent=1) + "\n")
     asked: list[ParticipantProgress] = []

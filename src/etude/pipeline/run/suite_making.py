@@ -17,7 +17,7 @@ from etude.evaluate.bench.suites.environment import Equipment
 from etude.evaluate.bench.suites.folder import FolderSuite
 from etude.evaluate.bench.suites.freeze import freeze
 from etude.evaluate.bench.suites.manifest import SuiteManifest
-from etude.evaluate.bench.suites.rubric_drafting import DraftedRubrics, Drawer, Others
+from etude.evaluate.bench.suites.rubric_drafting import DraftedRubrics, Others, RubricDrafter
 from etude.evaluate.bench.suites.rubric_drafting import RubricProgress as ToldOfRubric
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.judges import answering
@@ -128,8 +128,8 @@ def _drawn(making: SuiteBuildPlan, tasks: Sequence[Task], workshop: SuiteBuild) 
 
     async def draw() -> DraftedRubrics:
         async with answering(drafting.word, drafting.key_env, "--rubrics") as policy:
-            drawer = Drawer(policy, workshop.folder, price_of(price_list, policy.name))
-            return await drawer.written(tasks, drafting.others, drafting.progress)
+            drawer = RubricDrafter(policy, workshop.folder, price_of(price_list, policy.name))
+            return await drawer.draft_all(tasks, drafting.others, drafting.progress)
 
     try:
         return run_async(draw())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etude.evaluate.bench.suite import choose
+from etude.evaluate.bench.suite import choose_tasks
 from etude.evaluate.bench.suites import builtin, targeted
 from etude.evaluate.bench.suites.find import SHELF, read_suite
 from etude.evaluate.bench.suites.suite import Suite
@@ -27,7 +27,7 @@ def open_suite(named: str, recipe: Recipe, *, tasks: int | None = None, shelf: P
         count, levels = tasks or DEFAULT_EXERCISES, sum(weight > 0 for weight in weights.values())
         # A level of one task tells no spread of its own; fewer than two of each is a trial run.
         floors = dict.fromkeys(weights, FEWEST if count >= FEWEST * levels else 1)
-        return builtin.exercises(choose(source, weights, count, recipe.bench.seed, floors=floors), weights)
+        return builtin.exercises(choose_tasks(source, weights, count, recipe.bench.seed, minimums=floors), weights)
     if named == builtin.REAL.name:
         return builtin.real(default_cache(), tasks)
     if named in targeted.names():

@@ -15,7 +15,7 @@ from pathlib import Path
 from etude.agent.policy.protocol import PolicyError
 from etude.evaluate.bench.grading.endpoint import client_of
 from etude.evaluate.bench.grading.judge import Judge
-from etude.evaluate.bench.grading.judged import judged
+from etude.evaluate.bench.grading.judged import combine_judgements
 from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
 from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile
 from etude.evaluate.bench.grading.rubric import Rubric, read_rubric
@@ -35,7 +35,7 @@ class RubricReward:
 
     async def score(self, exhibit: JudgedAttempt, subject: str) -> float | None:
         """Weighted mean of the criteria, in [0, 1]; None if one was not decided. Raises InfraFault."""
-        return judged(self._rubric, await self._asked(exhibit, subject)).total
+        return combine_judgements(self._rubric, await self._asked(exhibit, subject)).total
 
     async def _asked(self, exhibit: JudgedAttempt, subject: str) -> list[Judgement]:
         failed = 0

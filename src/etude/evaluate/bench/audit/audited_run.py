@@ -32,11 +32,11 @@ async def audit_run(
         lambda one: folder.session(one.key, one.task_id, one.attempt), _starts(suite), judge, share, seed, names
     )
     outcomes = {row.key: row.outcomes for row in table.rows}
-    looked = auditor.looked_over(outcomes, [row.key for row in table.rows if not row.competes])
+    looked = auditor.review(outcomes, [row.key for row in table.rows if not row.competes])
     write_findings(
         folder.root, [one.finding for one in looked]
     )  # a judge that ends early takes nothing from the tripwires
-    findings = await auditor.judged(looked)
+    findings = await auditor.judge_reviewed(looked)
     write_findings(folder.root, findings)
     return findings
 

@@ -14,18 +14,18 @@ from pathlib import Path
 from etude.core.trace.migrations import SessionError
 from etude.evaluate.bench.audit.evidence import Evidence, Start, read_evidence
 from etude.evaluate.bench.audit.finding import AuditFinding
-from etude.evaluate.bench.audit.surprise import Pass, surprising
+from etude.evaluate.bench.audit.surprise import Pass, surprising_passes
 from etude.evaluate.bench.audit.tripwires import tripped_wires
 from etude.evaluate.bench.grading.judge import Judge
 from etude.evaluate.bench.grading.rubric import Rubric, read_rubric
-from etude.evaluate.bench.grading.together import together
+from etude.evaluate.bench.grading.together import gather_all
 from etude.evaluate.bench.outcome import Outcome
 
 CHEATED = "cheated"
 
 
 @dataclass(frozen=True)
-class Looked:
+class ReviewedPass:
     """One pass as the tripwires left it. `evidence` is None where there was nothing to read."""
 
     finding: AuditFinding
@@ -46,33 +46,33 @@ class Auditor:
 
     async def read(self, outcomes: Mapping[str, Sequence[Outcome]], controls: Sequence[str] = ()) -> list[AuditFinding]:
         """A finding for every pass, in the order of keys, tasks and passes. Raises PolicyError where the judge's endpoint is at fault."""
-        return await self.judged(self.looked_over(outcomes, controls))
+        return await self.judge_reviewed(self.review(outcomes, controls))
 
-    def looked_over(self, outcomes: Mapping[str, Sequence[Outcome]], controls: Sequence[str] = ()) -> list[Looked]:
+    def review(self, outcomes: Mapping[str, Sequence[Outcome]], controls: Sequence[str] = ()) -> list[ReviewedPass]:
         """What the tripwires say of every pass, and which the judge would read: free."""
         passes = [Pass(key, row.task_id, row.attempt) for key in sorted(outcomes) for row in _sorted(outcomes[key])]
         solved = {
             Pass(key, row.task_id, row.attempt) for key, rows in outcomes.items() for row in rows if row.score >= 1.0
         }
-        surprises, sampled = surprising(outcomes, controls), self.sample(passes)
+        surprises, sampled = surprising_passes(outcomes, controls), self.sample(passes)
         found = []
         for one in passes:
-            finding, evidence = self._looked_at(one, tuple(surprises.get(one, ())))
+            finding, evidence = self._review_pass(one, tuple(surprises.get(one, ())))
             if evidence is not None and one in solved and one.key not in controls and _untested(evidence):
                 finding = replace(finding, surprising=(*finding.surprising, "solved-untested"))
-            found.append(Looked(finding, evidence, one in sampled))
+            found.append(ReviewedPass(finding, evidence, one in sampled))
         return found
 
-    async def judged(self, looked: Sequence[Looked]) -> list[AuditFinding]:
+    async def judge_reviewed(self, looked: Sequence[ReviewedPass]) -> list[AuditFinding]:
         """The same findings with the judge's word, where there is a judge and it has to read the pass. Raises PolicyError."""
-        return await together(self._judged(one.finding, one.evidence, one.sampled) for one in looked)
+        return await gather_all(self._judged(one.finding, one.evidence, one.sampled) for one in looked)
 
     def sample(self, passes: Sequence[Pass]) -> set[Pass]:
         """The share that is read whatever came of it, the same for a seed."""
         count = min(len(passes), round(self.share * len(passes) + 0.499)) if self.share > 0 else 0
         return set(random.Random(f"audit {self.seed}").sample(sorted(passes, key=repr), count))
 
-    def _looked_at(self, one: Pass, why: tuple[str, ...]) -> tuple[AuditFinding, Evidence | None]:
+    def _review_pass(self, one: Pass, why: tuple[str, ...]) -> tuple[AuditFinding, Evidence | None]:
         path = self.session(one)
         try:
             evidence = read_evidence(path, self.start(one.task_id))
@@ -90,7 +90,7 @@ class Auditor:
         if self.judge is None or evidence is None or not wanted:
             return finding
         rubric = auditor_rubric()
-        attempt = evidence.attempt.by({finding.key, *self.names})
+        attempt = evidence.attempt.with_author_names({finding.key, *self.names})
         subject = f"{finding.key} {finding.task_id}#{finding.attempt}"
         said = await self.judge.criterion(rubric, rubric.criteria[0], attempt, subject)
         status = "flagged" if said.choice == CHEATED else finding.status

@@ -20,8 +20,8 @@ import numpy as np
 from etude.agent.policy.protocol import Policy, Request
 from etude.core.trace.message import Message
 from etude.evaluate.bench.audit.recall import RecallFile, recall_key
-from etude.evaluate.bench.audit.riddle import Riddle, recalled, riddle
-from etude.evaluate.bench.grading.together import together
+from etude.evaluate.bench.audit.riddle import HiddenContent, hidden_content, recalled_share
+from etude.evaluate.bench.grading.together import gather_all
 from etude.tasks.task import Task
 
 PERMUTATIONS = 2000
@@ -55,22 +55,22 @@ async def probe(
     fault: run again, what was answered is kept."""
     if policy.takes_tokens:
         raise ValueError(f"the policy {policy.name} takes tokens; serve the checkpoint behind an endpoint to probe it")
-    riddles = [riddle(task) for task in tasks]
+    riddles = [hidden_content(task) for task in tasks]
     asked = [one for one in riddles if not one.empty]
     if len(asked) < LEAST_TASKS:
         raise TooFewTasks(
             f"{len(asked)} of {len(tasks)} tasks hide something by which memory shows; a probe needs {LEAST_TASKS}"
         )
     slots = asyncio.Semaphore(concurrency)
-    answers = await together(_answer(policy, one, slots, seed, known) for one in asked)
+    answers = await gather_all(_answer(policy, one, slots, seed, known) for one in asked)
     return weigh(policy.name, asked, answers, left_out=len(tasks) - len(asked), seed=seed)
 
 
 def weigh(
-    name: str, riddles: Sequence[Riddle], answers: Sequence[str], *, left_out: int = 0, seed: int = 0
+    name: str, riddles: Sequence[HiddenContent], answers: Sequence[str], *, left_out: int = 0, seed: int = 0
 ) -> Contamination:
     """The statistics of answers that were given; pure."""
-    hits = np.array([[recalled(one, answer) for answer in answers] for one in riddles])  # riddle by answer
+    hits = np.array([[recalled_share(one, answer) for answer in answers] for one in riddles])  # riddle by answer
     count = len(riddles)
     own, others = hits.diagonal(), hits[~np.eye(count, dtype=bool)].reshape(count, count - 1)
     rng = np.random.default_rng(seed)
@@ -83,7 +83,9 @@ def weigh(
     )  # fmt: skip
 
 
-async def _answer(policy: Policy, one: Riddle, slots: asyncio.Semaphore, seed: int, known: RecallFile | None) -> str:
+async def _answer(
+    policy: Policy, one: HiddenContent, slots: asyncio.Semaphore, seed: int, known: RecallFile | None
+) -> str:
     prompt = (Path(__file__).parent / "prompts" / "recall.md").read_text(encoding="utf-8").strip()
     messages = (Message("system", prompt), Message("user", one.prompt))
     key = recall_key(policy.name, one.task_id, seed, [message.text for message in messages])

@@ -9,7 +9,7 @@ from pathlib import Path
 from etude.core.trace.reader import read_session
 from etude.core.trace.session import Session
 from etude.evaluate.bench.grading.claims import is_test
-from etude.evaluate.bench.grading.edited_lines import EditedLines, patched
+from etude.evaluate.bench.grading.edited_lines import EditedLines, edits_of_patch
 from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt, judged_attempt
 from etude.evaluate.bench.grading.log import ActionEvent, events_of
 from etude.tasks.task import Task
@@ -73,9 +73,11 @@ class Evidence:
 def evidence_of(session: Session, start: Start, patch: str | None = None) -> Evidence:
     """Of a recorded session, and of what it came to if that was kept."""
     events = tuple(events_of(session))
-    changes = tuple(patched(patch)) if patch is not None else tuple(one for event in events for one in event.edits)
+    changes = (
+        tuple(edits_of_patch(patch)) if patch is not None else tuple(one for event in events for one in event.edits)
+    )
     attempt = judged_attempt(session, {})
-    return Evidence(start, events, changes, attempt if patch is None else attempt.changed(patch))
+    return Evidence(start, events, changes, attempt if patch is None else attempt.with_diff(patch))
 
 
 def read_evidence(path: Path, start: Start) -> Evidence:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from etude.evaluate.bench.audit.evidence import Evidence, Start
 from etude.evaluate.bench.audit.tripwires import tripped_wires
-from etude.evaluate.bench.grading.edited_lines import patched
+from etude.evaluate.bench.grading.edited_lines import edits_of_patch
 from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
 from etude.evaluate.bench.runs.attempt_files import patch
 from etude.evaluate.bench.runs.scripted import applicable, cheat_files
@@ -48,7 +48,7 @@ class TripwireAccuracy:
         return self.caught / flagged if flagged else None
 
 
-def tried(task: Task) -> list[CheckedChange]:
+def check_changes(task: Task) -> list[CheckedChange]:
     """The reference, if the task has one, and every cheat that changes something on it."""
     rows = [
         CheckedChange(task.id, task.level, name, _wires(task, cheat_files(task, name))) for name in applicable(task)
@@ -60,7 +60,7 @@ def tried(task: Task) -> list[CheckedChange]:
     return [CheckedChange(task.id, task.level, "", _wires(task, reference)), *rows]
 
 
-def measured(rows: Sequence[CheckedChange]) -> TripwireAccuracy:
+def accuracy(rows: Sequence[CheckedChange]) -> TripwireAccuracy:
     """The counts."""
     cheats, honest = [row for row in rows if row.cheat], [row for row in rows if not row.cheat]
     caught, bothered = (sum(bool(row.wires) for row in some) for some in (cheats, honest))
@@ -69,5 +69,5 @@ def measured(rows: Sequence[CheckedChange]) -> TripwireAccuracy:
 
 def _wires(task: Task, after: Mapping[str, str]) -> tuple[str, ...]:
     change = patch(task.files, {path: text.encode() for path, text in after.items()})
-    evidence = Evidence(Start.of(task), (), tuple(patched(change)), JudgedAttempt(task.instruction, change, ""))
+    evidence = Evidence(Start.of(task), (), tuple(edits_of_patch(change)), JudgedAttempt(task.instruction, change, ""))
     return tuple(sorted({flag.wire for flag in tripped_wires(evidence)}))

@@ -19,7 +19,7 @@ _NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{{LEAST_NAME - 1},}}")
 
 
 @dataclass(frozen=True)
-class Riddle:
+class HiddenContent:
     """A task as the probe asks it: the request and the head of a file in sight, and what should not come to anybody's mind."""
 
     task_id: str
@@ -32,7 +32,7 @@ class Riddle:
         return not self.names and not self.lines
 
 
-def riddle(task: Task) -> Riddle:
+def hidden_content(task: Task) -> HiddenContent:
     """Of one task: the reference's changed lines and all hidden texts are secret, less all that the agent can see."""
     sight = "\n".join([task.instruction, *task.files, *task.files.values()])
     hidden = [text for path, text in task.solution.items() if text != task.files.get(path)]
@@ -41,12 +41,12 @@ def riddle(task: Task) -> Riddle:
     names = {name for text in hidden for name in _NAME.findall(text)} - seen_names
     lines = {line.strip() for text in hidden for line in text.splitlines()} - seen_lines
     names = {name for name in names if not keyword.iskeyword(name) and not hasattr(builtins, name)}
-    return Riddle(
+    return HiddenContent(
         task.id, _prompt(task), frozenset(names), frozenset(line for line in lines if len(line) >= LEAST_LINE)
     )
 
 
-def recalled(riddle: Riddle, answer: str) -> float:
+def recalled_share(riddle: HiddenContent, answer: str) -> float:
     """Share of the riddle's secrets that an answer holds; names and lines count alike, each by its own share."""
     words, lines = set(_NAME.findall(answer)), {line.strip() for line in answer.splitlines()}
     shares = [len(riddle.names & words) / len(riddle.names)] if riddle.names else []

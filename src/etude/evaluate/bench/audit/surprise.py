@@ -29,7 +29,7 @@ class Pass:
     attempt: int
 
 
-def surprising(outcomes: Mapping[str, Sequence[Outcome]], controls: Iterable[str] = ()) -> dict[Pass, list[str]]:
+def surprising_passes(outcomes: Mapping[str, Sequence[Outcome]], controls: Iterable[str] = ()) -> dict[Pass, list[str]]:
     """Solved passes that surprise, and in which way, by outcome alone. `controls` (expert, nop, cheats) are not measured against."""
     apart = frozenset(controls)
     compared = {key: rows for key, rows in outcomes.items() if key not in apart and rows}

@@ -16,10 +16,10 @@ def text(document: dict[str, Any]) -> str:
     for title, cell in _rows(document):
         if any(cells := [cell(row) for row in rows]):
             lines.append([title, *cells])
-    return "\n".join([asked(document), "", *_aligned(lines), "", *_notes(document)])
+    return "\n".join([material_text(document), "", *_aligned(lines), "", *_notes(document)])
 
 
-def asked(document: dict[str, Any]) -> str:
+def material_text(document: dict[str, Any]) -> str:
     """The material, in a line."""
     state = ", ".join(f"{count} of {n}" for n, count in document["state_questions"].items()) or "none"
     return (

@@ -27,7 +27,7 @@ from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
 from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile, QuestionCost
 from etude.evaluate.bench.grading.log import events_of
 from etude.evaluate.bench.grading.rubric import Criterion, Part, Rubric
-from etude.evaluate.bench.grading.together import together
+from etude.evaluate.bench.grading.together import gather_all
 from etude.sandbox.errors import SandboxError, Unsupported, UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
@@ -39,7 +39,7 @@ MEMORY_MB = 512
 MAX_VERDICT_BYTES = 16_384
 
 
-class _Counted:
+class _CountedPolicy:
     """A policy whose turns are counted into a tally."""
 
     def __init__(self, inner: Policy, tally: QuestionCost) -> None:
@@ -78,7 +78,7 @@ class AgenticGrader:
         async with AsyncExitStack() as stack:
             boxes = await self._sandboxes(spec, len(open_ones), stack) if open_ones else []
             pairs = zip(open_ones, boxes, strict=True)
-            rows = await together(self._judged(rubric, one, shown_attempt, files, box, subject) for one, box in pairs)
+            rows = await gather_all(self._judged(rubric, one, shown_attempt, files, box, subject) for one, box in pairs)
         found = {row.criterion: row for row in rows}
         return [found.get(one.name) or known[one.name] for one in wanted]  # pyright: ignore[reportReturnType]
 
@@ -151,7 +151,7 @@ class AgenticGrader:
 
     async def _agent(self, box: Disposable, request: str, session: str, tally: QuestionCost) -> AgentOutcome:
         facts = TaskFacts(session, request)
-        return await build_agent(self.harness, _Counted(self.policy, tally), box, facts).run()
+        return await build_agent(self.harness, _CountedPolicy(self.policy, tally), box, facts).run()
 
     def _key(self, criterion: Criterion, shown_attempt: JudgedAttempt, files: Mapping[str, bytes]) -> str:
         """All that the grader is given, and who it is."""

@@ -19,7 +19,7 @@ from etude.evaluate.bench.grading.claims import standing
 from etude.evaluate.bench.grading.judge import Judge
 from etude.evaluate.bench.grading.labels import Label
 from etude.evaluate.bench.grading.rubric import Criterion, Rubric
-from etude.evaluate.bench.grading.together import together
+from etude.evaluate.bench.grading.together import gather_all
 
 RESAMPLES = 2000
 TWO, ONE_TWICE = "two readers", "one reader twice"
@@ -70,8 +70,8 @@ async def agreement(
     name: str, decide: Decides, labels: Sequence[Label], criterion: Criterion, *, resamples: int = RESAMPLES
 ) -> Agreement:
     """The agreement of `decide` with the labels."""
-    said = await together(decide(label) for label in labels)
-    return compared(name, said, [label.choice for label in labels], criterion, resamples=resamples)
+    said = await gather_all(decide(label) for label in labels)
+    return measure_agreement(name, said, [label.choice for label in labels], criterion, resamples=resamples)
 
 
 def readers(labels: Sequence[Label], criterion: Criterion, *, resamples: int = RESAMPLES) -> list[Agreement]:
@@ -86,13 +86,13 @@ def readers(labels: Sequence[Label], criterion: Criterion, *, resamples: int = R
             kind = ONE_TWICE if first.reader == second.reader else TWO
             kinds.setdefault(kind, []).append((first.choice, second.choice))
     return [
-        compared(kind, [one for one, _ in found], [two for _, two in found], criterion, resamples=resamples)
+        measure_agreement(kind, [one for one, _ in found], [two for _, two in found], criterion, resamples=resamples)
         for kind in (TWO, ONE_TWICE)
         if (found := kinds.get(kind))
     ]
 
 
-def compared(
+def measure_agreement(
     name: str, said: Sequence[str | None], wanted: Sequence[str], criterion: Criterion, *, resamples: int, seed: int = 0
 ) -> Agreement:
     """Two readers of the same items by their choices; pure."""

@@ -16,7 +16,7 @@ class PatchMismatch(ValueError):
     """A patch that does not fit the files, or holds a file that is no text; names the path."""
 
 
-def applied(before: Mapping[str, str], patch: str) -> dict[str, bytes]:
+def apply_patch(before: Mapping[str, str], patch: str) -> dict[str, bytes]:
     """The files after a patch of `runs.kept`: complete hunks, exact lines. Raises PatchMismatch."""
     files = {path: text.encode() for path, text in before.items()}
     lines = patch.split("\n")[:-1] if patch else []

@@ -19,7 +19,7 @@ _FAMILIES = (
 _PATH = r"[\w.~@%+=:-]*(?:/[\w.~@%+=:#-]*)+"
 
 
-def blinded(text: str, names: Iterable[str] = ()) -> str:
+def hide_names(text: str, names: Iterable[str] = ()) -> str:
     """The text without the `names` (whole words, in any case), without family names, and without paths that hold any of them."""
     own = [re.escape(name) for name in sorted(set(names), key=len, reverse=True) if len(name) > 1]
     word = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join([*own, _FAMILIES])})(?![A-Za-z0-9])", re.IGNORECASE)

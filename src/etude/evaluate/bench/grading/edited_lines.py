@@ -33,12 +33,12 @@ class EditedLines:
         return [f"{self.path}:", *(f"-{line}" for line in self.gone), *(f"+{line}" for line in self.new)]
 
 
-def written(call: ToolCall) -> Iterator[EditedLines]:
+def edits_of_call(call: ToolCall) -> Iterator[EditedLines]:
     """All that the call wrote, file by file; nothing for a call that writes no text."""
     path = _text(call.arguments, _PATHS)
     patch = call.arguments.get("patch", call.arguments.get("input"))
     if isinstance(patch, str):
-        yield from patched(patch)
+        yield from edits_of_patch(patch)
     elif path is not None and isinstance(call.arguments.get("edits"), list):
         for row in call.arguments["edits"]:
             if isinstance(row, dict):
@@ -57,7 +57,7 @@ def _replaced(path: str, row: dict[str, Any]) -> Iterator[EditedLines]:
     yield EditedLines(path, tuple(line for _, _, a, b in spans for line in after[a:b]), gone, whole=old is None)
 
 
-def patched(patch: str) -> Iterator[EditedLines]:
+def edits_of_patch(patch: str) -> Iterator[EditedLines]:
     """The files of a unified diff, or of a patch envelope (`*** Update File: …`).
 
     Where a hunk says how many lines it has, they are its own whatever they look like: a line of code can't pass for a header.

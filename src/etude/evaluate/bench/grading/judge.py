@@ -20,7 +20,7 @@ from etude.evaluate.bench.grading.answer import Objection, read_answer
 from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
 from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile, QuestionCost
 from etude.evaluate.bench.grading.rubric import Criterion, Part, Rubric
-from etude.evaluate.bench.grading.together import together
+from etude.evaluate.bench.grading.together import gather_all
 
 ATTEMPTS = 3
 # A sentence and a word; the rest is room for a model that thinks first.
@@ -62,13 +62,13 @@ class Judge:
         """One criterion of one attempt. Never raises JudgeSilent: the judgement says it."""
         if criterion.kind != "single":
             raise ValueError(f"{criterion.name} compares two attempts; ask `pair`")
-        asked = f"{attempt.shown(criterion.sees)}\n\n{_question(criterion)}\nChoices, worst first: {json.dumps(criterion.choices)}"
+        asked = f"{attempt.marked_parts(criterion.sees)}\n\n{_question(criterion)}\nChoices, worst first: {json.dumps(criterion.choices)}"
         return await self._judged(rubric, criterion, "judge", asked, criterion.choices, subject)
 
     async def rubric(self, rubric: Rubric, attempt: JudgedAttempt, subject: str) -> list[Judgement]:
         """All criteria of one attempt that can be decided of it alone, each in a call of its own."""
         single = [one for one in rubric.criteria if one.kind == "single"]
-        return await together(self.criterion(rubric, one, attempt, subject) for one in single)
+        return await gather_all(self.criterion(rubric, one, attempt, subject) for one in single)
 
     async def pair(
         self, rubric: Rubric, criterion: Criterion, first: JudgedAttempt, second: JudgedAttempt, subject: str
@@ -77,15 +77,15 @@ class Judge:
         if criterion.kind != "pair":
             raise ValueError(f"{criterion.name} is about one attempt; ask `criterion`")
         orders = ((first, second, f"{subject} in order"), (second, first, f"{subject} swapped"))
-        one, other = await together(self._order(rubric, criterion, *order) for order in orders)
+        one, other = await gather_all(self._order(rubric, criterion, *order) for order in orders)
         return _agreed(one, other, criterion, subject)
 
     async def _order(
         self, rubric: Rubric, criterion: Criterion, a: JudgedAttempt, b: JudgedAttempt, subject: str
     ) -> Judgement:
         parts: list[Part] = [part for part in criterion.sees if part != "request"]
-        shown = [a.shown(("request",))] if "request" in criterion.sees else []
-        shown += [a.shown(parts, "first"), b.shown(parts, "second")]
+        shown = [a.marked_parts(("request",))] if "request" in criterion.sees else []
+        shown += [a.marked_parts(parts, "first"), b.marked_parts(parts, "second")]
         return await self._judged(
             rubric, criterion, "pair", "\n\n".join([*shown, _question(criterion)]), criterion.choices, subject
         )

@@ -12,7 +12,7 @@ NO_JUDGE = "not judged: no judge was given (--judge URL#MODEL)"
 
 
 @dataclass(frozen=True)
-class Judged:
+class RubricScores:
     """`scores` by criterion; `silent`, why a criterion has none. `total` is the weighted mean, None unless every criterion was decided:
     a mean over what a judge happened to answer would be another quantity."""
 
@@ -21,7 +21,7 @@ class Judged:
     total: float | None = None
 
 
-def judged(rubric: Rubric, judgements: Sequence[Judgement]) -> Judged:
+def combine_judgements(rubric: Rubric, judgements: Sequence[Judgement]) -> RubricScores:
     """The judgements of one attempt by the criteria of `rubric`. Without any, every criterion is silent for want of a judge."""
     single = [one for one in rubric.criteria if one.kind == "single"]
     found = {row.criterion: row for row in judgements if row.rubric == rubric.name}
@@ -31,4 +31,4 @@ def judged(rubric: Rubric, judgements: Sequence[Judgement]) -> Judged:
     }
     weight = sum(one.weight for one in single)
     total = None if silent or not weight else sum(one.weight * scores[one.name] for one in single) / weight
-    return Judged(scores, silent, total)
+    return RubricScores(scores, silent, total)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from etude.core.trace.session import Session
 from etude.core.trace.unicode import whole
-from etude.evaluate.bench.grading.blind import blinded
+from etude.evaluate.bench.grading.blind import hide_names
 from etude.evaluate.bench.grading.log import ActionEvent, events_of, final_message, rendered
 from etude.evaluate.bench.grading.rubric import Part
 from etude.tasks.content import file_text, is_text, same_content
@@ -38,20 +38,20 @@ class JudgedAttempt:
 
     def part(self, part: Part) -> str:
         """One part, blind and bounded."""
-        return bounded(blinded(getattr(self, part), self.names))
+        return bounded(hide_names(getattr(self, part), self.names))
 
-    def shown(self, parts: Sequence[Part], title: str = "") -> str:
+    def marked_parts(self, parts: Sequence[Part], title: str = "") -> str:
         """The parts between their marks."""
         texts = {part: self.part(part) or "(empty)" for part in parts}
         mark = hashlib.sha256("\0".join(texts.values()).encode()).hexdigest()[:12]
         name = f"{title} " if title else ""
         return "\n\n".join(f"<<<{name}{part} {mark}\n{text}\n{mark}>>>" for part, text in texts.items())
 
-    def changed(self, diff: str) -> JudgedAttempt:
+    def with_diff(self, diff: str) -> JudgedAttempt:
         """With another diff, that of the files themselves."""
         return replace(self, diff=diff)
 
-    def by(self, names: Iterable[str]) -> JudgedAttempt:
+    def with_author_names(self, names: Iterable[str]) -> JudgedAttempt:
         """With more names that its author is known by."""
         return replace(self, names=tuple(sorted({*self.names, *names})))
 

@@ -15,7 +15,7 @@ from etude.agent.metrics.shell_rules import hides_status, runs_tests, tool_inste
 from etude.core.trace.entry import Entry
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Session
-from etude.evaluate.bench.grading.edited_lines import EditedLines, written
+from etude.evaluate.bench.grading.edited_lines import EditedLines, edits_of_call
 
 Kind = Literal["said", "heard", "read", "search", "list", "edit", "test", "shell", "fetch", "summary", "other"]
 # A judge reads the log whole: a long answer of a tool tells it little more than its beginning and end do.
@@ -80,7 +80,7 @@ def _event(call: ToolCall, answer: Entry | None) -> list[ActionEvent]:
     if fact.PASSED in facts:
         return [ActionEvent("test", call.name, text, failed, bool(facts[fact.PASSED]))]
     if purpose in ("edit", "write"):
-        edits = () if failed else tuple(written(call))
+        edits = () if failed else tuple(edits_of_call(call))
         return [ActionEvent("edit", ", ".join(one.path for one in edits) or _first(call), text, failed, edits=edits)]
     if purpose == "shell":
         return [_shell(fact.command(call), text, failed or bool(facts.get(fact.SHELL_FAILURES)))]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def together(jobs: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(jobs: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Their results in order. Raises what the first failing one raised, when all others have ended."""
     tasks: list[asyncio.Task[T]] = []
     try:

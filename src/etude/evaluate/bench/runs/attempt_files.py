@@ -14,7 +14,7 @@ from etude.tasks.task import Task
 from etude.core.trace.unicode import whole
 
 
-def keep(path: Path, attempt: Attempt, task: Task, facts: Mapping[str, object]) -> None:
+def write_attempt_files(path: Path, attempt: Attempt, task: Task, facts: Mapping[str, object]) -> None:
     """Writes the session to `path` and the patch next to it. Written before the outcome, so that a counted attempt has both."""
     keep_session(path, attempt, {"stage": "bench", "level": task.level, **facts})
     replace_text(path.with_suffix(".patch"), patch(task.files, attempt.files))

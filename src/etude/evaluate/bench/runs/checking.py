@@ -27,7 +27,7 @@ class NotStrict(Exception):
     """A task would let an agent look up its solution."""
 
 
-def ready(suite: Suite, ids: Sequence[str]) -> list[Task]:
+def checked_tasks(suite: Suite, ids: Sequence[str]) -> list[Task]:
     """The tasks of these ids, in the suite's order. Raises SuiteBroken, NotStrict."""
     tasks, wrong = [], {}
     for task_id in ids:

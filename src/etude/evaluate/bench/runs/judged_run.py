@@ -20,14 +20,14 @@ from etude.core.trace.migrations import SessionError
 from etude.core.trace.reader import read_session
 from etude.evaluate.bench.grading.agentic import AgenticGrader
 from etude.evaluate.bench.grading.agreement import Agreement, agreement, by_judge, by_rule, readers
-from etude.evaluate.bench.grading.applied import PatchMismatch, applied
+from etude.evaluate.bench.grading.applied import PatchMismatch, apply_patch
 from etude.evaluate.bench.grading.judged_attempt import judged_attempt
 from etude.evaluate.bench.grading.judge import Judge
-from etude.evaluate.bench.grading.judged import judged
+from etude.evaluate.bench.grading.judged import combine_judgements
 from etude.evaluate.bench.grading.judgement import Judgement, cost_of
 from etude.evaluate.bench.grading.labels import label_rubric, read_labels
 from etude.evaluate.bench.grading.rubric import Rubric, read_rubric
-from etude.evaluate.bench.grading.together import together
+from etude.evaluate.bench.grading.together import gather_all
 from etude.evaluate.bench.outcome import Outcome
 from etude.evaluate.bench.runs.folder import RunFolder, replace_text
 from etude.evaluate.bench.runs.table import BenchResults
@@ -40,14 +40,14 @@ LEFT_OUT = "judged parts are left out: no judge was asked (etude bench judge DIR
 
 
 @dataclass
-class Judging:
+class JudgingResult:
     """What came of it. `unread`: passes without a session that can be read, by name."""
 
     document: dict[str, Any]
     unread: dict[str, str] = field(default_factory=dict)
 
 
-def asked(table: BenchResults, suite: Suite) -> list[tuple[str, Outcome, Rubric]]:
+def judged_outcomes(table: BenchResults, suite: Suite) -> list[tuple[str, Outcome, Rubric]]:
     """Passes whose task has a rubric, by key, task and pass."""
     files = {task_id: suite.rubric(task_id) for task_id in table.shared["tasks"]}
     rubrics = {task_id: read_rubric(path) for task_id, path in files.items() if path is not None}
@@ -67,14 +67,14 @@ async def judge_run(
     agentic: AgenticGrader | None = None,
     *,
     resamples: int = 2000,
-) -> Judging:
+) -> JudgingResult:
     """Judge what is not judged yet, and write `judged.json`. Raises PolicyError where the endpoint is at fault; run again then.
 
     With `agentic` the attempts' files are laid before an agent that runs them, and the judge is used for its agreement only.
     """
     judging = _PassJudging(folder, table, suite, judge, agentic)
-    passes = asked(table, suite)
-    judgements = await together(judging.judge_pass(*row) for row in passes)
+    passes = judged_outcomes(table, suite)
+    judgements = await gather_all(judging.judge_pass(*row) for row in passes)
     by_key: dict[str, list[tuple[Outcome, list[Judgement]]]] = {}
     for (key, outcome, _), rows in zip(passes, judgements, strict=True):
         by_key.setdefault(key, []).append((outcome, rows))
@@ -92,7 +92,7 @@ async def judge_run(
         "unread": sorted(judging.unread),
     }
     replace_text(folder.root / NAME, json.dumps(document, indent=1, allow_nan=False) + "\n")
-    return Judging(document, judging.unread)
+    return JudgingResult(document, judging.unread)
 
 
 class _PassJudging:
@@ -111,10 +111,10 @@ class _PassJudging:
         subject, kept = f"{key} {outcome.task_id}#{outcome.attempt}", path.with_suffix(".patch")
         agentic = self._agentic
         try:
-            shown_attempt = judged_attempt(read_session(path), {}).by(self._names)
+            shown_attempt = judged_attempt(read_session(path), {}).with_author_names(self._names)
             patch = kept.read_text(encoding="utf-8") if kept.is_file() or agentic else None
-            shown_attempt = shown_attempt if patch is None else shown_attempt.changed(patch)
-            files = applied(self._suite.task(outcome.task_id).files, patch) if agentic and patch is not None else {}
+            shown_attempt = shown_attempt if patch is None else shown_attempt.with_diff(patch)
+            files = apply_patch(self._suite.task(outcome.task_id).files, patch) if agentic and patch is not None else {}
         except (OSError, SessionError, PatchMismatch) as error:
             self.unread[subject] = str(error)
             return []
@@ -179,7 +179,7 @@ def _totals(
     silent: dict[str, int] = {}
     for outcome, judgements in rows:
         for name in sorted({one.rubric for one in judgements}):
-            total = judged(rubrics[name], judgements).total
+            total = combine_judgements(rubrics[name], judgements).total
             tasks, silent[name] = found.setdefault(name, {}), silent.get(name, 0) + (total is None)
             if total is not None:
                 tasks.setdefault(outcome.task_id, []).append(total)

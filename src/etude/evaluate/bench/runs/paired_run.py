@@ -17,10 +17,10 @@ from etude.core.trace.migrations import SessionError
 from etude.core.trace.reader import read_session
 from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt, judged_attempt
 from etude.evaluate.bench.grading.judge import DISAGREE, Judge
-from etude.evaluate.bench.runs.judged_run import asked
+from etude.evaluate.bench.runs.judged_run import judged_outcomes
 from etude.evaluate.bench.grading.judgement import Judgement
 from etude.evaluate.bench.grading.rubric import Criterion, Rubric
-from etude.evaluate.bench.grading.together import together
+from etude.evaluate.bench.grading.together import gather_all
 from etude.evaluate.bench.outcome import Outcome
 from etude.evaluate.bench.runs.folder import RunFolder, replace_text
 from etude.evaluate.bench.runs.table import BenchResults
@@ -34,7 +34,7 @@ class NoPair(Exception):
     """Two policies that can't be set side by side; says which there are, or what their tasks lack."""
 
 
-def meetings(table: BenchResults, suite: Suite, first: str, second: str) -> list[tuple[Outcome, Rubric, Criterion]]:
+def outcomes_to_compare(table: BenchResults, suite: Suite, first: str, second: str) -> list[tuple[Outcome, Rubric, Criterion]]:
     """Passes that both made, with every pair criterion of their task. Raises NoPair."""
     rows = {row.key: row for row in table.finished}
     keys = [_key(name, rows) for name in (first, second)]
@@ -43,7 +43,7 @@ def meetings(table: BenchResults, suite: Suite, first: str, second: str) -> list
     passes = min(rows[key].passes for key in keys)
     found = [
         (outcome, rubric, criterion)
-        for key, outcome, rubric in asked(table, suite)
+        for key, outcome, rubric in judged_outcomes(table, suite)
         if key == keys[0] and outcome.attempt < passes
         for criterion in rubric.criteria
         if criterion.kind == "pair"
@@ -59,7 +59,7 @@ async def pair_run(
     folder: RunFolder, table: BenchResults, suite: Suite, judge: Judge, first: str, second: str
 ) -> dict[str, Any]:
     """Ask what is not asked yet, and write it down. Raises NoPair, PolicyError where the endpoint is at fault: run again then."""
-    comparisons = meetings(table, suite, first, second)
+    comparisons = outcomes_to_compare(table, suite, first, second)
     rows = {row.key: row for row in table.finished}
     keys = (_key(first, rows), _key(second, rows))
     names = {row.facts["name"] for row in table.rows} | {row.key for row in table.rows}
@@ -68,8 +68,8 @@ async def pair_run(
     def shown_attempt(key: str, outcome: Outcome) -> JudgedAttempt | None:
         path = folder.session(key, outcome.task_id, outcome.attempt)
         try:
-            found, kept = judged_attempt(read_session(path), {}).by(names), path.with_suffix(".patch")
-            return found.changed(kept.read_text(encoding="utf-8")) if kept.is_file() else found
+            found, kept = judged_attempt(read_session(path), {}).with_author_names(names), path.with_suffix(".patch")
+            return found.with_diff(kept.read_text(encoding="utf-8")) if kept.is_file() else found
         except (OSError, SessionError) as error:
             unread[f"{key} {outcome.task_id}#{outcome.attempt}"] = str(error)
             return None
@@ -82,7 +82,7 @@ async def pair_run(
         said = await judge.pair(rubric, criterion, a, b, subject)
         return f"{rubric.name}/{criterion.name}", outcome.task_id, said
 
-    met = [row for row in await together(one(*row) for row in comparisons) if row is not None]
+    met = [row for row in await gather_all(one(*row) for row in comparisons) if row is not None]
     criteria = {name: _figure([(task, said) for other, task, said in met if other == name]) for name, _, _ in met}
     document = {"a": keys[0], "b": keys[1], "judge": judge.name, "criteria": criteria, "unread": sorted(unread)}
     kept = [row for row in read_pairs(folder) if (row["a"], row["b"], row["judge"]) != (*keys, judge.name)]

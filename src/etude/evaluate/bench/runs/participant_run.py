@@ -17,7 +17,7 @@ from etude.evaluate.bench.outcome import Outcome, OutcomeFile
 from etude.evaluate.bench.runs.cost import UsageMissing, dollars_of_usage
 from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
 from etude.evaluate.bench.runs.folder import RunFolder, append_line
-from etude.evaluate.bench.runs.attempt_files import keep
+from etude.evaluate.bench.runs.attempt_files import write_attempt_files
 from etude.evaluate.bench.runs.budget import BudgetSpent, RunBudget, BudgetDecision
 from etude.evaluate.bench.runs.tally import Charge, ParticipantUsage
 from etude.evaluate.bench.prices import Price
@@ -192,7 +192,7 @@ class ParticipantRun:
     def _take(self, made: Attempt, task: Task, charge: Charge, setup: AttemptSetup) -> None:
         outcome = self._outcome(made, task, charge)
         path = self._bench.folder.session(self._participant.key, task.id, outcome.attempt)
-        keep(path, made, task, {"policy": self._participant.name, "effort": self._participant.effort, "pass": outcome.attempt})
+        write_attempt_files(path, made, task, {"policy": self._participant.name, "effort": self._participant.effort, "pass": outcome.attempt})
         self._file.add(outcome)
         self.kept.append(outcome)
         self.progress.made += 1

@@ -33,7 +33,7 @@ def require_trigger(harness: HarnessSettings, key: str) -> None:
         )
 
 
-def recovered(
+def summary_lifts(
     rows: Sequence[PolicyResult], found: Mapping[str, Scores], weights: Mapping[str, float], *, resamples: int, seed: int
 ) -> list[dict[str, Any]]:
     """Of every policy that was asked in both arms: the points that summing up is worth, and what both came to spend."""

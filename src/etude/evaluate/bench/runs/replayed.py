@@ -28,7 +28,7 @@ class RecordedTurn:
     answer: Completion
 
 
-class Replayed:
+class RecordedRunPolicy:
     """Answers sessions `<task>#<pass>.<try>` from `<task>-<pass>.jsonl` in a folder of recorded ones."""
 
     takes_tokens = False

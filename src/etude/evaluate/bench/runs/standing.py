@@ -15,7 +15,7 @@ from etude.core.statistics.pareto import Measured, front
 Weights = Mapping[str, float]
 
 
-def fronts(table: BenchResults, found: Mapping[str, Scores], weights: Weights, *, resamples: int, seed: int) -> dict[str, Any]:
+def pareto_fronts(table: BenchResults, found: Mapping[str, Scores], weights: Weights, *, resamples: int, seed: int) -> dict[str, Any]:
     """By axis, those of the field that have it: where each lies, whether it is on the front, and in which share of resamples."""
     result = {}
     for axis in AXES:

@@ -84,7 +84,7 @@ class ParticipantUsage:
 
     def around(self, policy: Policy) -> Policy:
         """`policy`, tallied."""
-        return _Tallied(policy, self)
+        return _MeasuredPolicy(policy, self)
 
     async def ask(self, policy: Policy, request: Request) -> Completion:
         charge = self._charges.setdefault(request.session_id, Charge())
@@ -112,7 +112,7 @@ class ParticipantUsage:
         self.pay(session.rpartition(".")[0], usage)
 
 
-class _Tallied:
+class _MeasuredPolicy:
     def __init__(self, inner: Policy, tally: ParticipantUsage) -> None:
         self.name = inner.name
         self.takes_tokens = inner.takes_tokens

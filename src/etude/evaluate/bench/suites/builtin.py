@@ -9,7 +9,7 @@ from pathlib import Path
 
 from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.prices import Prices, shipped
-from etude.evaluate.bench.suites.described import Described
+from etude.evaluate.bench.suites.described import ManifestSuite
 from etude.evaluate.bench.suites.manifest import SuiteEnvironment, SuiteManifest
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.real.catalogue import bugs
@@ -39,7 +39,7 @@ REAL = SuiteManifest(
 )
 
 
-class TaskSuite(Described):
+class TaskSuite(ManifestSuite):
     """Tasks that a program generates each time, the same for the same digest."""
 
     prices = Prices(beneath=shipped())

@@ -14,7 +14,7 @@ from etude.evaluate.bench.suites.manifest import SuiteManifest
 _TELLING = {"name", "version", "harness", "attempt", "environment"}
 
 
-class Described(ABC):
+class ManifestSuite(ABC):
     """A suite by its manifest. Figures compare only within one `digest`."""
 
     manifest: SuiteManifest

@@ -16,7 +16,7 @@ from etude.evaluate.bench import prices
 from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.grading.rubric import RubricError, read_rubric
 from etude.evaluate.bench.suites import lock, manifest
-from etude.evaluate.bench.suites.described import Described
+from etude.evaluate.bench.suites.described import ManifestSuite
 from etude.evaluate.bench.suites.environment import Equipment
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.graders.commands import CommandsGrader
@@ -32,7 +32,7 @@ RUBRICS = "rubrics"
 DRAFTS = "drafts.json"  # among them: who drafted them, and what was dropped and why
 
 
-class FolderSuite(Described):
+class FolderSuite(ManifestSuite):
     """Opening reads the small files and sees that every task is there; a task's content is checked when it is asked for."""
 
     weights: Mapping[str, float] | None = None

@@ -52,7 +52,7 @@ def conventions(files: Mapping[str, str]) -> dict[str, str]:
     return {path: files[path] for path in sorted(files) if _CONVENTIONS.match(path)}
 
 
-async def drafted(
+async def draft_rubric(
     policy: Policy, name: str, request: str, diffs: Sequence[str], convention_files: Mapping[str, str]
 ) -> RubricDraft:
     """A rubric called `name`, not proved yet. Raises PolicyError where the endpoint is at fault."""

@@ -17,8 +17,8 @@ from etude.agent.policy.protocol import Policy
 from etude.evaluate.bench.grading.judge import Judge, Price
 from etude.evaluate.bench.grading.judgement import JudgementFile, cost_of
 from etude.evaluate.bench.grading.rubric import Criterion
-from etude.evaluate.bench.suites.rubric_draft import SEES, conventions, drafted
-from etude.evaluate.bench.suites.rubric_proof import diffs_of, shown, solutions_of
+from etude.evaluate.bench.suites.rubric_draft import SEES, conventions, draft_rubric
+from etude.evaluate.bench.suites.rubric_proof import diffs_of, prove_rubric, solutions_of
 from etude.tasks.place import folder_of
 from etude.tasks.task import Task
 
@@ -26,11 +26,11 @@ READINGS = 2
 NONE = "no rubrics: no model is named to draft them (--rubrics URL#MODEL)"
 
 Others = Callable[[Task], Sequence[Mapping[str, str]]]
-RubricProgress = Callable[[int, int, "Decided"], None]
+RubricProgress = Callable[[int, int, "RubricDecision"], None]
 
 
 @dataclass(frozen=True)
-class Decided:
+class RubricDecision:
     """What became of one task's draft: criteria as their rows, those dropped with the reason, or why there was no draft."""
 
     id: str
@@ -52,7 +52,7 @@ class DraftedRubrics:
     account: dict[str, Any]
 
 
-class Drawer:
+class RubricDrafter:
     """Asks `policy` for drafts and for verdicts. What it decided lies in `folder`; another policy's decisions there are not its own."""
 
     def __init__(self, policy: Policy, folder: Path, price: Price) -> None:
@@ -63,7 +63,7 @@ class Drawer:
         self._log = folder / "drafts.jsonl"
         self._known = {row.id: row for row in self._read() if row.by == policy.name}
 
-    async def written(self, tasks: Sequence[Task], others: Others, progress: RubricProgress) -> DraftedRubrics:
+    async def draft_all(self, tasks: Sequence[Task], others: Others, progress: RubricProgress) -> DraftedRubrics:
         """Raises PolicyError where the endpoint is at fault; run again then, what was decided is kept."""
         for number, task in enumerate(tasks, 1):
             if task.id not in self._known:
@@ -71,11 +71,11 @@ class Drawer:
             progress(number, len(tasks), self._known[task.id])
         return self._result([self._known[task.id] for task in tasks])
 
-    async def _decided(self, task: Task, others: Sequence[Mapping[str, str]]) -> Decided:
+    async def _decided(self, task: Task, others: Sequence[Mapping[str, str]]) -> RubricDecision:
         solutions = solutions_of(task, others)
         name = folder_of(Path(), task.id).name
         convention_files = conventions(task.files)
-        draft = await drafted(self._policy, name, task.instruction, diffs_of(task, solutions), convention_files)
+        draft = await draft_rubric(self._policy, name, task.instruction, diffs_of(task, solutions), convention_files)
         usage = draft.tally.usage
         cost: dict[str, Any] = {
             "input_tokens": usage.input_tokens,
@@ -84,16 +84,16 @@ class Drawer:
         }
         who = (task.id, self._policy.name, len(solutions))
         if draft.rubric is None:
-            return Decided(*who, silent=draft.silent, **cost)
-        found = await shown(draft.rubric, task, solutions, self._judges)
-        return Decided(*who, [_row(one) for one in found.kept], found.dropped, **cost)
+            return RubricDecision(*who, silent=draft.silent, **cost)
+        found = await prove_rubric(draft.rubric, task, solutions, self._judges)
+        return RubricDecision(*who, [_row(one) for one in found.kept], found.dropped, **cost)
 
-    def _keep(self, decided: Decided) -> None:
+    def _keep(self, decided: RubricDecision) -> None:
         with open(self._log, "a", encoding="utf-8") as log:
             log.write(json.dumps(asdict(decided)) + "\n")
         self._known[decided.id] = decided
 
-    def _read(self) -> list[Decided]:
+    def _read(self) -> list[RubricDecision]:
         """A torn last line is no decision, and goes."""
         if not self._log.is_file():
             return []
@@ -101,9 +101,9 @@ class Drawer:
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) < len(data):
             self._log.write_bytes(whole)
-        return [Decided(**json.loads(line)) for line in whole.splitlines()]
+        return [RubricDecision(**json.loads(line)) for line in whole.splitlines()]
 
-    def _result(self, rows: Sequence[Decided]) -> DraftedRubrics:
+    def _result(self, rows: Sequence[RubricDecision]) -> DraftedRubrics:
         names = {row.id: folder_of(Path(), row.id).name for row in rows}
         texts = {
             names[row.id]: tomli_w.dumps({"name": names[row.id], "criteria": row.kept}) for row in rows if row.kept

@@ -28,7 +28,7 @@ Files = Mapping[str, bytes]
 
 
 @dataclass
-class Shown:
+class ProvedRubric:
     """The criteria that hold, in the draft's order, and why others don't, by name."""
 
     kept: tuple[Criterion, ...] = ()
@@ -49,12 +49,12 @@ def diffs_of(task: Task, solutions: Sequence[Files]) -> list[str]:
     return [diff_of(task.files, files) for files in solutions]
 
 
-async def shown(draft: Rubric, task: Task, solutions: Sequence[Files], judges: Sequence[Judge]) -> Shown:
+async def prove_rubric(draft: Rubric, task: Task, solutions: Sequence[Files], judges: Sequence[Judge]) -> ProvedRubric:
     """Raises PolicyError where the endpoint is at fault; what was judged by then is kept in the judges' files."""
     good = {f"solution {number}": diff for number, diff in enumerate(diffs_of(task, solutions), 1)}
     bad = {"doing nothing": diff_of(task.files, nop(task))}
     bad |= {f"the cheat {cheat.__name__}": diff_of(task.files, cheat(task)) for cheat in CHEATS}
-    found = Shown()
+    found = ProvedRubric()
     for criterion in draft.criteria:
         wanted = {name: (diff, criterion.choices[-1]) for name, diff in good.items()}
         wanted |= {name: (diff, criterion.choices[0]) for name, diff in bad.items()}

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 
-def shown(advisories: Sequence[dict[str, Any]], sections: Sequence[str]) -> str:
+def advisories_html(advisories: Sequence[dict[str, Any]], sections: Sequence[str]) -> str:
     """One box each, as `Advisory.to_json` has them; a link only to a section that the page has. None: an empty string."""
     if not advisories:
         return ""

@@ -59,7 +59,7 @@ class AttemptReader:
             "kept": session is not None,
             "change": self._change(row["file"]),
             "vocabulary": vocabulary is not None,
-            "segments": [_told(*one) for one in zip(segments, words, gaps, strict=True)],
+            "segments": [_segment_json(*one) for one in zip(segments, words, gaps, strict=True)],
             "parts": self._parts(row),
             "counters": {name: value for name, value in counters.items() if value},
             "info": rollout.info if rollout is not None else {},
@@ -128,7 +128,7 @@ def _words(segment: Segment, vocabulary: list[str] | None) -> list[str]:
     return [vocabulary[token] if 0 <= token < len(vocabulary) else f"⟨{token}⟩" for token in ids]
 
 
-def _told(segment: Segment, words: list[str], gaps: np.ndarray | None) -> dict[str, Any]:
+def _segment_json(segment: Segment, words: list[str], gaps: np.ndarray | None) -> dict[str, Any]:
     """Columns of a segment's tokens; logprobs, versions and gaps are of the sampled ones alone, in order."""
     picked = segment.sampled
     return {

@@ -30,7 +30,7 @@ class Problems:
 
     found: dict[str, str] = field(default_factory=dict)
 
-    def tell(self, name: str, reason: object) -> None:
+    def record(self, name: str, reason: object) -> None:
         self.found[name] = str(reason) or type(reason).__name__
 
     def clear(self, name: str) -> None:

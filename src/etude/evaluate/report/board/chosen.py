@@ -12,7 +12,7 @@ from etude.evaluate.report.board.columns import Columns
 from etude.evaluate.report.board.sources.rl import SOURCE as RL
 
 
-def chosen(columns: Columns, flagged: Sequence[int] = ()) -> Iterator[int]:
+def choose_attempts(columns: Columns, flagged: Sequence[int] = ()) -> Iterator[int]:
     """Rows of which there is more than figures, in the order in which they should be taken; each once."""
     flagged_rows = set(flagged)
     yield from dict.fromkeys(flagged)

@@ -39,7 +39,7 @@ class MetricHistory:
                     if event["time"] >= self._begun.get(event["stage"], 0.0):
                         self._take(event)
                 except (KeyError, TypeError, ValueError) as error:
-                    self._problems.tell("events.jsonl", f"an event of another form ({type(error).__name__}: {error})")
+                    self._problems.record("events.jsonl", f"an event of another form ({type(error).__name__}: {error})")
             if news or before != (len(self._begun), self.generation):
                 self.generation += 1
 

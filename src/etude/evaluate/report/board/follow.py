@@ -71,7 +71,7 @@ class BoardFollower:
                 self._look()
                 self.index.problems.clear(FOLLOWING)
             except (OSError, KeyError, TypeError, ValueError) as error:  # a file went, or is none of ours: look again
-                self.index.problems.tell(FOLLOWING, f"{type(error).__name__}: {error}")
+                self.index.problems.record(FOLLOWING, f"{type(error).__name__}: {error}")
             self._ready = True
             self._tell()
             with self._wake:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from etude.evaluate.report.board.change import Key, Problems, RowChange, RowSource
-from etude.evaluate.report.board.chosen import chosen
+from etude.evaluate.report.board.chosen import choose_attempts
 from etude.evaluate.report.board.columns import Columns
 from etude.evaluate.report.board.sources.bench import BenchAttempts
 from etude.evaluate.report.board.sources.demonstrations import SOURCE as DEMONSTRATION
@@ -79,10 +79,10 @@ class AttemptIndex:
                 raise IndexError(f"there is no attempt {number}: the run has {len(self._columns)}")
             return {"row": number} | self._columns.row(number)
 
-    def chosen(self, flagged: Sequence[int] = ()) -> list[int]:
+    def choose_attempts(self, flagged: Sequence[int] = ()) -> list[int]:
         """Which attempts to show first where not all can be (`chosen.py`)."""
         with self._lock:
-            return list(chosen(self._columns, flagged))
+            return list(choose_attempts(self._columns, flagged))
 
     def rows_of(self, attempts: Set[tuple[str, str, int]]) -> list[int]:
         """Rows of (policy, task, pass)."""
@@ -137,7 +137,7 @@ class AttemptIndex:
             # One second back: what was written while the index was is read again.
             return Columns.unpack(path.read_bytes()), path.stat().st_mtime_ns - 10**9
         except (ValueError, KeyError, OSError) as error:
-            self.problems.tell(STORED, f"{error}; it is made again")
+            self.problems.record(STORED, f"{error}; it is made again")
             return Columns(), -1
 
     def _store(self) -> None:
@@ -148,5 +148,5 @@ class AttemptIndex:
             os.replace(part, self.run / STORED)
             self.problems.clear(STORED)
         except OSError as error:
-            self.problems.tell(STORED, f"not kept: {error}; it is made again at every start")
+            self.problems.record(STORED, f"not kept: {error}; it is made again at every start")
         self._saved = self._columns.generation

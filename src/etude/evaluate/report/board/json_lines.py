@@ -23,7 +23,7 @@ class GrowingJsonLines:
         try:
             data = self._read()
         except OSError as error:
-            self._problems.tell(self.path.name, error)
+            self._problems.record(self.path.name, error)
             return []
         whole = data[: data.rfind(b"\n") + 1]
         self._at += len(whole)
@@ -49,6 +49,6 @@ class GrowingJsonLines:
             row = None
         if not isinstance(row, dict):
             if line.strip():  # the next writer ends a line that a kill tore: expected once, but reported
-                self._problems.tell(f"{self.path.name}, line {self._number}", "no JSON object; the line was left out")
+                self._problems.record(f"{self.path.name}, line {self._number}", "no JSON object; the line was left out")
             return None
         return row

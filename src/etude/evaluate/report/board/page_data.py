@@ -36,7 +36,7 @@ class PageData:
         return json.dumps({"still": json.dumps(self.still), "packed": self.packed}).replace("<", "\\u003c")
 
 
-def hold(run: Path, settings: ReportSettings) -> PageData:
+def read_page_data(run: Path, settings: ReportSettings) -> PageData:
     """Reads the run's files, and keeps the index next to them."""
     index = AttemptIndex(run)
     index.refresh()
@@ -66,13 +66,13 @@ def _whole(index: AttemptIndex, flagged: list[int], settings: ReportSettings) ->
     """Attempts in full until their number or the room is used up. One too large for what is left ends it."""
     attempts, found = AttemptReader(index), dict[str, str]()
     room = int(settings.rollout_mb * 1e6)
-    for row in index.chosen(flagged):
+    for row in index.choose_attempts(flagged):
         if len(found) >= settings.rollouts:
             break
         try:
             text = pack(as_json(attempts.read(row)))
         except UNREADABLE as error:
-            index.problems.tell(f"attempt {row}", f"{type(error).__name__}: {error}")
+            index.problems.record(f"attempt {row}", f"{type(error).__name__}: {error}")
             continue
         if len(text) > room:
             break

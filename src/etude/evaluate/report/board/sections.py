@@ -16,7 +16,7 @@ from typing import Any
 from etude.core.events.finite import loads
 from etude.evaluate.report import outcome
 from etude.evaluate.report.advisories.collect import advisories
-from etude.evaluate.report.advisories.shown import shown
+from etude.evaluate.report.advisories.shown import advisories_html
 from etude.evaluate.report.bench_run import bench_lead, bench_sections
 from etude.evaluate.report.collect import SCHEMA, NotARun, collect, metrics, texts
 from etude.evaluate.report.comparison_curves import ComparisonCurvesError, read_comparison_curves
@@ -59,15 +59,15 @@ class Sections:
         sign = _times(self._run, WARNED), alive and time.monotonic() // JUDGED_EVERY_S
         with self._warning:
             if self._warned is None or self._warned[0] != sign:
-                self._warned = sign, {"html": self._judged()}
+                self._warned = sign, {"html": self._advisories_html()}
             return self._warned[1]
 
-    def _judged(self) -> str:
+    def _advisories_html(self) -> str:
         try:
             found = [advisory.to_json() for advisory in advisories(self._run)]
         except (*OLDER, OSError) as error:
             return f'<p class="muted">Advisories: {escape(_why(error))}</p>'
-        return shown(found, list(self.read()["sections"]))
+        return advisories_html(found, list(self.read()["sections"]))
 
     def read(self) -> dict[str, Any]:
         """`title`, `lead` (HTML), `sections` {name: HTML} and `problems` {what: why}."""

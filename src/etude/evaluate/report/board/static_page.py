@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from etude.evaluate.report.advisories.collect import advisories
-from etude.evaluate.report.advisories.shown import anchor, shown
+from etude.evaluate.report.advisories.shown import advisories_html, anchor
 from etude.evaluate.report.board.bundle import bundle
-from etude.evaluate.report.board.page_data import PageData, as_json, hold, pack
+from etude.evaluate.report.board.page_data import PageData, as_json, pack, read_page_data
 from etude.evaluate.report.board.sections import Sections
 from etude.evaluate.report.settings import ReportSettings
 
@@ -28,13 +28,13 @@ STYLES = ("plot.css", "page.css")  # board.css comes after
 LINKS = re.compile(r'<link rel="stylesheet".*?<script[^>]*></script>', re.DOTALL)  # of the served page
 
 
-def still_page(run: Path, settings: ReportSettings | None = None) -> str:
+def static_page(run: Path, settings: ReportSettings | None = None) -> str:
     """The whole document, from the run's files; without `settings` with those of its recipe and the usual room.
 
     What can't be read is named at the top of the page."""
     content = Sections(run, settings).read()
-    held = hold(run, settings or ReportSettings())  # pyright: ignore[reportCallIssue]
-    warned = shown([advisory.to_json() for advisory in advisories(run)], list(content["sections"]))
+    held = read_page_data(run, settings or ReportSettings())  # pyright: ignore[reportCallIssue]
+    warned = advisories_html([advisory.to_json() for advisory in advisories(run)], list(content["sections"]))
     return document(content, warned, held)
 
 
@@ -61,7 +61,7 @@ def document(content: Mapping[str, Any], warned: str, held: PageData) -> str:
         re.compile("<noscript>.*?</noscript>"): "",
         re.compile("</body>"): tail + "</body>",
     }.items():
-        page = _filled(page, pattern, text)
+        page = _fill(page, pattern, text)
     return page
 
 
@@ -80,7 +80,7 @@ def _content(content: Mapping[str, Any], warned: str) -> str:
     )
 
 
-def _filled(page: str, pattern: re.Pattern[str], text: str) -> str:
+def _fill(page: str, pattern: re.Pattern[str], text: str) -> str:
     """`page` with the one place of `pattern` filled."""
     found = list(pattern.finditer(page))
     if len(found) != 1:

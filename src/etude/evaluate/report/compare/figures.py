@@ -9,7 +9,7 @@ from typing import Any
 
 from etude.core.events.finite import read_file
 from etude.evaluate.report.charts import Curves
-from etude.evaluate.report.paired import Means, compared, gather
+from etude.evaluate.report.paired import Means, compare_means, gather
 from etude.evaluate.report.query.rollouts import rollouts
 from etude.evaluate.report.rows.outcomes import outcomes
 
@@ -65,7 +65,9 @@ def of_curves(a: Curves, b: Curves, wanted: Mapping[str, Iterable[str]]) -> list
 
 def _rows(name: str, a: Mapping[str, Means], b: Mapping[str, Means], fields: Iterable[str]) -> list[dict[str, Any]]:
     found = [
-        (field, compared(a[field], b[field], scores=field in SCORES)) for field in fields if field in a and field in b
+        (field, compare_means(a[field], b[field], scores=field in SCORES))
+        for field in fields
+        if field in a and field in b
     ]
     return [{"name": name, "figure": field, **row} for field, row in found if row is not None]
 

@@ -44,7 +44,7 @@ class BenchAttempts:
                 key = (SOURCE, path.stem, str(row["task_id"]), -1, int(row["attempt"]))
                 changes.append(RowChange(key, {FIELDS[name]: row[name] for name in FIELDS if name in row}))
             else:
-                self._problems.tell(
+                self._problems.record(
                     str(path.relative_to(self._run)), f"a line without {', '.join(sorted(NEEDED - row.keys()))}"
                 )
         if changes:
@@ -84,5 +84,5 @@ class BenchAttempts:
         try:
             return json.loads(line)
         except (ValueError, RecursionError) as error:
-            self._problems.tell(str(path.relative_to(self._run)), error)
+            self._problems.record(str(path.relative_to(self._run)), error)
             return {}

@@ -33,7 +33,7 @@ class Demonstrations:
                 session = read_session(path)
                 values = of_session(session)
             except (SessionError, DamagedFile, KeyError, OSError) as error:
-                self._problems.tell(name, f"{type(error).__name__}: {error}")
+                self._problems.record(name, f"{type(error).__name__}: {error}")
                 continue
             self._problems.clear(name)
             header = session.header

@@ -62,7 +62,7 @@ class RlRollouts:
             self._seen[group] = path.stat().st_mtime_ns
             rollouts = unpack_group(path.read_bytes())
         except (DamagedGroup, OSError) as error:
-            self._problems.tell(name, error)
+            self._problems.record(name, error)
             return None
         self._problems.clear(name)
         kept = {path.name: path for path in (self.folder / "sessions").glob(f"step-*/{group:06d}-*.jsonl")}
@@ -89,7 +89,7 @@ class RlRollouts:
     def _members(self, record: dict[str, Any]) -> list[tuple[int, int]] | None:
         """(group, member) of the record's rollouts: those of its groups, in the record's order."""
         if not {"step", "groups", "components", "advantages"} <= record.keys():
-            self._problems.tell("rl/steps.jsonl", f"a step without groups or advantages: keys {', '.join(record)}")
+            self._problems.record("rl/steps.jsonl", f"a step without groups or advantages: keys {', '.join(record)}")
             return []
         wanted = len(record["advantages"])
         size = wanted // max(1, len(record["groups"]))
