@@ -1,7 +1,7 @@
 """What an audit says of a bench, for its report: how many passes were read and flagged, and the average without those.
 
 Each policy's own average comes with two figures: flagged passes left out (their tasks' other passes count on; a task that has none
-left is out), and flagged passes counted as not solved. The first is what the policy does when it works as asked, the second the least
+left is out), and flagged passes counted as not solved. The first shows the policy when it works as asked, the second the least
 that can be claimed if every flag is right.
 """
 

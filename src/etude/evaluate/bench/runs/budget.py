@@ -23,7 +23,7 @@ class BudgetDecision(StrEnum):
 
 
 class RunBudget:
-    """Dollars of one run. `cap` None: no bound. `spent` is what earlier runs of the same folder spent."""
+    """Dollars of one run. `cap` None: no bound. `spent`: dollars that earlier runs of the same folder spent."""
 
     def __init__(self, cap: float | None, spent: float = 0.0, dearest: Mapping[str, float] | None = None) -> None:
         self.cap = cap

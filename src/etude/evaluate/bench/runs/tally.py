@@ -45,7 +45,7 @@ class Charge:
 
 class CoreClock:
     """This process' core-seconds, shared alike among the turns in flight while they pass: batched decoding serves all its rows
-    at once. Their sum is what the process used while anyone waited for an answer."""
+    at once. Their sum equals the process' use while any turn waited for an answer."""
 
     def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         self._clock = clock

@@ -36,7 +36,7 @@ _CONVENTIONS = re.compile(
 
 @dataclass
 class RubricDraft:
-    """What an endpoint proposed; without a rubric `silent` says why. `tally` is what the asking cost."""
+    """What an endpoint proposed; without a rubric `silent` says why. `tally` holds the cost of the questions."""
 
     rubric: Rubric | None = None
     silent: str = ""
