@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from etude.cli.extras import EXTRAS as EXTRA_OF_PACKAGE
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-DIRECT = [*PROJECT["dependencies"], *(line for lines in PROJECT["optional-dependencies"].values() for line in lines)]
+EXTRAS = PROJECT["optional-dependencies"]
+DIRECT = [
+    line
+    for line in (*PROJECT["dependencies"], *(line for lines in EXTRAS.values() for line in lines))
+    if not line.startswith("etude[")  # an extra that takes in others
+]
 
 
 def plain(name: str) -> str:
@@ -58,12 +65,28 @@ def test_every_package_that_the_launcher_installs_has_its_pinned_version_and_a_h
 
 
 def test_the_lists_hold_every_direct_dependency_but_pytorch() -> None:
-    core = {plain(Requirement(line).name) for line in PROJECT["dependencies"]} - {"torch"}
+    lines = [*PROJECT["dependencies"], *EXTRAS["train"], *EXTRAS["rl"]]
+    core = {plain(Requirement(line).name) for line in lines} - {"torch", "etude"}
     every = {plain(Requirement(line).name) for line in DIRECT} - {"torch"}
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     assert core | {plain(Requirement(line).name) for line in build} <= set(stanzas("requirements.txt"))
     assert every | set(stanzas("requirements.txt")) <= set(stanzas("requirements-test.txt"))
     assert set(PINS) - {"torch"} <= set(stanzas("requirements-test.txt"))
+
+
+def test_the_package_without_extras_needs_neither_torch_nor_ray() -> None:
+    assert not {plain(Requirement(line).name) for line in PROJECT["dependencies"]} & {
+        "torch",
+        "ray",
+        "safetensors",
+        "boto3",
+    }
+
+
+def test_every_package_that_an_error_names_is_in_its_extra() -> None:
+    for package, extra in EXTRA_OF_PACKAGE.items():
+        if package != "botocore":  # comes with boto3
+            assert package in {plain(Requirement(line).name) for line in EXTRAS[extra]}
 
 
 def test_the_launcher_installs_packages_by_hash_alone() -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from etude.cli.extras import EXTRAS, missing_package
 from etude.cli.slips import usage_message
 from etude.core.events.finite import dumps
 from etude.core.events.stopping import name_of, status_of
@@ -88,6 +89,8 @@ def _outcome(verb: Callable[[], Any], words: Sequence[str]) -> tuple[dict[str, A
             if not message:  # help was printed, as nothing was asked for
                 return {}, "", 0
             return _error("UsageError", message, error.exit_code)  # type: ignore[attr-defined]
+        if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] in EXTRAS:
+            return _error("MissingPackage", missing_package(error.name.partition(".")[0]), 1)
         if not _is_expected(error):  # a fault of ours: the person who reports it needs the place
             print(masked(traceback.format_exc()), end="", file=sys.stderr)
         return _error(type(error).__name__, str(error) or type(error).__name__, 1)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.cli.answer import Answer
+from etude.cli.extras import install_command
 from etude.cli.option import Json
 from etude.cli.purposes import Around, Machine, find_around, find_pool, purposes
 from etude.learn.engine.vllm.found import VARIABLE, NoVllm, vllm_version
@@ -136,15 +137,18 @@ def _tools() -> list[Finding]:
 
 def _packages(facts: dict[str, Any]) -> list[Finding]:
     torch, ray = _version("torch"), _version("ray")
-    install = "run ./etude again, or pip install it"
     idle = _if(
         bool(facts["gpus"]) and torch.endswith("+cpu"), "this build leaves the GPU idle; install the default one"
     )
     return [
-        Finding("torch", torch or "absent", bool(torch), True, _if(not torch, install) or idle),
-        Finding("ray", ray or "absent", bool(ray), True, _if(not ray, install)),
+        Finding("torch", torch or "absent", bool(torch), remedy=_if(not torch, _needed_to_train("torch")) or idle),
+        Finding("ray", ray or "absent", bool(ray), remedy=_if(not ray, _needed_to_train("ray"))),
         _vllm(),
     ]
+
+
+def _needed_to_train(package: str) -> str:
+    return f"needed by `etude run` alone: {install_command(package)}"
 
 
 def _vllm() -> Finding:

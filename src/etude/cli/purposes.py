@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from etude.cli.extras import install_command
 from etude.core.events.stopping import run_async
 
 T = TypeVar("T")
@@ -152,7 +153,7 @@ def _run(machine: Machine, least_memory_bytes: int, least_disk_bytes: int) -> Pu
     """etude run: sandboxes, torch for every stage, Ray for RL."""
     uses, limits, missing = _sandboxes(machine)
     missing += tuple(
-        Lack(f"the package {name} is absent", "run ./etude again, or pip install it")
+        Lack(f"the package {name} is absent", install_command(name))
         for name in ("torch", "ray")
         if name not in machine.versions
     )
@@ -180,7 +181,7 @@ def _gpu(machine: Machine) -> Purpose:
     elif torch.endswith("+cpu"):
         missing.append(Lack(f"torch {torch} has no CUDA", "pip install --force-reinstall torch"))
     elif not torch:
-        missing.append(Lack("the package torch is absent", "run ./etude again, or pip install it"))
+        missing.append(Lack("the package torch is absent", install_command("torch")))
     return Purpose("GPU", ", ".join(gpus), (), tuple(missing))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from etude.cli.answer import Answer
+from etude.cli.extras import require_packages
 from etude.cli.option import Address, DryRun, Json, Out, Overrides, Recipes
 from etude.cli.prepare import (
     prepare,
@@ -21,6 +22,8 @@ from etude.cli.prepare import (
 
 if TYPE_CHECKING:
     from etude.pipeline.run.execute import Run
+
+WITHOUT_TORCH = {"corpus", "sessions", "report"}  # stages that train and measure nothing
 
 
 def run(
@@ -54,6 +57,7 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     require_temperature(run, selected)
     if dry_run:
         return _plan(run, selected)
+    require_packages(*_packages(selected))
     try:
         steps = run.execute(selected)
     except KeyboardInterrupt as stop:
@@ -71,6 +75,12 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
         document |= {"report": str(report), "lift": found.get("lift")}
         text = f"{_lift(found)}\nreport: {run.folder / 'report.html'}"
     return Answer(document, text)
+
+
+def _packages(selected: list[str]) -> list[str]:
+    """The packages that these stages need in addition to those that every verb has."""
+    torch = ["torch"] if set(selected) - WITHOUT_TORCH else []
+    return [*torch, *(["ray"] if "rl" in selected else [])]
 
 
 def _plan(run: Run, selected: list[str]) -> Answer:
