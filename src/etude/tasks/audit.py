@@ -83,7 +83,7 @@ async def check(
     cheats: Mapping[str, Callable[[Task], dict[str, bytes]]] = CHEATS,
     as_graded: Callable[[Task, dict[str, bytes]], dict[str, bytes]] = lambda task, files: files,
 ) -> Soundness:
-    """Grades reference, nop and all cheats in fresh sandboxes; by the registry, unless told otherwise. Cheats of which `as_graded` leaves
+    """Grades reference, nop and all cheats in fresh sandboxes; by the registry, unless another grader is given. Cheats of which `as_graded` leaves
     the same tree are graded once: a verdict is a function of the task and that tree. Raises InfraError."""
     attempts = {"reference": solved(task), "nop": nop(task), **{name: make(task) for name, make in cheats.items()}}
     graded = {name: digest_of(as_graded(task, files)) for name, files in attempts.items()}

@@ -116,7 +116,7 @@ def _evaluate(before: list[Ran], after: list[Ran], xfail: bool, dates: int) -> F
 
 
 def _require_failing(known_passing: frozenset[str], first: Ran, max_failing: int | None, output: str) -> None:
-    """Checks the first run of the state before. `output` is what the run of the state after printed."""
+    """Checks the first run of the state before. `output` is the output of the run of the state after."""
     if first.run.timed_out:
         raise CandidateRejected(f"the tests take longer than {first.run.seconds:.0f} s before the change")
     gained = known_passing - first.run.passed

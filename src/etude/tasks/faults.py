@@ -2,7 +2,7 @@
 
 An attempt must not gain by breaking its environment so that it is dropped or retried: a run that dies in a way that both could have caused
 is `doubtful`, and decided by a control: the reference is graded at once in a sandbox of its own. If the reference passes, the machine is
-well, and what the attempt comes to in a second run is its verdict; if not, it is ours. `tests/tasks/test_tasks_faults.py` has one test a row.
+well, and the result of the attempt's second run is its verdict; if not, it is ours. `tests/tasks/test_tasks_faults.py` has one test a row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Fault = Literal["policy", "infra", "doubtful"]
 
 @dataclass(frozen=True)
 class Row:
-    """`sign`: by what it is known. `verdict`: what an attempt is told."""
+    """`sign`: by what it is known. `verdict`: the verdict of the attempt."""
 
     name: str
     fault: Fault

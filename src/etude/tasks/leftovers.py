@@ -1,6 +1,6 @@
 """What lies in a tree and is no part of a project: histories, caches, compiled code, what its build put out, a solution.
 
-Any of it may hold the work that a task asks for. Tools put their output into `build` and `dist` beside the manifest; a folder that is called so
+Any of it may hold the work that a task asks for. Tools put their output into `build` and `dist` next to the manifest; a folder that is called so
 and holds the project's own sources is none of that (`setuptools/command/build`, a package `build`, a release that ships nothing but `dist`), so
 those two are judged by what else there is. Pure, over all paths of a tree at once.
 """
@@ -35,9 +35,7 @@ MANIFESTS = frozenset(
 )
 NAMES = ("build", "dist")
 # What no person writes: a bundle's map, its short form, the declarations that a compiler derives.
-TOOL = re.compile(
-    r"^(Gruntfile|gulpfile|Cakefile|bower)\b|\.(config|conf)\.|^\."
-)  # told what to do, by a file that is code
+TOOL = re.compile(r"^(Gruntfile|gulpfile|Cakefile|bower)\b|\.(config|conf)\.|^\.")  # instructed by a file that is code
 DERIVED = re.compile(r"\.(map|min\.\w+|d\.[cm]?ts|o|a|so|class|jar)$")
 
 
@@ -59,7 +57,7 @@ def leftovers(paths: Iterable[str]) -> frozenset[str]:
 
 
 def _is_output(name: str, folder: str, inside: list[str], outside: list[str]) -> bool:
-    """Beside a manifest `dist` is what was built, unless nothing else holds code; `build` may hold scripts, so it takes a sign."""
+    """Next to a manifest, `dist` was built, unless nothing else holds code; `build` may hold scripts, so it takes a sign."""
     if f"{folder}__init__.py" in inside:
         return False
     own = {PurePosixPath(path).name.partition(".")[0] for path in outside if _is_code(path)}

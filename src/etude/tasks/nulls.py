@@ -1,4 +1,4 @@
-"""JSON values as TOML can hold them, and back without loss: null, which TOML does not have, is taken out and its places are told."""
+"""JSON values as TOML can hold them, and back without loss: null, which TOML does not have, is taken out and its places are recorded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Place = list[str | int]  # keys and numbers from the outermost inwards
 
 
 def without_nulls(value: dict[str, Any]) -> tuple[dict[str, Any], list[Place]]:
-    """The value, and where nulls were: keys of tables are left out, in lists an empty text stands for it."""
+    """The value, and where nulls were: keys of tables are left out, in lists an empty text replaces it."""
     places: list[Place] = []
     return _without(value, [], places), places
 

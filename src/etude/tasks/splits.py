@@ -24,7 +24,7 @@ from etude.tasks.content import is_text
 from etude.tasks.errors import TaskError
 from etude.tasks.task import Split
 
-KEPT = 16  # one gram in so many
+KEPT = 16  # one gram in this many
 ALIKE = (
     0.4  # a renamed fork a few releases on keeps more than half of its grams, projects of one author share single files
 )

@@ -69,6 +69,6 @@ class TaskSource(Protocol):
 
 @runtime_checkable
 class Measured(Protocol):
-    """A source whose training tasks were attempted before: by task the mean turns and thinking tokens, None where nobody knows."""
+    """A source whose training tasks were attempted before: by task the mean turns and thinking tokens, None if unknown."""
 
     def signs(self) -> Mapping[str, tuple[float | None, float | None]]: ...

@@ -1,6 +1,6 @@
 """The leak audit of a task's sandbox, as an agent gets it: born, its history looked at, its whole file system searched.
 
-`metadata["audit"]` of a checked task is what `audited` returns: the history's proof, how much was read, what was found.
+`audited` returns `metadata["audit"]` of a checked task: the history's proof, how much was read, what was found.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def trivial_examples(task: Task) -> Files:
 
 
 def skipped_examples(task: Task) -> Files:
-    """Examples that nobody runs."""
+    """Examples that are never run."""
     return _said(task, ">>> whatever()  # doctest: +SKIP\n42\n")
 
 
@@ -32,7 +32,7 @@ def anything_goes(task: Task) -> Files:
 
 
 def invented_examples(task: Task) -> Files:
-    """Examples nobody tried."""
+    """Examples that were never tried."""
     return _said(task, ">>> sorted([2, 1])\n[2, 1]\n")
 
 

@@ -56,7 +56,7 @@ def shim_elsewhere(task: Task) -> Files:
 
 
 def definition_only(task: Task) -> Files:
-    """The definition is renamed where it stands, or copied to where it shall stand, and nobody uses it."""
+    """The definition is renamed in place, or copied to its target, and nothing uses it."""
     asked = task.hidden["refactor"]
     path = _path(task, asked["target"])
     if _moves(task):
@@ -66,14 +66,14 @@ def definition_only(task: Task) -> Files:
 
 
 def copied(task: Task) -> Files:
-    """The reference's files beside the old definition, which stays where it was."""
+    """The reference's files together with the old definition, which stays."""
     path = _path(task, task.hidden["refactor"]["module"])
     old = task.files[path].encode()
     return solved(task) | {path: old + (b"" if _moves(task) else _tail(task))}
 
 
 def tangled(task: Task) -> Files:
-    """The operation, and something nobody asked for."""
+    """The operation, and a change that was not requested."""
     return _left(task, "\n\ndef also_this_was_not_asked_for():\n    return 1\n")
 
 

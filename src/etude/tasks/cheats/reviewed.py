@@ -46,7 +46,7 @@ def every_condition(task: Task) -> Files:
 
 
 def wrong_places(task: Task) -> Files:
-    """Comments on lines that nobody changed."""
+    """Comments on unchanged lines."""
     return _commented(task, [(path, 1) for path in task.files if path.endswith((".py", ".js", ".ts"))][:20])
 
 

@@ -1,8 +1,8 @@
 """A folder of tasks is checked, one row a task: the reference three times, nothing done, every cheat, the leaks of the whole sandbox.
 
-What was found is written down beside the folder (`.check.jsonl`, keyed by the content of the task and the code that judges it), so that a check
-which was ended goes on; of a folder of tasks each one's `metadata["audit"]` is what its last check found (`store/audits.py`). Trouble of the
-machine is no finding, is told in the row, and is tried again next time. A task that can't be read is a row too.
+Findings are written next to the folder (`.check.jsonl`, keyed by the content of the task and the code that judges it), so that a check
+which was ended goes on; of a folder of tasks each one's `metadata["audit"]` holds the finding of its last check (`store/audits.py`). Trouble of the
+machine is no finding, is reported in the row, and is tried again next time. A task that can't be read is a row too.
 """
 
 from __future__ import annotations

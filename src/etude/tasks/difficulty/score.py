@@ -20,7 +20,7 @@ PRIOR_ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Tried:
-    """A rollout at a task, whoever made it. `thinking`: tokens; None where nobody counted them."""
+    """A rollout at a task. `thinking`: tokens; None if they were not counted."""
 
     task: str
     score: float

@@ -1,7 +1,7 @@
 """A scripted solver: it reads files in the order in which they match the words of the request, until it has seen all that has to change.
 
 What it needs is a task's search effort: little where the request names the place, much where it tells a symptom. Files are ranked by the
-weight of the request's words in them (BM25: Robertson and Zaragoza 2009), paths counted as text; what a reference adds anew needs no search.
+weight of the request's words in them (BM25: Robertson and Zaragoza 2009), paths counted as text; new code of a reference needs no search.
 Pure, the same on every machine.
 """
 

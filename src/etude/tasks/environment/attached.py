@@ -1,4 +1,4 @@
-"""What an agent can ask beside its workspace: services of its sandbox, with what they know, by `metadata["services"]`.
+"""What an agent can ask in addition to its workspace: services of its sandbox, with what they know, by `metadata["services"]`.
 
     [{"name": "log_service", "files": {"log.jsonl": "{...}\\n{...}\\n"}}]
 

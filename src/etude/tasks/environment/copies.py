@@ -36,7 +36,7 @@ def covers(task: Task) -> tuple[tuple[str, str], ...]:
 
 
 def _compiled(source: str) -> list[str]:
-    """What Python keeps beside it: names and documentation strings stand in there as well."""
+    """What Python keeps next to it: names and documentation strings are in there as well."""
     folder, name = os.path.split(source)
     stem = glob.escape(f"{folder}/__pycache__/{name.removesuffix('.py')}")
     return sorted(glob.glob(f"{stem}.*.pyc")) if name.endswith(".py") else []

@@ -1,6 +1,6 @@
 """An installed project as tasks refer to it: a snapshot by name, how its tests are run, and what its sandboxes need.
 
-It travels in `metadata["environment"]` of every task of the project, so that a task read from disk needs nothing beside it but the
+It travels in `metadata["environment"]` of every task of the project, so that a task read from disk needs nothing else but the
 snapshot; where that is missing, `etude tasks prepare` makes it again by the recipe that the folder of tasks keeps.
 """
 
@@ -22,7 +22,7 @@ Runner = Literal[
 
 @dataclass(frozen=True)
 class TestPlan:
-    """How the project's own tests are run. `command`: argv; a word `{files}` stands for the chosen test files (all of `files` where
+    """How the project's own tests are run. `command`: argv; a word `{files}` is replaced by the chosen test files (all of `files` where
     none are chosen), `{report}` for the path of a report. Empty with runner pytest: the pinned pytest over `files`."""
 
     runner: Runner = "pytest"

@@ -1,7 +1,7 @@
 """How a project is installed, as a Dockerfile: the steps of its recipe in their order, and the versions that they led to, pinned.
 
 Recipes name few versions: here they were bounded by a day (`until`), through a door that other harnesses don't have. What the snapshot holds
-is therefore written beside the steps: pip's as constraints, npm's by the same day (`npm_config_before`), the pinned pytest by its digests.
+is therefore written next to the steps: pip's as constraints, npm's by the same day (`npm_config_before`), the pinned pytest by its digests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Installation:
         return self.environment.tests.runner == "pytest" and not self.environment.tests.command
 
     def files(self) -> dict[str, bytes]:
-        """Below environment/: the Dockerfile and what it copies beside the workspace."""
+        """Below environment/: the Dockerfile and what it copies in addition to the workspace."""
         texts = {"Dockerfile": self.dockerfile(), "install/steps.sh": self.script()}
         texts["install/constraints.txt"] = "".join(f"{line}\n" for line in self.constraints)
         if self.pytest:

@@ -23,7 +23,7 @@ from etude.tasks.protected import is_protected
 from etude.tasks.task import Task
 
 AGENT_S = 1800.0
-BESIDE_S = 60.0  # of the verifier, beside the tests' own limit: its start, and the control run of commands known by their status
+BESIDE_S = 60.0  # of the verifier, in addition to the tests' own limit: its start, and the control run of commands known by their status
 
 TEST = f"""\
 #!/bin/sh

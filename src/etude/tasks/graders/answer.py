@@ -27,7 +27,7 @@ class AnswerGrader:
 
 
 def objection(said: str | None, path: str, answer: str) -> str:
-    """Why it doesn't count; empty if it does. The right answer is not told."""
+    """Why it doesn't count; empty if it does. The right answer is not shown."""
     if said is None:
         return f"{path} is missing, or no UTF-8 text"
     lines = [line for line in said.splitlines() if line.strip()]

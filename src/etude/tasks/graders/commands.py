@@ -28,7 +28,7 @@ Fit = Callable[[SandboxSpec, Task], SandboxSpec]
 
 
 def unfitted(spec: SandboxSpec, task: Task) -> SandboxSpec:
-    """Where a suite asks for nothing beside the files."""
+    """Where a suite asks for nothing but the files."""
     return spec
 
 

@@ -4,7 +4,7 @@ The agent repairs files that run things (Makefile, script, workflow, service): t
 Each scenario is a fresh sandbox: files laid over the tree, steps, and whether they must end well. What it catches:
 
 - targets that do nothing (`test: true`): a scenario breaks the code, and the same command must fail there
-- copied or canned outputs: `{nonce}` in a scenario's files and in what it must say is drawn anew for each grading
+- copied or canned outputs: `{nonce}` in a scenario's files and in what it must say is drawn again for each grading
 - a check that fails always: a scenario that must end well
 - steps left out of a workflow: jobs run as written (`workflow.py`), on good and on bad code
 - a service that answers without the project: its answer must hold what the scenario put into the project

@@ -11,7 +11,7 @@ signature in the heading. `examples`: a page of the project whose examples no lo
 - examples that read the sources instead of using them: variants that behave the same must give the same
 - skipped examples, links that lead nowhere
 
-What remains open: prose that is wrong beside examples that are right.
+What remains open: wrong prose with right examples.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 What it catches, and by what:
 
 - tests that fail always, or by lot: they run three times on the right code, and every one must pass every time
-- empty tests, tests that import and call nothing: no mutant that is told by its import alone is among the hidden ones
+- empty tests, tests that import and call nothing: no mutant that an import alone reveals is among the hidden ones
 - tests that know the sources (their hash, bytecode, lines): they run on variants that behave the same and must pass there
 - a copy of the module in the tests, to compare with: too many of its lines, or a long string without a space, end it
 - edited sources: the request forbids them, and the tests run over the base's sources
 - tests that turn failures of others into passes: the canary of `running.testrun`
 
-What remains open: a copy of the module that is written anew line by line. Score 1 if at least `kill` mutants fail, else 0; which of
+What remains open: a copy of the module that is rewritten line by line. Score 1 if at least `kill` mutants fail, else 0; which of
 them did stands in `tests`, so that a share can be had.
 """
 
@@ -137,7 +137,7 @@ def copied(tests: str, module: str) -> float:
 
 
 def solid(path: str, text: str) -> bool:
-    """Whether a string constant may be code in disguise (base64, hexadecimal). In JavaScript so many letters of any kind are suspect: no
+    """Whether a string constant may be code in disguise (base64, hexadecimal). In JavaScript this many letters of any kind are suspect: no
     one writes a word like that."""
     if not path.endswith(".py"):
         return max(map(len, text.split()), default=0) > MAX_SOLID_CHARS

@@ -18,7 +18,7 @@ class OutputsGrader:
 
 
 async def behaviour(task: Task, graded: dict[str, bytes], pool: Machines, static: dict[str, bool]) -> Verdict:
-    """Hidden calls on the restored files, beside tests that were decided without running anything."""
+    """Hidden calls on the restored files, in addition to tests that were decided without running anything."""
     start = time.perf_counter()
     hidden = task.hidden["calls"]
     if not all(static.values()):  # the attempt has failed already: no sandbox is spent on it

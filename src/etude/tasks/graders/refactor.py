@@ -1,6 +1,6 @@
 """Grader `refactor`: the asked operation is in the tree, nothing else is, and the project's tests, adapted to it, pass in a fresh fork.
 
-By structure first, over syntax trees and imports (`canonical.py`), so that a layout or a way of importing is nobody's fault:
+By structure first, over syntax trees and imports (`canonical.py`), so that a layout or a way of importing is no fault:
 
 - rename: the old name is no identifier anywhere and in no `__all__`, the new one is defined once, where the old one was
 - move: the target defines the name, the module that it left does not bind it in any way: no import, alias or `__getattr__`

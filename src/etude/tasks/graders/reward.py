@@ -24,7 +24,7 @@ KEY = "reward"
 
 @dataclass(frozen=True)
 class Reward:
-    """`value` as it stands in the file; `score` is it, kept in [0, 1]. `metrics`: the other numbers of an object."""
+    """`value` as it is in the file; `score` is the same, kept in [0, 1]. `metrics`: the other numbers of an object."""
 
     value: float
     metrics: dict[str, float]

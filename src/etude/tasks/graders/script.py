@@ -45,7 +45,7 @@ def in_its_image(spec: SandboxSpec, task: Task) -> SandboxSpec:
 class ScriptGrader:
     """`hidden`: tests and tests_binary (files of /tests), script (one of them), parser, env, hosts, artifacts, limit_s; the reference's
     solve, solve_binary (solve.sh among them) and solve_env. `below`: where /tests, /solution and /logs lie, in a sandbox whose root can't be
-    written; scripts are told by the variable LOGS_DIR."""
+    written; scripts find it in the variable LOGS_DIR."""
 
     def __init__(self, fit: Fit = in_its_image, below: str = "") -> None:
         self.fit, self.below = fit, below
@@ -117,7 +117,7 @@ async def _scored(sandbox: Disposable, task: Task, below: str) -> tuple[float, d
     script = f"{tests}/{hidden['script']}"
     # A script says by its first line who runs it; Terminal-Bench 1 always takes bash.
     itself = not hidden["parser"] and hidden["tests"][hidden["script"]].startswith("#!")
-    # A reward that was there before is nobody's score.
+    # A reward that was there before is no score.
     left = f"{below}{reward.FOLDER}"
     clean = f"rm -rf {left} && mkdir -p {left} {logs}/artifacts {logs}/agent && exec 2>&1 && "
     ran = await sandbox.run(

@@ -1,4 +1,4 @@
-"""A task's docker-compose.yaml: one service is the machine itself; more are machines beside it, which there are none of here."""
+"""A task's docker-compose.yaml: one service is the machine itself; more would be other machines, which do not exist here."""
 
 from __future__ import annotations
 

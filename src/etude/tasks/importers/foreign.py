@@ -14,7 +14,7 @@ HARBOR, TERMINAL_BENCH = "harbor", "terminal-bench"
 
 @dataclass(frozen=True)
 class Foreign:
-    """A folder as either format tells it. `script`: which of `tests` grades. `parser`: who reads its output, where that is what counts."""
+    """A folder as either format describes it. `script`: which of `tests` grades. `parser`: the reader of its output, where the output counts."""
 
     id: str
     format: str

@@ -2,7 +2,7 @@
 
 Kept and honoured: limits of time, memory and disk, `env` (`${VAR:-x}` without looking at this machine's own variables), network modes,
 the health check, the solution's `env`, `workdir`, artifacts of a separate verifier. Refused: several steps, collect hooks, a verifier with
-an image of its own, GPUs and TPUs, Windows, MCP servers, users other than the one there is. Told in `differs`, for the task can be done all
+an image of its own, GPUs and TPUs, Windows, MCP servers, users other than the one there is. Reported in `differs`, for the task can be done all
 the same: a public network that isn't there, root that isn't, skills, artifacts that only a person would look at.
 """
 
@@ -20,7 +20,7 @@ from etude.tasks.importers.table import Table
 from etude.tasks.importers.texts import text_of
 
 VERIFIER_TIMEOUT_S = 600.0
-DEFAULT_MEMORY_MB, DEFAULT_STORAGE_MB = 1024, 1024  # the schema leaves it to whoever runs the task
+DEFAULT_MEMORY_MB, DEFAULT_STORAGE_MB = 1024, 1024  # the schema leaves it to the task's runner
 NETWORK_MODES = ("public", "no-network", "allowlist")
 _TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -178,7 +178,7 @@ def _host(table: Table, text: str) -> str:
 
 
 def _resolved(words: dict[str, str], variables: dict[str, str], key: str, place: Path) -> dict[str, str]:
-    """Harbor looks `${VAR}` up among its own process' variables, where credentials are; here it is what the importer was told."""
+    """Harbor looks `${VAR}` up among its own process' variables, where credentials are; here the importer's arguments give it."""
     found: dict[str, str] = {}
     for name, value in words.items():
         told = _TEMPLATE.fullmatch(value)
@@ -218,7 +218,7 @@ def _health(environment: Table) -> str:
     if not command.strip():
         raise check.wrong("command", "a shell command", command)
     interval, limit = check.seconds("interval_sec", 5.0), check.seconds("timeout_sec", 30.0)
-    # Its type is what counts here: a grace of 0 is the usual one.
+    # Only its type counts here: a grace of 0 is the usual one.
     grace, within = check.seconds("start_period_sec", 0.0, -1.0), check.seconds("start_interval_sec", 5.0)
     tries = retries + int(grace / within)
     quoted = "'" + command.replace("'", "'\\''") + "'"

@@ -1,8 +1,8 @@
-"""The family's many spellings of one row, told apart by their keys and written as SWE-bench's own:
+"""The family's many spellings of one row, distinguished by their keys and written as SWE-bench's own:
 
 swe-bench      repo, base_commit, patch, test_patch, problem_statement, FAIL_TO_PASS, PASS_TO_PASS (Verified, Multilingual, Live, SWE-Gym;
                version 5 adds image, eval_script, log_parser, eval_type; SWE-rebench image_name/docker_image and install_config)
-swe-bench-pro  the same with fail_to_pass, pass_to_pass as text, requirements and interface beside the statement, dockerhub_tag
+swe-bench-pro  the same with fail_to_pass, pass_to_pass as text, requirements and interface in addition to the statement, dockerhub_tag
 swe-smith      no base commit and no tests of its own: `patch` makes the bug in a mirror that the repository's name tells
 r2e-gym        repo_name, commit_hash, docker_image, expected_output_json: the image holds sources and tests
 multi-swe      org, repo, number, base.sha, fix_patch; tests as {name: {run, test, fix}}, or the same by columns
@@ -30,7 +30,7 @@ def form_of(row: Told) -> str:
 
 
 def canonical(row: Told) -> dict[str, Any]:
-    """The same row in SWE-bench's keys; values are checked by whoever takes it."""
+    """The same row in SWE-bench's keys; the caller checks values."""
     form = form_of(row)
     return {"form": form, "image": _image(row), **_FORMS[form](row)}
 
@@ -62,7 +62,7 @@ def _literal(value: Any) -> Any:
         try:
             return read(value)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue  # the other spelling may be it; what is neither is named by whoever takes it
+            continue  # the other spelling may be it; the caller names what is neither
     return value
 
 

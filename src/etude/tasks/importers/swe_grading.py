@@ -179,7 +179,7 @@ def _objection(expected: Expected, kept: Mapping[str, Sequence[str]], lost: Mapp
 
 
 # What a log holds where the machine failed and not the patch, in the order they are looked for (swebench's `infra_failure.py`). The
-# second kind can come of a bad patch just as well. Neither changes a decision: it is told beside it, for whoever reads the results.
+# second kind can come of a bad patch just as well. Neither changes a decision: it is reported with it, for the reader of the results.
 _MACHINE = (
     ("browser_launch_failed", r"Failed to launch|Failed to connect to the bus"),
     ("display_unavailable", r"cannot open display|Missing X server|unable to open X display"),

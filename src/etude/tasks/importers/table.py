@@ -1,4 +1,4 @@
-"""A table of a settings file that nobody here wrote: read key by key, what is wrong named with its place, what nobody read told in the end."""
+"""A table of a settings file from elsewhere: read key by key, faults named with their place, unread keys reported in the end."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Table:
         return dict(found)
 
     def unread(self) -> list[str]:
-        """Keys that nobody asked for, here and below."""
+        """Keys that were not read, here and below."""
         own = [self._called(key) for key in self._values if key not in self._read]
         return own + [key for below in self._below for key in below.unread()]
 

@@ -36,7 +36,7 @@ DEFAULT_WORKDIR = "/app"  # of both formats' own tasks, where a Dockerfile says 
 
 
 def read_foreign_tasks(folder: Path, variables: Mapping[str, str] | None = None) -> tuple[list[Task], dict[str, str]]:
-    """Every task below, by folder, and why other folders are left out. `variables`: what `${VAR}` in a task's settings stands for.
+    """Every task below, by folder, and why other folders are left out. `variables`: the values of `${VAR}` in a task's settings.
     Raises TaskError where there is none at all."""
     places = sorted({path.parent for name in ("task.toml", "task.yaml") for path in folder.rglob(name)})
     if not places:

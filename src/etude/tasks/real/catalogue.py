@@ -24,7 +24,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Edit:
-    """`old` stands exactly once in `file` of the release; the bug has `new` there."""
+    """`old` occurs exactly once in `file` of the release; the bug has `new` there."""
 
     file: str
     old: str

@@ -3,7 +3,7 @@ must pass.
 
 Promise 9: only source files that the task lets the agent change are taken; tests and configuration are the release's, a
 conftest.py or sitecustomize.py that was planted never arrives. Code of the package runs in the process that reports its
-result, so it could patch pytest; tests that must fail, under names drawn for each run, catch whoever turns failures into passes
+result, so it could patch pytest; tests that must fail, under names drawn for each run, catch a change that turns failures into passes
 wholesale, be it now and then. What remains open: a package that lies about the tests it knows by name.
 """
 
@@ -23,7 +23,7 @@ from etude.tasks.running.pytest_tools import PYTEST_FLAGS, with_pytest
 from etude.tasks.running.report import TestRun, canaries, canary_name, caught, read_report
 from etude.tasks.task import Task, Verdict
 
-# The slowest suite takes 6 s on a quiet core. What hangs is told from what is slow by the release's own time on this machine.
+# The slowest suite takes 6 s on a quiet core. The release's own time on this machine separates what hangs from what is slow.
 RELEASE_TIMEOUT_S = 600.0
 FEWEST_S = 60.0
 TIMES = 10.0
@@ -72,7 +72,7 @@ class PytestGrader:
         return found
 
     async def _run(self, task: Task, files: dict[str, bytes], canary: str, timeout_s: float, pool: Machines) -> TestRun:
-        """The release's tests, and canaries in files beside them."""
+        """The release's tests, and canaries in files next to them."""
         graded = restored(task, files, max_file_bytes=MAX_FILE_BYTES)
         graded |= {path: text.encode() for path, text in task.hidden["files"].items()}
         beside = [f"{task.metadata['tests']}/{canary}_{when}.py" for when in ("first", "last")]

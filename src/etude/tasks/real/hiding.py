@@ -15,7 +15,7 @@ def hidden(tests: Mapping[str, str], fails: Collection[str]) -> dict[str, str]:
     """The test files that change when the tests named `fails` (JUnit names) are taken out, without them.
 
     A test that a class inherits is taken out where it is written, hence from its sister classes too. Raises ValueError
-    for a name that stands nowhere.
+    for a name that occurs nowhere.
     """
     where: dict[str, set[str]] = {}
     for name in fails:

@@ -1,4 +1,4 @@
-"""The bugs in real packages as text that nobody may learn from: their mended lines, what is said about them, and the packages by name."""
+"""The bugs in real packages as text that must not be trained on: their mended lines, what is said about them, and the packages by name."""
 
 from __future__ import annotations
 

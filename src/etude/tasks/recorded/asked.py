@@ -39,7 +39,7 @@ class Asked:
 
 
 def asked(sessions: Sequence[Recorded], repository: Path | None) -> tuple[list[Asked], dict[str, str]]:
-    """What the sessions came to, and why others came to nothing, by session id. `repository` stands for their own folders."""
+    """The requests that sessions gave, and why others gave none, by session id. `repository` replaces their own folders."""
     origins: list[Origin] = []
     left_out: dict[str, str] = {}
     for session in sessions:

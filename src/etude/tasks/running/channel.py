@@ -14,7 +14,7 @@ REPORT = "/tmp/etude-report"
 
 @dataclass(frozen=True)
 class Tests:
-    """What to run. `files` are the chosen test files; `command` replaces the pinned pytest. `runner`: whose reports are read; empty: told
+    """What to run. `files` are the chosen test files; `command` replaces the pinned pytest. `runner`: whose reports are read; empty: detected
     by the command: none is the pinned pytest, one with `{report}` writes JUnit XML there, any other is known by its exit status. `needed`:
     names of tests of which one that does not pass decides the matter: the run may end there, where its channel can tell."""
 
@@ -26,7 +26,7 @@ class Tests:
 
     @property
     def kind(self) -> str:
-        """The runner's name, told or found."""
+        """The runner's name, given or found."""
         reports = any("{report}" in word for word in self.command)
         return self.runner or ("pytest" if not self.command else "junit" if reports else "exit")
 
@@ -34,7 +34,7 @@ class Tests:
 @dataclass(frozen=True)
 class Prepared:
     """A run to be. `files` are written over the tree (canaries); `canaries`: what must be reported as failed, by a part of its name, and
-    `passing` as passed; `watched`: the child gets the two pipes of the watch; `keep_output`: the report is what it prints; `needed`: the
+    `passing` as passed; `watched`: the child gets the two pipes of the watch; `keep_output`: its output is the report; `needed`: the
     tests of which the first that does not pass ends the run."""
 
     argv: list[str]

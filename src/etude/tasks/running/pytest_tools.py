@@ -28,7 +28,7 @@ def tools() -> tuple[Pin, ...]:
 
 @once
 def _compiled(folder: Path) -> Path:
-    """The folder with byte code beside its sources: nothing inside can write there, and each run would compile all of pytest again.
+    """The folder with byte code next to its sources: nothing inside can write there, and each run would compile all of pytest again.
     Where it can't be written here either, runs take 0.3 s longer and say the same."""
     if not any(folder.rglob("*.pyc")):
         compileall.compile_dir(

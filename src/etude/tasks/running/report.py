@@ -1,4 +1,4 @@
-"""What a JUnit report says, and the tests that must fail beside the others, whose pass betrays a runner that lies.
+"""What a JUnit report says, and the added tests that must fail, whose pass betrays a runner that lies.
 
 They are many, before and after the others, and each waits for a moment of its own: one alone would miss a runner that lies now and then.
 """
@@ -35,7 +35,7 @@ class TestRun:
 
 
 def canary_name() -> str:
-    """What the names of tests that must fail begin with, drawn anew for each run."""
+    """The prefix of the names of tests that must fail, drawn again for each run."""
     return f"test_{secrets.token_hex(8)}"
 
 

@@ -16,7 +16,7 @@ from etude.sandbox.spec import ExecResult, SandboxSpec
 from etude.tasks.running.channel import INSIDE, Answer, Prepared
 
 MAX_ANSWER_BYTES = 96 << 20  # a report of 16 MiB and as much output, in base64
-GRACE_S = 5.0  # the parent's own start and end, beside the tests' limit
+GRACE_S = 5.0  # the parent's own start and end, in addition to the tests' limit
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Runs a task's tests in a fresh sandbox and says which passed, and whether that can be believed.
 
-Every runner has a channel (`channels/`): how it is started, what it reports, and the tests that must fail beside the others. A parent
+Every runner has a channel (`channels/`): how it is started, what it reports, and the added tests that must fail. A parent
 inside supervises it (`inside/etude_supervise.py`): the tested code holds no handle by which the answer travels. A command of a suite that
 names no runner (`Tests.runner` empty) may live in an image without Python and is run as it is, by its JUnit report or its exit status.
 """

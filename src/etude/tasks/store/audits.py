@@ -1,6 +1,6 @@
-"""What the last check found of each task of a folder: `audits.jsonl`, a line a task, beside the records and never in them.
+"""What the last check found of each task of a folder: `audits.jsonl`, a line a task, next to the records and never in them.
 
-A task that is read has it as `metadata["audit"]`, so that an export carries it along; its digest is what it was. A finding about other content
+A task that is read has it as `metadata["audit"]`, so that an export carries it along; its digest does not change. A finding about other content
 than the row's is not shown.
 """
 

@@ -5,8 +5,8 @@
     environments/<name>/    the project (trees.py)
     audits.jsonl            what the last check found of each (audits.py)
 
-Promises: a task is whole before its row stands in the index, so a kill at any point loses at most the one in flight; a torn last row goes;
-what a record holds is what its row's digest says (`verify`); listing reads the index alone.
+Promises: a task is whole before its row is in the index, so a kill at any point loses at most the one in flight; a torn last row goes;
+a record matches its row's digest (`verify`); listing reads the index alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def is_folder(root: Path) -> bool:
 
 
 class TaskFolder:
-    """A TaskSource. `make`: for its one writer, who may begin it here and mends what a kill tore; whoever reads beside a making leaves the
+    """A TaskSource. `make`: for its one writer, who may begin it here and repairs what a kill tore; a reader during the writing leaves the
     index as it is. Raises TaskError."""
 
     def __init__(self, root: Path, *, make: bool = False) -> None:
@@ -68,7 +68,7 @@ class TaskFolder:
         self._files = {self._place(task_id).name: task_id for task_id in self.rows}
 
     def ids(self, split: Split | None = None, *, level: str | None = None) -> Sequence[str]:
-        """In the order of the index; a row that was replaced stands where it first stood."""
+        """In the order of the index; a row that was replaced keeps its first place."""
         return [
             row.id for row in self.rows.values() if (not split or row.split == split) and level in (None, row.level)
         ]
@@ -99,7 +99,7 @@ class TaskFolder:
             self.trees.put(environment.name, tree, about, recipe)
         elif environment is not None and environment.name in self.trees.names():
             tree = self.trees.tree(environment.name)
-        if KEY in task.metadata:  # of a task that was read from a folder, and belongs beside its record
+        if KEY in task.metadata:  # of a task that was read from a folder, and belongs next to its record
             task = replace(task, metadata={key: value for key, value in task.metadata.items() if key != KEY})
         record = record_of(task, tree)
         row = row_of(task, record_digest(record, tree_digest(tree)))
@@ -119,7 +119,7 @@ class TaskFolder:
         return row
 
     def remove(self, task_id: str) -> None:
-        """The row first: a record without one is nobody's task. Raises KeyError, TaskError."""
+        """The row first: a record without one is no task. Raises KeyError, TaskError."""
         self._require_writer()
         del self.rows[task_id]
         draft = self._index.with_name(f".{INDEX}.{os.getpid()}")
@@ -162,7 +162,7 @@ class TaskFolder:
             raise TaskError(f"{place} can't be read ({error}): make the task again, or remove its row") from error
 
     def _place(self, task_id: str) -> Path:
-        """Beside each other, whatever slashes ids have."""
+        """In one folder, whatever slashes ids have."""
         name = folder_of(Path(), task_id).name
         return self.root / RECORDS / f"{name}.json"
 

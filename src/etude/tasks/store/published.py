@@ -1,4 +1,4 @@
-"""Tasks of a folder as text that nobody may learn from: what their references write, their requests, their hidden tests, and their projects."""
+"""Tasks of a folder as text that must not be trained on: what their references write, their requests, their hidden tests, and their projects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etude.tasks.errors import TaskError
 from etude.tasks.store.opened import Tasks
 from etude.tasks.task import Split, Task
 
-SPLITS: tuple[Split, ...] = ("validation", "heldout")  # of which figures are told; what is trained on may be read
+SPLITS: tuple[Split, ...] = ("validation", "heldout")  # of which figures are reported; what is trained on may be read
 
 
 def published_texts(task: Task) -> Iterator[str]:

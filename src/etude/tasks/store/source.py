@@ -1,6 +1,6 @@
 """A folder of tasks as what training and benches draw from: by split, by weights of categories, records read when a task is attempted.
 
-Promise 10: a project that has tasks to train on has none to be measured by. The folder is refused where that is not so, whoever made it,
+Promise 10: a project that has tasks to train on has none to be measured by. The folder is refused where that is not so, regardless of its maker,
 and a record that claims another split than its row is no task.
 """
 

@@ -85,7 +85,7 @@ class Trees:
         return self._kept[name]
 
     def digest(self, name: str) -> str:
-        """Of the tree as it is, read anew."""
+        """Of the tree as it is, read again."""
         if name not in self._digests:
             self._digests[name] = tree_digest(self.tree(name))
         return self._digests[name]

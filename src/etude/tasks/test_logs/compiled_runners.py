@@ -53,7 +53,7 @@ _DOCTEST_END = "</doctest>"
 
 
 def doctest(log: Log) -> Statuses:
-    """The XML of `-r=xml`; a case passed if all expressions of it did. Cases without a subcase are not told of."""
+    """The XML of `-r=xml`; a case passed if all expressions of it did. Cases without a subcase are not reported."""
     start = log.text.find("<doctest")
     if start < 0:
         return {}

@@ -28,7 +28,7 @@ _GROMMET_TIME = re.compile(r"\s\([\d\.]+\s?(?:ms|s)\)$")
 
 
 def grommet(log: Log) -> Statuses:
-    """The same; a file that is told as both counts as passed."""
+    """The same; a file that is reported as both counts as passed."""
     found: Statuses = {}
     for word, status in (("FAIL", FAILED), ("PASS", PASSED)):
         for name in re.findall(rf"^{word}\s(.*)", log.text, re.MULTILINE):
@@ -84,7 +84,7 @@ _QUARTO_FOLDERS = (re.compile(r"/tmp/(\w+)\.qmd"), re.compile(r"/tmp/(\w+)/"))
 
 
 def quarto_cli(log: Log) -> Statuses:
-    """Deno's lines in colour; folders under /tmp, named anew by each run, are numbered in the order they come."""
+    """Deno's lines in colour; folders under /tmp, whose names differ in each run, are numbered in the order they come."""
     found: Statuses = {}
     numbers: dict[str, int] = {}
     for line in log.lines:

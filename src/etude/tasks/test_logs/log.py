@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 PASSED, FAILED, SKIPPED, ERROR, XFAIL = WORDS = ("PASSED", "FAILED", "SKIPPED", "ERROR", "XFAIL")
 
-# Test name to a word; pytest's summary lines give their first word as it stands, which may be no word of these.
+# Test name to a word; pytest's summary lines give their first word unchanged, which may be no word of these.
 Statuses = dict[str, str]
 
 

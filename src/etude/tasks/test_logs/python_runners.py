@@ -1,6 +1,6 @@
 """Python's runners: pytest's short summary in its variants, Django's, SymPy's and Seaborn's own.
 
-Of pytest's summary lines (`FAILED a.py::test - reason`) the first word is the status as it stands, be it a known word or one that
+Of pytest's summary lines (`FAILED a.py::test - reason`) the first word is the unchanged status, be it a known word or one that
 begins with one: the rule of `swebench`, whose grading counts an unknown word neither as passed nor as failed.
 """
 

@@ -122,7 +122,7 @@ _EPILOGUE = re.compile(r"\n[ \t]*\d+ passing")
 
 
 def highlightjs(log: Log) -> Statuses:
-    """Up to the count of what passed, behind which failures are told again at length. Only the innermost suite is part of a name."""
+    """Up to the count of what passed, behind which failures are listed again at length. Only the innermost suite is part of a name."""
     found: Statuses = {}
     suite: list[str] = []
     for line in _EPILOGUE.split(log.text)[0].split("\n"):

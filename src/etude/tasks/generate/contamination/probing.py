@@ -1,7 +1,7 @@
 """Asks a model what it remembers of tasks, writes every answer down, and says which tasks it knew.
 
 A task is flagged for a model whose answer holds half of what a probe asked, and twice as much of it as the model's answers to the other
-tasks do (the shuffled control): what is merely plausible in this project stands in those too. A flag is a reason to look at that model's
+tasks do (the shuffled control): what is merely plausible in this project occurs in those too. A flag is a reason to look at that model's
 figures with and without the task, not a proof. Resumable: an answer that was given is never asked for again.
 """
 
@@ -38,7 +38,7 @@ class Row:
     answer: str
 
     def share_in(self, answer: str) -> float:
-        """How much of what this row wanted stands in an answer, this row's own or another's."""
+        """The share of this row's wanted text that occurs in an answer, this row's own or another's."""
         return scored(self.probe, self.wanted, answer)
 
 
@@ -111,7 +111,7 @@ def key_of(policy: str, one: Question) -> str:
 
 
 def flags(rows: Sequence[Row]) -> dict[str, dict[Probe, float]]:
-    """By task: the probes that it stands out in, with their scores."""
+    """By task: the probes in which it is conspicuous, with their scores."""
     found: dict[str, dict[Probe, float]] = {}
     for probe in PROBES:
         of = [row for row in rows if row.probe == probe]

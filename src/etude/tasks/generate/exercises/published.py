@@ -1,4 +1,4 @@
-"""What the exercises' reported figures are measured on, as text that nobody may learn from: the corpus refuses documents that hold it."""
+"""The text of the exercises that reported figures are measured on, which must not be trained on: the corpus refuses documents that hold it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ CHECK_END = 'print("ok")\n'
 
 @dataclass
 class Function:
-    """One function under its names. `lines` is what stands in the agent's file; the instance holds what should."""
+    """One function under its names. `lines` are the lines in the agent's file; the instance holds what should."""
 
     instance: Instance
     module: str

@@ -1,6 +1,6 @@
 """A function template: source lines with `$slots`, a spec comment, and the parameters that may fill it.
 
-Slots named in `words.VARIABLES` (and `$f`) are identifiers, drawn anew for each use; the others are parameters and change
+Slots named in `words.VARIABLES` (and `$f`) are identifiers, drawn again for each use; the others are parameters and change
 what the function does. `$cmp` in a spec is the parameter `$op` in words.
 """
 

@@ -33,6 +33,6 @@ VARIABLES: dict[str, tuple[str, ...]] = {
 
 COMPARISONS = {">": "over", "<": "under", ">=": "at least", "<=": "at most", "==": "equal to", "!=": "other than"}
 
-# What the request, the tools and the final messages say beside names: pretraining text holds them too, so that the
+# What the request, the tools and the final messages say apart from names: pretraining text holds them too, so that the
 # tokenizer has each in one entry.
 SAYINGS = tuple("ok pass fail fixed left done add fix and write comment test tests rename to append extend".split())

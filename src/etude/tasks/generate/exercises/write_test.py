@@ -11,7 +11,7 @@ from etude.tasks.generate.exercises.repository import CHECK_PATH, Function
 from etude.tasks.task import Task
 
 MUTANTS = 4
-# A check on a telling input catches most mutants, one on an empty list few; half is what care reaches.
+# A check on a characteristic input catches most mutants, one on an empty list few; careful tests reach half.
 KILL = 2
 
 

@@ -107,7 +107,7 @@ def _undocumented(asked: _Asked, project: InstalledProject) -> Draft:
         path = f"docs/reference-{module.replace('.', '-')}.md"
         preamble = f"```pycon\n>>> from {module} import *\n>>> from {module} import {', '.join(asked.names)}\n```\n"
         heading = f"## `{told[asked.names[0]]['signature']}`\n\n"
-        # The import stands under the first name, so that it is run with its examples.
+        # The import is filed under the first name, so that it is run with its examples.
         solution = docstrings.page(module, said, told).replace(heading, f"{heading}{preamble}\n", 1)
     facts = {
         name: one if asked.form == "page" else {key: one[key] for key in one if key != "signature"}

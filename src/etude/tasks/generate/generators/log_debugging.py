@@ -1,7 +1,7 @@
 """Generator `log-debugging`: all that is given is the traceback of a real run, without a word on what ought to happen.
 
 Only failures that are exceptions of the project's own code become such tasks: an assertion of a hidden test is no log. Frames of tests and
-of the runner are cut, paths are relative to the project; the rest is what the interpreter wrote.
+of the runner are cut, paths are relative to the project; the interpreter wrote the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a project's own Dockerfile or devcontainer.json says it needs: read, never run. Pure.
 
-Its packages of pip and npm and its variables are taken up by whoever installs; what comes from a distribution's packages is there or not,
-as the machine has it, and is told where it is not.
+Its packages of pip and npm and its variables are used by the builder; what comes from a distribution's packages is there or not,
+as the machine has it, and is reported where it is not.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def container(files: Mapping[str, str]) -> Container:
 
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
-    """(INSTRUCTION, arguments) of a Dockerfile, lines joined; what stands in here-documents is passed over."""
+    """(INSTRUCTION, arguments) of a Dockerfile, lines joined; here-documents are skipped."""
     lines = iter(text.splitlines())
     for line in lines:
         if not line.strip() or line.lstrip().startswith("#"):

@@ -78,7 +78,7 @@ def chosen(goals: Sequence[Goal], seed: str) -> list[Goal]:
 
 
 def counts(output: str) -> tuple[int, int]:
-    """Tests that passed and that did not, by the summary of whoever ran them; of go, which counts none, packages."""
+    """Tests that passed and that did not, by the summary of their runner; of go, which counts none, packages."""
     if binaries := _CARGO.findall(output):
         return sum(int(good) for good, _ in binaries), sum(int(bad) for _, bad in binaries)
     if specs := _JASMINE.findall(output):

@@ -1,4 +1,4 @@
-"""The recipe that made a snapshot, where one is kept: beside the installed projects of this machine's cache."""
+"""The recipe that made a snapshot, where one is kept: with the installed projects in this machine's cache."""
 
 from __future__ import annotations
 

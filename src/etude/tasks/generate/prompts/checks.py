@@ -1,7 +1,7 @@
 """What a prompt may not do: give the solution away, name a hidden test, name a path of the machine it was made on; and what it must do: the
 full one holds every name that the hidden tests need and the workspace lacks, the ambiguous one says what changes and where.
 
-By words, not by a parser, so that it holds in every language: a word that stands in the reference and in a hidden test and nowhere in
+By words, not by a parser, so that it holds in every language: a word that occurs in the reference and in a hidden test and nowhere in
 the workspace is one that an agent can't guess.
 """
 
@@ -46,7 +46,7 @@ def objections(task: Task, prompts: Mapping[str, str], facts: Facts | None = Non
 
 
 def leaks(task: Task, text: str, needed: frozenset[str]) -> list[str]:
-    """What the text gives away. A signature of a needed name is no leak: it is the interface, and so is what facts name as such."""
+    """What the text gives away. A signature of a needed name is no leak: it is the interface, and so are the names that facts list as such."""
     known = {line.strip() for source in task.files.values() for line in source.splitlines()}
     told = [" ".join(str(one).split()) for one in task.metadata.get(KEY, {}).get("interface", ())]
     flat = " ".join(text.split())

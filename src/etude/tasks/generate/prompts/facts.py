@@ -22,7 +22,7 @@ class Facts:
     `--json` to the list command" (all others, in the imperative). The rest may be empty.
 
     `steps`: how one sees it (calls, commands); `expected`, `actual`: what ought to come and what comes; `interface`: signatures or
-    names that hidden tests need and a person must therefore be told; `place`: module, file or area, in words; `notes`: further
+    names that hidden tests need and a person must therefore know; `place`: module, file or area, in words; `notes`: further
     demands ("the public names stay as they are"), each a sentence."""
 
     headline: str

@@ -20,7 +20,7 @@ _KEPT = re.compile(r"\"[^\"]*\"|'[^'\s]*'|\S*[\d_./\\(){}\[\]<>=:;@#$%^&*+|~-]\S
 
 
 def neighbours(letter: str) -> str:
-    """Keys beside this one; a key of the next row lies half a key further right."""
+    """Keys next to this one; a key of the next row lies half a key further right."""
     for row, keys in enumerate(ROWS):
         if (place := keys.find(letter)) >= 0:
             beside = [keys[place - 1 : place], keys[place + 1 : place + 2]] if place else [keys[1:2]]

@@ -1,7 +1,7 @@
 """Prompts worded by a policy instead of the rules: any endpoint or checkpoint that answers in messages.
 
 What it writes passes the same checks as the rules' words; a prompt that does not is asked for once more with the objections, and then the
-rules' own stands in its place, which is told (`by`): nothing is taken unchecked, and nothing falls back in silence.
+rules' own text replaces it, which is reported (`by`): nothing is taken unchecked, and nothing falls back in silence.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def worded(task: Task, facts: Facts, policy: Policy) -> Worded:
 def _sift(
     task: Task, facts: Facts, said: dict[str, str], rules: dict[str, str], taken: dict[str, str]
 ) -> dict[str, str]:
-    """Takes what passes; says what is wrong with the rest. Each is judged beside the rules' own, which pass."""
+    """Takes what passes; says what is wrong with the rest. Each is judged with the rules' own, which pass."""
     wrong = {}
     for style in STYLES:
         if style in taken:

@@ -64,7 +64,7 @@ def files_digest(files: Mapping[str, bytes]) -> str:
 
 
 def fetch(wanted: Wanted, cache: Path) -> Fetched:
-    """Raises Discarded with the reason, SourceOffline where nobody answers."""
+    """Raises Discarded with the reason, SourceOffline if there is no answer."""
     if wanted.kind == "git":
         return _of_git(wanted)
     if wanted.kind == "folder":

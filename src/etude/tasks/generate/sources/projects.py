@@ -38,7 +38,7 @@ class Wanted:
     path: str = ""
     note: str = ""  # what it is there for, for people
     command: tuple[str, ...] = ()
-    runner: str = ""  # who runs `command`; default: told by its words
+    runner: str = ""  # runner of `command`; default: detected from its words
     workspaces: bool = False  # a monorepo, or several packages in one tree
 
     @property

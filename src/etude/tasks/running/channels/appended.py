@@ -122,7 +122,7 @@ def _packages(paths: tuple[str, ...], texts: Mapping[str, bytes]) -> list[str]:
 
 
 def _targets(paths: tuple[str, ...], texts: Mapping[str, bytes]) -> list[str]:
-    """A file of tests/ is a binary of its own; what stands in the sources is tested with the library, or the programs."""
+    """A file of tests/ is a binary of its own; tests inside the sources are tested with the library, or the programs."""
     found: dict[tuple[str, ...], None] = {}
     for path in (PurePosixPath(path) for path in paths if path.endswith(".rs")):
         in_program = path.name == "main.rs" or "bin" in path.parent.parts

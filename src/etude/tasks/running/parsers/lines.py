@@ -11,7 +11,7 @@ from etude.tasks.running.parsers.case import Case
 
 
 def node(output: bytes, workdir: str) -> Iterator[Case]:
-    """`file::outer > inner`. Suites are no tests; a test told after its subtests has the nesting they had less one."""
+    """`file::outer > inner`. Suites are no tests; a test reported after its subtests has the nesting they had less one."""
     waiting: dict[tuple[str, int], list[tuple[list[str], dict[str, Any]]]] = {}
     for told in _objects(output):
         if "nesting" not in told or (told.get("good") and told["name"] == told.get("file")):

@@ -77,7 +77,7 @@ def cargo(output: bytes) -> Iterator[Case]:
 
 
 def unittest(output: bytes) -> Iterator[Case]:
-    """`module.Class::test` of `python -m unittest -v`; a docstring's first line stands between, or not."""
+    """`module.Class::test` of `python -m unittest -v`; a docstring's first line is between them, or not."""
     lines = output.decode("utf-8", "replace").splitlines()
     for number, line in enumerate(lines):
         found = _UNITTEST.match(line) or _UNITTEST.match(
@@ -85,7 +85,7 @@ def unittest(output: bytes) -> Iterator[Case]:
         )
         if found is None:
             continue
-        holder = found[2].removesuffix(f".{found[1]}")  # since 3.11 the test's own name stands there too
+        holder = found[2].removesuffix(f".{found[1]}")  # since 3.11 the test's own name is there too
         end = found[3].strip()
         outcome = (
             "passed"

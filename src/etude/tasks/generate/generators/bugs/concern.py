@@ -14,7 +14,7 @@ from etude.tasks.generate.generator import InstalledProject
 
 MOST = 5  # test files of a candidate
 BUDGET_S = 30.0  # of their time on the untouched project
-FEWEST_S, HANGS = 20.0, 10.0  # a run that takes so many times as long as on the untouched project hangs
+FEWEST_S, HANGS = 20.0, 10.0  # a run that takes this many times as long as on the untouched project hangs
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 _INDEX = frozenset(("__init__", "index", "main", "src", "lib"))
 

@@ -39,7 +39,7 @@ def removed(code: Code, node: Node) -> Change:
 
 
 def lines_of(code: Code, node: Node) -> tuple[int, int]:
-    """The node's bytes, widened to whole lines where nothing else stands on them."""
+    """The node's bytes, widened to whole lines where they hold nothing else."""
     begin = code.source.rfind(b"\n", 0, node.start_byte) + 1
     stop = code.source.find(b"\n", node.end_byte)
     stop = len(code.source) if stop < 0 else stop + 1

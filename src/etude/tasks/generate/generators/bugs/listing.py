@@ -20,7 +20,7 @@ from etude.tasks.generate.generators.bugs.registry import OPERATORS
 from etude.tasks.protected import is_protected
 
 SOURCES = re.compile(r"\.(py|js|mjs|cjs|jsx|ts|mts|cts|tsx)$")
-# Files that no test would show a bug in, or that nobody wrote by hand.
+# Files that no test would show a bug in, or that were generated.
 ASIDE = re.compile(
     r"(^|/)(docs?|examples?|samples?|benchmarks?|bench|scripts?|tools|vendor|_vendor|third_party|node_modules|dist|build|coverage)/"
     r"|(^|/)(setup|conf|_version|version|noxfile|versioneer|Gruntfile|gulpfile|rollup\.config)\.[a-z]+$|\.min\.js$|\.d\.ts$"

@@ -1,6 +1,6 @@
-"""A set of edits becomes a task, or a reason why not: tried once on the tests concerned, told from what failed, then proved.
+"""A set of edits becomes a task, or a reason why not: tried once on the tests concerned, described by what failed, then proved.
 
-What is no task: a bug that no test shows, one that breaks more than half of the tests that ran or stops them from running (a wreck that nobody
+What is no task: a bug that no test shows, one that breaks more than half of the tests that ran or stops them from running (a wreck that no one
 would commit), one that hangs, one whose failing tests are those of another bug in the same function. The tests that show the bug are not in
 the agent's copy (promise 10): they are cut out of their files, or the files are absent where they can't be.
 """

@@ -14,7 +14,7 @@ from etude.core.bounded_python import parse_python
 from etude.tasks.generate.generators.deletion.index import uses
 from etude.tasks.generate.generators.kinds.positions import Positions
 
-Cut = tuple[int, int, str]  # characters from, to, and what stands there then
+Cut = tuple[int, int, str]  # characters from, to, and the replacement
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BODIES = ("body", "orelse", "finalbody")
 

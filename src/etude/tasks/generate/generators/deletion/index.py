@@ -19,7 +19,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 @dataclass(frozen=True)
 class Defined:
     """A function or class at the top of a module. `told`: signature, or the class line; `summary`: of its docstring; `source`: its lines;
-    `private`: nobody outside should use it; `helper`: it goes with the last that uses it."""
+    `private`: nothing outside should use it; `helper`: it goes with the last that uses it."""
 
     path: str
     name: str

@@ -158,7 +158,7 @@ def _statement(code: Code, node: Node) -> Cut:
     while above is not None and above.type == "comment" and source[above.end_byte : start].count(b"\n") <= 1:
         begins = source.rfind(b"\n", 0, above.start_byte) + 1
         if source[begins : above.start_byte].strip():
-            break  # it stands behind code, on its line
+            break  # it follows code on its line
         start, above = begins, above.prev_sibling
     while start > 1 and not source[source.rfind(b"\n", 0, start - 1) + 1 : start - 1].strip():
         start = source.rfind(b"\n", 0, start - 1) + 1

@@ -71,7 +71,7 @@ def mentions(code: Code, node: Node) -> Iterator[Node]:
 def declared(code: Code, node: Node) -> str:
     """What a statement at the top defines as a function or class, exported on the spot or not; empty for others."""
     if node.type == "export_statement" and any(one.type == "default" for one in node.children):
-        return ""  # whoever imports it chooses a name
+        return ""  # the importer chooses a name
     node = bare(node)
     if node.type in DECLARATIONS:
         named = node.child_by_field_name("name")
@@ -134,7 +134,7 @@ def elements(holder: Node) -> list[Node]:
 
 
 def element_names(code: Code, node: Node) -> frozenset[str]:
-    """What an element of a list stands for: `a`, `a: a`, `a: require('./a')`; empty for what says more, and for a second name."""
+    """The name of an element of a list: `a`, `a: a`, `a: require('./a')`; empty for what says more, and for a second name."""
     if node.type in _NAMES:
         return frozenset((code.text(node),))
     if node.type in ("pair", "pair_pattern"):
@@ -153,7 +153,7 @@ def same(name: str, value: str) -> bool:
 
 
 def renamed(code: Code, node: Node) -> frozenset[str]:
-    """What an import gives a second name: whoever uses that can't be told by name."""
+    """What an import gives a second name: its users can't be found by name."""
     found = (one for holder in lists(node) for one in elements(holder) if not element_names(code, one))
     return frozenset(name for one in found for name in uses(code, one))
 

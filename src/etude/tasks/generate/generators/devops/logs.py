@@ -1,7 +1,7 @@
-"""A day's log of a service made of a project's modules, in which one value of one dimension is what requests fail by.
+"""A day's log of a service made of a project's modules, in which requests fail by one value of one dimension.
 
 Requests everywhere miss their deadline now and then; those of the culprit (a host, a client, a module, a build) do so often. Red herrings:
-slow disks, a burst of refused inputs that ended by itself, restarts, more builds than changed anything. A build stands in a host's start
+slow disks, a burst of refused inputs that ended by itself, restarts, more builds than changed anything. A build is named in a host's start
 lines alone, so that it has to be joined by host and time.
 """
 

@@ -19,7 +19,7 @@ BAD_SYNTAX = "def broken(:\n    pass\n"
 
 @dataclass(frozen=True)
 class Breakage:
-    """`old` stands once in the right text of `path`. `seen`: what somebody notices who uses the file."""
+    """`old` occurs once in the right text of `path`. `seen`: what a user of the file notices."""
 
     name: str
     path: str
@@ -30,7 +30,7 @@ class Breakage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A file (or a few) that runs something of the project. `promise`: what it must do, a sentence each: the agent is told them all."""
+    """A file (or a few) that runs something of the project. `promise`: what it must do, a sentence each; the agent gets all of them."""
 
     level: str
     what: str  # "the `Makefile`"

@@ -1,4 +1,4 @@
-"""A small service beside a Python project that says whether its package can be used; started by a script, set up by a file."""
+"""A small service for a Python project that says whether its package can be used; started by a script, set up by a file."""
 
 from __future__ import annotations
 

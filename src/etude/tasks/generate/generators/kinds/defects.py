@@ -98,7 +98,7 @@ def _of(function: Function, where: Positions) -> Iterator[Edit]:
 
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:
-    """Without annotations and format specifications, whose places `ast` tells wrongly or which nobody runs."""
+    """Without annotations and format specifications, whose places `ast` reports wrongly or which are never run."""
     if isinstance(node, ast.JoinedStr | ast.arguments):
         return
     yield node

@@ -55,7 +55,7 @@ def without(text: str, names: set[str]) -> str:
 
 
 def facts(node: Documented, said: str) -> dict[str, Any]:
-    """What a reader must be told of a name: what its own documentation tells of parameters, defaults and exceptions."""
+    """What a reader must know of a name: what its own documentation says of parameters, defaults and exceptions."""
     if isinstance(node, ast.ClassDef):
         return {}
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]

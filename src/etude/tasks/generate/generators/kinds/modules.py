@@ -40,7 +40,7 @@ def modules(project: InstalledProject) -> dict[str, str]:
 
 
 def test_files(project: InstalledProject) -> list[str]:
-    """The Python test files that run here, whatever they are called; where nobody ran them, those that pytest would collect."""
+    """The Python test files that run here, whatever they are called; if they were not run, those that pytest would collect."""
     known = project.baseline.by_file or project.environment.tests.files
     found = known or [path for path in project.texts if PYTEST_FILE.search(path)]
     return sorted(path for path in found if path in project.texts and path.endswith(".py") and is_test(path))
@@ -48,7 +48,7 @@ def test_files(project: InstalledProject) -> list[str]:
 
 def tested(project: InstalledProject) -> Iterator[Tested]:
     """Modules with the test files about them: by name (`test_x.py` is about `x.py`), else by what a test file speaks of most: what a module
-    defines, and the module itself. A package that defines nothing stands for no module: it passes on what others define."""
+    defines, and the module itself. A package that defines nothing represents no module: it passes on what others define."""
     names = modules(project)
     defined = {path: frozenset(_DEFINED.findall(project.files[path])) for path in names}
     about: dict[str, list[str]] = {}

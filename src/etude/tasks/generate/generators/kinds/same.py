@@ -1,6 +1,6 @@
 """Variants of a module that behave the same and are written differently: tests and examples must not tell them apart.
 
-One differs in comments and lines alone; the other in its syntax tree and bytecode as well (a name in every function that nobody reads).
+One differs in comments and lines alone; the other in its syntax tree and bytecode as well (an unused name in every function).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _behind(path: str, text: str, note: str) -> dict[str, Any]:
 
 
 def _first(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt | None:
-    """The first statement behind the docstring, and behind what must come first; None where a decorated one stands there."""
+    """The first statement behind the docstring, and behind what must come first; None if it is a decorated one."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     for statement in body:
         if isinstance(statement, ast.Global | ast.Nonlocal):

@@ -1,6 +1,6 @@
 """JavaScript modules for the generators that read Python by `ast`: what a change could have added, and defects on single lines.
 
-The same syntax trees and operators as `bugs`; what they give is told in characters of the text, as graders' edits are.
+The same syntax trees and operators as `bugs`; their edits are given in characters of the text, as graders' edits are.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _part(code: Code, node: Node, names: tuple[str, ...]) -> Part:
     above = node.prev_sibling
     while above is not None and above.type == "comment" and above.end_point[0] + 2 == first:
         if above.prev_sibling is not None and above.prev_sibling.end_point[0] == above.start_point[0]:
-            break  # it stands behind code, on its line
+            break  # it follows code on its line
         first, above = above.start_point[0] + 1, above.prev_sibling
     lines = code.source.splitlines()
     while last < len(lines) and not lines[last].strip():

@@ -34,7 +34,7 @@ from etude.tasks.validation.suite_build import Candidate
 NAME = "migration"
 KIND = "typing-generics"
 FEWEST = 8  # lines that change of a module that is a task of its own
-TESTS_S = 60.0  # of the tests that are run beside; those who speak of the modules the most come first
+TESTS_S = 60.0  # of the other tests that are run; those that mention the modules most come first
 HIDDEN = "test_no_deprecated_generics.py"
 
 

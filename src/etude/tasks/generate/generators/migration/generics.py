@@ -1,6 +1,6 @@
 """One module's deprecated generics of `typing` become the built-in ones and those of `collections` and `re` (PEP 585).
 
-A module where the new name already means something else (a method `list`, a parameter `type`) is refused whole: by its spelling alone nobody
+A module where the new name already means something else (a method `list`, a parameter `type`) is refused whole: by its spelling alone no one
 could tell which is meant.
 """
 
@@ -153,7 +153,7 @@ class _Generics(cst.CSTTransformer):
 
 
 class _Imports(cst.CSTTransformer):
-    """The first import of typing has those beside it that the module needs now; of typing's own, what moved is gone."""
+    """The first import of typing is joined by those that the module needs now; of typing's own, what moved is gone."""
 
     def __init__(self, needed: Mapping[str, set[str]]) -> None:
         super().__init__()

@@ -93,7 +93,7 @@ def drafted(
             "operators": [f"{operation}-{subject.kind}"],
             "origin": project.origin,
             "licence": project.licence,
-            "must_say": sorted(words(f"{subject.name} {target}.{new}")),  # else nobody could know what is meant
+            "must_say": sorted(words(f"{subject.name} {target}.{new}")),  # else the request would be ambiguous
             KEY: facts.to_record(),
         },
     )

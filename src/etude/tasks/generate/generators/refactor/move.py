@@ -16,7 +16,7 @@ from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported
 
 
 def targets(sources: Sources, subject: Subject) -> list[str]:
-    """Paths of modules beside it, in their order, and of a new one."""
+    """Paths of modules in the same folder, in their order, and of a new one."""
     folder, _, file = subject.path.rpartition("/")
     beside = [
         path

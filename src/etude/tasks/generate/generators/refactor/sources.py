@@ -16,7 +16,7 @@ from etude.tasks.graders.canonical import DEFINITION, Program, Unreadable, progr
 from etude.tasks.graders.refactor import PROSE
 from etude.tasks.protected import SETTINGS, is_protected
 
-TEST_FILES = 8  # a thing that more of them use is what the project rests on
+TEST_FILES = 8  # the project rests on a thing that more of them use
 NEWS = re.compile(
     r"(^|/)(change|history|news|release|authors|licen|PKG-INFO)[^/]*$|\.egg-info/|(^|/)(changelog|releases)/",
     re.IGNORECASE,

@@ -1,7 +1,7 @@
 """Stage two by a model: it installs the project in a sandbox of its own, and hands in the steps.
 
-That sandbox is thrown away: what it answers is a recipe, and whoever asked replays it in a fresh one (`building.replay`). Each try is a
-session of its own over the untouched tree, told what was tried before and what spoke against it.
+That sandbox is thrown away: its answer is a recipe, which the caller replays in a fresh one (`building.replay`). Each try is a
+separate session over the untouched tree, with what was tried before and why it failed.
 """
 
 from __future__ import annotations

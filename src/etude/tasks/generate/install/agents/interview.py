@@ -41,7 +41,7 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class Model:
-    """Whoever is asked, with the harness it is asked through. `record` makes the recorder of a session."""
+    """The model that is asked, with the harness it is asked through. `record` makes the recorder of a session."""
 
     policy: Policy
     settings: HarnessSettings

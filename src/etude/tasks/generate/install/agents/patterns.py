@@ -31,7 +31,7 @@ def unsafe(pattern: str) -> str:
 
 
 def _repeats(node: Any, depth: int) -> Iterator[int]:
-    """For each repetition that is wide, how deep it stands in others."""
+    """For each repetition that is wide, how deep it is nested in others."""
     if isinstance(node, parser.SubPattern):
         for op, value in node.data:
             wide = str(op) in _REPEATS and value[1] > _MANY

@@ -10,7 +10,7 @@ from typing import Any
 from etude.agent.policy.protocol import Policy, PolicyError, Request
 from etude.core.trace.completion import Completion, Usage
 
-# Dollars of one turn; None where nobody knows the price.
+# Dollars of one turn; None if the price is unknown.
 Dollars = Callable[[Usage], float | None]
 
 

@@ -177,7 +177,7 @@ def needs_itself(project: Fetched, output: str) -> bool:
 
 
 def in_place_of_copies(project: Fetched) -> tuple[str, ...]:
-    """No released copy of the project stays: whoever asks for it gets the working tree."""
+    """No released copy of the project stays: every import of it gets the working tree."""
     found = []
     for name, place in own_packages(project).items():
         link = f'rm -rf "$1" && ln -s {shlex.quote(place)} "$1"'

@@ -12,7 +12,7 @@ from etude.core import bounded_toml
 GROUPS = ("test", "tests", "testing", "dev", "development", "unittest", "pytest")
 REQUIREMENTS = re.compile(r"(^|/)(requirements[-_./]?)?(tests?|testing|dev|develop)([-_.]?requirements)?\.(txt|in)$")
 MOST_EXTRAS = 4
-# What a project's own test list names beside what its tests import: slow to install, and no test needs it.
+# What a project's own test list names in addition to what its tests import: slow to install, and no test needs it.
 _TOOLS = frozenset(
     "black ruff flake8 mypy pyright pre-commit tox nox twine build wheel bump2version sphinx furo isort pylint "
     "coveralls codecov setuptools pip check-manifest towncrier cibuildwheel interrogate pyroma zest-releaser".split()

@@ -107,6 +107,6 @@ def loop_end(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("python", "remove-call", "expression_statement", weight=2, complexity=2)
 @FAMILY.operator("javascript", "remove-call", "expression_statement", weight=2, complexity=2)
 def uncalled(code: Code, node: Node) -> Iterable[Change]:
-    """A step forgotten: a call whose value nobody takes."""
+    """A step forgotten: a call whose value is not used."""
     if node.named_children and node.named_children[0].type in ("call", "call_expression", "await", "await_expression"):
         yield removed(code, node)

@@ -39,7 +39,7 @@ def changed(code: Code, node: Node) -> Iterable[Change]:
 
 @FAMILY.operator("python", "mutable-default", "if_statement", weight=3)
 def shared(code: Code, node: Node) -> Iterable[Change]:
-    """`if x is None: x = []` goes, and the list stands in the signature, where all calls share it."""
+    """`if x is None: x = []` goes, and the list moves into the signature, where all calls share it."""
     condition, rows = field(node, "condition"), field(node, "consequence").named_children
     words = code.text(condition).split()
     if len(words) != 3 or words[1:] != ["is", "None"] or len(rows) != 1 or len(node.children) > 4:
