@@ -6,10 +6,12 @@ The tests of this folder hold the tree to the same figures.
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 import statistics
 import sys
+import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -77,6 +79,24 @@ def banned_words(*folders: Path) -> Counter[str]:
             if (count := len(BANNED_WORDS.findall(path.read_text(encoding="utf-8"))))
         }
     )
+
+
+def prose(path: Path) -> dict[int, str]:
+    """Line number to text of every line of a docstring or comment of a Python file; code in backticks is left out."""
+    text = path.read_text(encoding="utf-8")
+    found = {
+        token.start[0]: token.string
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT
+    }
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(
+            node
+        ):
+            string = node.body[0]
+            found |= {number: lines[number - 1] for number in range(string.lineno, (string.end_lineno or 0) + 1)}
+    return {number: re.sub(r"`[^`]*`", "", line) for number, line in sorted(found.items())}
 
 
 def importers() -> dict[str, set[str]]:

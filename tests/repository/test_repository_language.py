@@ -64,3 +64,40 @@ def test_every_help_text_is_a_full_sentence() -> None:
 
 def test_no_help_text_has_a_banned_word() -> None:
     assert [f"{where}: {text!r}" for where, text in all_help() if shape.BANNED_WORDS.search(text)] == []
+
+
+PAGES = [
+    *(shape.ROOT / name for name in ("README.md", "CONTRIBUTING.md", "AGENTS.md", "CHANGELOG.md")),
+    *(shape.ROOT / "docs").glob("*.md"),
+]
+
+
+@pytest.mark.parametrize("page", sorted(PAGES), ids=lambda page: page.name)
+def test_no_page_has_a_banned_word_outside_code(page: Path) -> None:
+    prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert [line for line in prose.splitlines() if shape.BANNED_WORDS.search(line)] == []
+
+
+def test_no_docstring_or_comment_of_the_source_has_a_banned_word() -> None:
+    found = [
+        f"{path.relative_to(shape.ROOT)}:{number}: {line.strip()}"
+        for path in shape.paths().values()
+        for number, line in shape.prose(path).items()
+        if shape.BANNED_WORDS.search(line)
+    ]
+    assert found == []
+
+
+def test_prose_is_docstrings_and_comments_without_code(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text('"""First line,\nsecond `code`."""\nx = "no prose"  # a comment\n')
+    assert shape.prose(file) == {1: '"""First line,', 2: 'second ."""', 3: "# a comment"}
+
+
+# Class names that two modules of `tasks` or `core` and another package still share. The set may only shrink.
+SHARED = 43
+
+
+def test_no_further_class_name_is_used_twice() -> None:
+    repeated = sorted(name for name, places in shape.classes().items() if len(places) > 1)
+    assert len(repeated) <= SHARED, repeated

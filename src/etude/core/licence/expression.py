@@ -1,7 +1,7 @@
 """SPDX expressions (SPDX 3.0, annex "License expressions"): parsed by `license_expression`, joined, compared, and sorted into families.
 
 Beyond SPDX's list two names of ours stand for what people write without saying more: `LicenseRef-BSD` (some BSD licence, which one is not
-told) and `LicenseRef-public-domain` (SPDX has no identifier for a waiver in free words)."""
+named) and `LicenseRef-public-domain` (SPDX has no identifier for a waiver in free words)."""
 
 from __future__ import annotations
 

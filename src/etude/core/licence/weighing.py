@@ -1,4 +1,4 @@
-"""Metadata against licence text: where both speak, what holds. The text is what was granted; the metadata tells what a text can't: "or later",
+"""Metadata against licence text: which of two statements holds. The licence text is the grant; the metadata tells what a text can't: "or later",
 a choice between two texts, which of many texts is the project's."""
 
 from __future__ import annotations

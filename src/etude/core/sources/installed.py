@@ -23,7 +23,7 @@ class InstalledSource:
     """Each distribution is one project: the files its RECORD lists, linked into a folder of their own while it is read.
 
     Laid out as its source distribution would be: the metadata is PKG-INFO, the licence texts are next to it, the installer's own notes are
-    left out, and so is what lies outside site-packages (scripts, data files of the prefix). `packages` restricts it to these names.
+    left out, and so are files outside site-packages (scripts, data files of the prefix). `packages` restricts it to these names.
     """
 
     def __init__(self, name: str, packages: list[str], scratch: Path) -> None:

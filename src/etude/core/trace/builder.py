@@ -1,7 +1,7 @@
 """Grows a rollout's token segments turn by turn. Promise 2: a new prompt starts with exactly the tokens held, or forks.
 
 Nothing is ever re-encoded here: `prompt` proves by comparison that the next request continues the held tokens; if it does
-not, the held segment is sealed and a new one starts with the whole prompt, and the caller is told, so that it can say so.
+not, the held segment is sealed and a new one starts with the whole prompt, and the caller is informed, so that it can say so.
 Promise 3: every sampled token keeps its logprob, version and routes as the engine reported them.
 """
 

@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import Any, Hashable, Sequence
 
 HASH_DIGITS = 12  # 48 bits: a collision within 100,000 lines of one repository is less likely than 1 in 50,000
-# Pairs of equal lines compared at most one by one: where one line repeats throughout, so many take about half a second.
+# Pairs of equal lines compared at most one by one: where one line repeats throughout, this number takes about half a second.
 MAX_PAIRS = 50_000
-JUNK_LINES = 200  # difflib leaves out frequent lines of a text of at least so many
+JUNK_LINES = 200  # difflib leaves out frequent lines of a text of at least this many
 # A change of more lines is one of data, whose lines no reader looks for: its entry counts them and names none.
 MAX_HASHED_LINES = 50_000
 
@@ -24,7 +24,7 @@ MAX_HASHED_LINES = 50_000
 @dataclass(frozen=True)
 class Hunk:
     """`old_lines` lines from line `old_start` on became `new_lines` lines from `new_start` on; lines are counted from 1, and
-    a hunk that takes or adds nothing stands before the line it names. `lines` holds each new line's hash, `gone` each old one's."""
+    a hunk that takes or adds nothing lies before the line it names. `lines` holds each new line's hash, `gone` each old one's."""
 
     old_start: int
     old_lines: int

@@ -1,7 +1,7 @@
-"""What differs between two sessions' harnesses, fact by fact: a session of use beside a rollout should differ in nothing.
+"""What differs between two sessions' harnesses, fact by fact: a session of use and a rollout should differ in nothing.
 
 The harness hash says whether; the facts it is of, in the header, say where. Settings that a policy can't see (temperature,
-limits) are told apart: they differ between training and use by design.
+limits) are listed separately: they differ between training and use by design.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from etude.core.trace.session import Session
 
 
 def read_session(path: Path) -> Session:
-    """The session of a `.jsonl` file and the token files beside it (a missing one counts as empty).
+    """The session of a `.jsonl` file and the token files next to it (a missing one counts as empty).
 
     The lines are read first: tokens reach the disk before the line that counts them, so that whatever line was there,
     its tokens are too, however fast a writer goes on.

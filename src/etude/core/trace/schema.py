@@ -110,7 +110,7 @@ class SessionLine(_Part):
     takes_tokens: bool = Field(description="whether the policy was sent token ids")
     created_unix_s: float = Field(description="when it began, seconds since 1970")
     settings: dict[str, Any] = Field(description="all harness settings, for replay")
-    facts: dict[str, Any] = Field(description="what the harness was told: instruction, test command, workspace")
+    facts: dict[str, Any] = Field(description="what the harness was given: instruction, test command, workspace")
     recipe: dict[str, Any] = Field(description="where it comes from: recipe, stage, seed, import")
     version: Literal[2] = Field(description="format version")
 

@@ -67,11 +67,11 @@ class Recorder:
         """Called at the end of every turn."""
 
     def close(self) -> None:
-        """Called when the session is over or has failed, and again by whoever appends a verdict after that."""
+        """Called when the session is over or has failed, and again after a verdict is appended."""
 
 
 def _unwatched(_entry: Entry) -> None:
-    """Nobody looks on."""
+    """No observer."""
 
 
 def _path(nodes: dict[int, Entry], leaf: Entry) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""The run's vocabulary, stored once beside its sessions, so that a reader needs no tokenizer to show tokens."""
+"""The run's vocabulary, stored once next to its sessions, so that a reader needs no tokenizer to show tokens."""
 
 from __future__ import annotations
 

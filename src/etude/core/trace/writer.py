@@ -1,4 +1,4 @@
-"""A session on disk: `X.jsonl` (header line, then one entry a line), `X.tokens` and `X.routes` beside it; append-only.
+"""A session on disk: `X.jsonl` (header line, then one entry a line), `X.tokens` and `X.routes` next to it; append-only.
 
 Tokens are written before the line that counts them, so a line on disk always has its tokens. `every` says what a kill may
 cost: "line" at most the line being written (what a person's session does), "turn" at most the last turn, "end" all of it
@@ -141,7 +141,7 @@ def add_verdict(path: Path, data: dict[str, Any]) -> None:
 
 
 def add_entry(path: Path, type: EntryType, data: dict[str, Any]) -> None:
-    """Append an entry without tokens to a session that nobody is writing: what repeats the last entry (work done again
+    """Append an entry without tokens to a session that is not being written: what repeats the last entry (work done again
     after a kill) is left out. Raises SessionBusy."""
     with _locked(path) as file:
         text = file.read()

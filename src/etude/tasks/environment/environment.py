@@ -23,7 +23,7 @@ Runner = Literal[
 @dataclass(frozen=True)
 class TestPlan:
     """How the project's own tests are run. `command`: argv; a word `{files}` is replaced by the chosen test files (all of `files` where
-    none are chosen), `{report}` for the path of a report. Empty with runner pytest: the pinned pytest over `files`."""
+    none are chosen), `{report}` by the path of a report. Empty with runner pytest: the pinned pytest over `files`."""
 
     runner: Runner = "pytest"
     command: tuple[str, ...] = ()

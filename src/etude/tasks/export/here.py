@@ -1,4 +1,4 @@
-"""Grades the folder it runs beside, inside an exported task's own machine: what `tests/test.sh` starts, with the modules it needs below `tests/lib`.
+"""Grades the folder next to it, inside an exported task's own machine: what `tests/test.sh` starts, with the modules it needs below `tests/lib`.
 
     here.main([TESTS, WORKDIR, LOGS])      writes LOGS/reward.json and LOGS/verdict.json; ends with 0 if there is a verdict
 
@@ -32,7 +32,7 @@ OWN_INSIDE = Path(__file__).resolve().parent.parent / "running" / "inside"
 
 
 class Here:
-    """This machine as a sandbox: `run` is all that a run of tests asks of one beside its files."""
+    """This machine as a sandbox: apart from its files, a run of tests needs only `run`."""
 
     id = "here"
 
@@ -54,7 +54,7 @@ class Here:
         return self
 
     async def run(self, argv: list[str], *, stdin: bytes = b"", timeout_s: float = 10.0, **_: Any) -> ExecResult:
-        """What is bound into a sandbox elsewhere lies beside this module here."""
+        """What is bound into a sandbox elsewhere lies next to this module here."""
         words = [sys.executable, *argv[1:]] if argv[:1] == ["python3"] else argv
         words = [word.replace(INSIDE, str(OWN_INSIDE)) for word in words]
         start = time.perf_counter()
@@ -96,7 +96,7 @@ def restored(workdir: Path, tree: Mapping[str, bytes], removed: list[str]) -> No
 
 
 def cleared(workdir: Path, path: str) -> None:
-    """What stands at the path, and files or links where folders on the way to it must be, go."""
+    """Removes what is at the path, and files or links where folders on the way to it must be."""
     place = workdir
     for part in Path(path).parts[:-1]:
         place = place / part

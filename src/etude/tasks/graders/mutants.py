@@ -10,7 +10,7 @@ What it catches, and by what:
 - tests that turn failures of others into passes: the canary of `running.testrun`
 
 What remains open: a copy of the module that is rewritten line by line. Score 1 if at least `kill` mutants fail, else 0; which of
-them did stands in `tests`, so that a share can be had.
+them did is in `tests`, so that a share can be computed.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def _finishing(send, look, universal):
 
 
 def _universal(root):
-    """Classes that the workspace defines whose objects say that they equal an object nobody has ever seen."""
+    """Classes that the workspace defines whose objects say that they equal an object that was never seen."""
     found, seen, waiting = [], set(), [object]
     while waiting:
         for one in type.__subclasses__(waiting.pop()):

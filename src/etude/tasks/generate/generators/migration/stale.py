@@ -1,4 +1,4 @@
-"""What of `typing` PEP 585 deprecated, and whether a module still uses it. Put into hidden tests as it stands, so it needs nothing but `ast`."""
+"""What of `typing` PEP 585 deprecated, and whether a module still uses it. Put into hidden tests unchanged, so it needs nothing but `ast`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TAKING = {"cast": slice(1), "ForwardRef": slice(1), "NewType": slice(1, 2), "Typ
 
 
 def expressions(tree):
-    """Every node, those in quoted annotations too; a string that stands elsewhere is no type, whatever it looks like."""
+    """Every node, those in quoted annotations too; a string elsewhere is no type, whatever it looks like."""
     yield from ast.walk(tree)
     for text in quoted(tree):
         try:
