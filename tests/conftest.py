@@ -49,10 +49,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", default=False, help="also run the tests marked nightly")
 
 
+# Nightly tests take minutes on a quiet machine and several times as long on a busy one; the default limit is for short tests.
+NIGHTLY_TIMEOUT_S = 900
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    nightly = [item for item in items if item.get_closest_marker("nightly")]
+    for item in nightly:
+        if not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(NIGHTLY_TIMEOUT_S))
     if config.getoption("--all"):
         return
-    nightly = [item for item in items if item.get_closest_marker("nightly")]
     if nightly:
         config.hook.pytest_deselected(items=nightly)
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
