@@ -119,9 +119,10 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def shape() -> dict[str, Any]:
-    """All figures of the tree."""
-    sizes = [lines_of(path) for path in paths().values()]
-    single = [name for name, users in importers().items() if len(users) == 1]
+    """All figures of the tree. `__init__.py` files, which hold a docstring only, are no modules here."""
+    files = {name: path for name, path in paths().items() if path.name != "__init__.py"}
+    sizes = [lines_of(path) for path in files.values()]
+    single = [name for name, users in importers().items() if name in files and len(users) == 1]
     return {
         "packages": len([path for path in SOURCE.iterdir() if (path / "__init__.py").exists()]),
         "modules": len(sizes),
