@@ -92,7 +92,7 @@ class Lab:
         return {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": usage}
 
     def _task(self, seed: int) -> Task:
-        """The contest's seeds leave 1,009 to every task for its turns, and start anew, a prime further, with every pass and try."""
+        """The bench's seeds leave 1,009 to every task for its turns, and start again, a prime further, with every pass and try."""
         return self.tasks[(seed - BenchSettings().seed) % 1_000_003 // 1009]  # pyright: ignore[reportCallIssue]
 
 

@@ -1,4 +1,4 @@
-"""`etude bench run --harness mini-swe-agent`: another agent's process beside the sandbox, the same policy, tasks, accounts and graders."""
+"""`etude bench run --harness mini-swe-agent`: another agent's process outside the sandbox, the same policy, tasks, accounts and graders."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_three_models_at_efforts_have_curves_costs_and_a_front(here: Here, tmp_p
     )
     assert weak["axes"]["tokens"] == {"value": 100.0, "ci95": [100.0, 100.0], "median": 100.0, "source": "endpoint"}
     points = {point["key"]: point["on_front"] for point in found["pareto"]["dollars"]}
-    assert points == {key: True for key in points}  # two prices, one score each: nobody is beaten
+    assert points == {key: True for key in points}  # two prices, one score each: no policy is beaten
     assert len(found["comparisons"]) == 15 and set(found["pareto"]) == {"tokens", "dollars", "seconds"}
     assert {body.get("reasoning_effort") for body in lab.asked} == {"low", None, "high"}
     greetings = [body for body in lab.asked if "seed" not in body]
@@ -143,7 +143,7 @@ def test_an_endpoint_that_dies_midway_is_one_line_and_the_same_command_goes_on(
         assert done.returncode == 1
         (said,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
         assert "stopped answering" in said and "HTTP 502" in said and "same command again" in said
-        assert row(report(tmp_path / "r"), "expert@medium")["avg"] == 100.0  # what was made is told
+        assert row(report(tmp_path / "r"), "expert@medium")["avg"] == 100.0  # it says what was made
         kept = len((tmp_path / "r/policies/m@medium.jsonl").read_text().splitlines())
         lab.refuse, before = lambda number: None, len(lab.asked)
         assert here(*words).returncode == 0

@@ -172,7 +172,7 @@ def test_clean_removes_only_runs_and_only_when_told(here: Here, tmp_path: Path) 
     (run / "ledger.jsonl").touch()
     other = tmp_path / "runs" / "precious"
     other.mkdir()
-    assert here("clean", "--json").returncode == 1 and run.is_dir()  # nobody to ask
+    assert here("clean", "--json").returncode == 1 and run.is_dir()  # no one to ask
     assert here("clean", "--stage", "sft", "--yes").returncode == 0
     assert run.is_dir() and not (run / "sft").exists()
     assert document(here("clean", "--yes", "--json"))["removed"][0]["path"] == "runs/a"

@@ -1,5 +1,5 @@
 """A full disk in each writer of a run: it is an error and never a file that reads as whole, and once there is room the same
-call completes. A limit on file size stands in for the disk: the kernel takes a part of the data, then refuses.
+call completes. A limit on file size replaces a full disk: the kernel takes a part of the data, then refuses.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def limited(write: Callable[[Path], None], folder: Path, limit_bytes: int) -> bo
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
             write(folder)
             code = 0
-        except Exception as error:  # noqa: BLE001 - told by the exit status
+        except Exception as error:  # noqa: BLE001 - the exit status shows it
             code = 1 if "large" in str(error).lower() or "disk" in str(error) else 2
         finally:
             os._exit(code)

@@ -18,7 +18,7 @@ from etude.rl.store import GroupStore
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
-# Graders wait while the file `wait` lies beside the run, and who begins an agent or gives a verdict is written down.
+# Graders wait while the file `wait` lies next to the run, and who begins an agent or gives a verdict is written down.
 PRELUDE = """
 import asyncio, os, sys
 from pathlib import Path

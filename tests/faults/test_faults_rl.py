@@ -88,7 +88,7 @@ def test_a_killed_actor_comes_back_and_the_run_is_whole(start, tmp_path, title):
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hangs"])
 def test_a_rank_that_dies_or_hangs_costs_time_alone(start, tmp_path, checkpoint, blow):
-    """Both ranks end and begin again; every step comes to the digest that two ranks reach which nobody disturbs (promise 6)."""
+    """Both ranks end and begin again; every step reaches the digest of two undisturbed ranks (promise 6)."""
     folder, two = tmp_path / "rl", {"ranks": 2, "rank_silence_s": 10}
     process = start(**two)
     until(lambda: steps_trained(folder) >= 3, process)  # one step behind the checkpoint

@@ -1,4 +1,4 @@
-"""What is installed is what was tested: every direct dependency is pinned, and what only tests import is no dependency of the package."""
+"""The tested versions are installed: every direct dependency is pinned, and what only tests import is no dependency of the package."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def fake(folder: Path, name: str, script: str) -> None:
-    """A program that stands in for one of the system's."""
+    """A program that replaces one of the system's."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n")

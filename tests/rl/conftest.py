@@ -1,4 +1,4 @@
-"""The worlds beside this file are importable by their names."""
+"""The worlds in this folder are importable by their names."""
 
 from __future__ import annotations
 

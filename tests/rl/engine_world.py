@@ -1,4 +1,4 @@
-"""Engines over processes made up in this one, and what the trainer was told."""
+"""Engines over processes faked in this one, and the messages to the trainer."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def a_task(name: str) -> Task:
 
 
 def an_ended(slot: RolloutSlot, versions: list[int], rng: random.Random) -> UngradedAttempt:
-    """One to three segments whose tokens carry the versions in order; the score that it will get is what it left."""
+    """One to three segments whose tokens carry the versions in order; it left the score that it will get."""
     cuts = {0, *rng.sample(range(1, len(versions)), k=min(len(versions) - 1, rng.randint(0, 2)))}
     recorder, last = Recorder(Header(f"{slot.task_id}.{slot.member}")), None
     for at, version in enumerate(versions):
@@ -512,7 +512,7 @@ def test_a_task_that_never_works_stops_the_run_by_name(tmp_path):
 def live_with(
     folder: Path, plan: RlSettings, seed: int, bad: set[str], reserve: int, life: Life | None = None
 ) -> World:
-    """A life in which attempts at `bad` tasks always meet a fault; the schedule has so many tasks in reserve."""
+    """A life in which attempts at `bad` tasks always meet a fault; the schedule has this many tasks in reserve."""
     with pytest.MonkeyPatch.context() as patch:
         drawn = schedule(plan)
         rest = [f"task-{i}" for i in range(400) if f"task-{i}" not in drawn.task_ids][:reserve]

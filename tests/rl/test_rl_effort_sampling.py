@@ -1,4 +1,4 @@
-"""A group has one effort, the model is told of it, and the shares are those of the settings."""
+"""A group has one effort, its prompt names it, and the shares are those of the settings."""
 
 from collections import Counter
 from types import SimpleNamespace

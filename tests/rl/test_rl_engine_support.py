@@ -1,4 +1,4 @@
-"""What a run asks of vLLM that vLLM does not give is refused before anything starts, or told."""
+"""What a run asks of vLLM that vLLM does not give is refused before anything starts, or reported."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ LATE = "The current node timed out during startup. This could happen because som
 
 
 class Slow:
-    """`ray.init` that fails so many times; `temps` are the folders it was given."""
+    """`ray.init` that fails this many times; `temps` are the folders it was given."""
 
     def __init__(self, times: int, words: str = LATE) -> None:
         self.times, self.words = times, words

@@ -1,4 +1,4 @@
-"""Trainer ranks in rl, as threads: they come to what one comes to, die together, and are brought back to the same bits (promise 6)."""
+"""Trainer ranks in rl, as threads: they reach the same result as one, die together, and are brought back to the same bits (promise 6)."""
 
 from __future__ import annotations
 

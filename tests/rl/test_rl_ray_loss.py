@@ -14,7 +14,7 @@ LOOK_S = 0.01
 
 
 class Lost:
-    """Ray's raylet, which dies when told to."""
+    """Ray's raylet, which dies on request."""
 
     name = ""
 

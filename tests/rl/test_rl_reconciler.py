@@ -102,8 +102,8 @@ class Driven(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def die_and_go_on(self, data: st.DataObject) -> None:
-        """As after a kill: what was scored is kept with the version of its admission, some or all of it, and so is what agents left of
-        attempts that were grading; what ran else begins anew."""
+        """As after a kill: what was scored is kept with the version of its admission, some or all of it, and so are the remains of
+        attempts that were grading; everything else that ran starts again."""
         version, kept = self.window.next_step, self.reconciler.groups
         begun = {index: UnfinishedGroup(group.version, dict(group.results)) for index, group in kept.items()}
         for index, one in begun.items():
@@ -139,7 +139,7 @@ class Driven(RuleBasedStateMachine):
             assert group.complete == all(life.phase is RolloutPhase.GROUPED for life in group.lives)
 
     def teardown(self) -> None:
-        """From wherever chance left it, it comes to its end: nothing is stuck, no task was trained twice, and all steps were made unless
+        """From any random state, it reaches its end: nothing is stuck, no task was trained twice, and all steps were made unless
         the tasks to spare were used up."""
         if not hasattr(self, "running"):
             return
@@ -159,7 +159,7 @@ class Driven(RuleBasedStateMachine):
 
 
 def test_what_ended_too_long_ago_to_be_trained_is_rolled_out_anew():
-    """As what was scored: a group whose version the window has no room for begins anew, with nothing of what it had."""
+    """As what was scored: a group whose version the window has no room for starts again, with nothing of what it had."""
     window = StalenessWindow(2, 1, next_step=5)
     tasks = Schedule(tuple(f"task-{n}" for n in range(16)))
     reconciler: Reconciler[str] = Reconciler(tasks, window, slots=8, group_size=2, max_faults=9, version=5)

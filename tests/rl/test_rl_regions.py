@@ -138,7 +138,7 @@ async def test_it_comes_back_although_training_never_waits(world: World):
     await world.engines.serve(5)
     await until(lambda: ("leave", far(world).receiver) in world.trainer_calls)
     world.link.set()
-    for version in range(6, 30):  # always one behind, which is what the lag allows
+    for version in range(6, 30):  # always one behind, which the lag allows
         world.there = version - 1
         await until(lambda version=version: far(world).served == version - 1)
         await world.engines.serve(version)

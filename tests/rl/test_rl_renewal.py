@@ -1,4 +1,4 @@
-"""Engines that are replaced while they serve: nobody's turn fails for it."""
+"""Engines that are replaced while they serve: no turn fails for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quality of a change is what it added, counted by syntax; the same text has the same count."""
+"""The quality of a change is counted by the syntax that it added; the same text has the same count."""
 
 import pytest
 from hypothesis import given

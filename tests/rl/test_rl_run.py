@@ -208,7 +208,7 @@ def test_an_alarm_stands_in_its_step_with_its_cause_and_reaches_the_summary(tmp_
     run = a_run(tmp_path / "none", tmp_path)
     follower = StepFollower(run, None, KeptSessions(tmp_path / "sessions", run.settings, []), None)  # type: ignore[arg-type]
     group = RolloutGroup(0, "t", 1, -1, {0: Rollout("r", "t", 0, [], {"outcome": 1.0})})
-    for step in range(40):  # beside the outcome there is suddenly a reward, and as much is solved as before
+    for step in range(40):  # apart from the outcome there is suddenly a reward, and as much is solved as before
         found = StepResult(step, "digest", [{"outcome": 1.0, "todos": 0.0 if step < REFERENCE else 0.5}], [0.5])
         asyncio.run(follower.on_replay(found, [group]))
     (alarm,) = alarms_of(read(tmp_path / "steps.jsonl"))
@@ -239,7 +239,7 @@ async def test_dying_while_it_is_brought_back_is_one_more_death_within_the_same_
     await line.start()
     first = line.handle
     if deaths < 3:
-        await asyncio.gather(*(line.revive(0, "killed at train") for _ in range(3)))  # whoever saw it die
+        await asyncio.gather(*(line.revive(0, "killed at train") for _ in range(3)))  # an observer of its death
         assert (line.generation, line.handle.number, line.restarts) == (1, 1, 1 + deaths)
         assert first.ended and not line.handle.ended and len(checked) == 1 + deaths
     else:

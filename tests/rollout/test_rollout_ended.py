@@ -136,7 +136,7 @@ def test_what_is_too_large_is_not_kept_nor_is_what_it_replaces(tmp_path: Path):
 
 
 class Adds:
-    """A grader that fails as often as it is told to; the verdict is what the file says."""
+    """A grader that fails as often as it is set to; the file gives the verdict."""
 
     def __init__(self, faults: int = 0) -> None:
         self.faults, self.asked = faults, 0

@@ -54,7 +54,7 @@ def resident_kib() -> int:
 
 
 def _groups(pool: LocalPool) -> list[str]:
-    """But for those in which a zygote waits for its next sandbox: one each, whoever was there before."""
+    """But for those in which a zygote waits for its next sandbox: one each, whatever was there before."""
     spots = {folder for spot in pool._groups._spots.values() for folder in spot.folders}
     there = [path for top in pool._groups.pools for path in top.iterdir() if path.is_dir()]
     return [str(path) for path in there if path not in spots]

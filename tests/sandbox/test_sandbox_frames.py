@@ -123,7 +123,7 @@ async def test_a_hostile_runner_ends_as_sandbox_died(data: bytes) -> None:
     ],
 )
 async def test_descriptors_a_hostile_runner_sends_are_closed(messages: list[tuple[bytes, int]]) -> None:
-    """Test 50 of docs/sandbox.md, for what travels beside the bytes."""
+    """Test 50 of docs/sandbox.md, for what travels with the bytes."""
     ours, theirs = socket.socketpair()
     channel = ControlChannel(ours, "sb")
     call = asyncio.create_task(channel.call(frames.READ, {}, limit_bytes=10, patience_s=5))
@@ -203,7 +203,7 @@ async def test_an_answer_that_came_in_time_counts_however_late_this_loop_looks()
 
 
 async def test_who_is_introduced_to_a_connection_that_has_failed_is_let_go() -> None:
-    """A launched runner may die before its launcher has told us of it."""
+    """A launched runner may die before its launcher has reported it."""
     ours, theirs = socket.socketpair()
     channel = ControlChannel(ours, "sandbox")
     theirs.close()

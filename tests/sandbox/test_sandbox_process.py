@@ -23,7 +23,7 @@ from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import WORKDIR, SandboxSpec
 
-# Sleeps of so many seconds are this run's: another on the same machine has others.
+# Sleeps of this number of seconds are this run's: another on the same machine has others.
 MARK = 3_000_000_000 + 100 * os.getpid()
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -1,4 +1,4 @@
-"""Nobody inside is anybody outside, and nothing there gives more rights than its first process had."""
+"""No user inside is a user outside, and nothing there gives more rights than its first process had."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etude.sandbox.spec import SandboxSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-MARK = 3_300_000_000 + 100 * os.getpid()  # sleeps of so many seconds are this run's
+MARK = 3_300_000_000 + 100 * os.getpid()  # sleeps of this number of seconds are this run's
 
 
 async def test_privileges_are_gone_for_good(box: Sandbox) -> None:

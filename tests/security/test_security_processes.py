@@ -19,7 +19,7 @@ from etude.sandbox.spec import WORKDIR, SandboxSpec
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Python = Callable[[str], Awaitable[str]]
-MARK = 3_200_000_000 + 100 * os.getpid()  # sleeps of so many seconds are this run's
+MARK = 3_200_000_000 + 100 * os.getpid()  # sleeps of this number of seconds are this run's
 
 
 async def test_the_runner_survives_its_inside(box: Sandbox) -> None:
@@ -155,7 +155,7 @@ async def _flooded(pool: SandboxPool, spec: SandboxSpec) -> Sandbox:
 
 
 async def test_descriptors_in_flight_end_no_runner(pool: SandboxPool) -> None:
-    """Test 14 of docs/sandbox.md. A range of its own: nobody else's descriptors are counted with these."""
+    """Test 14 of docs/sandbox.md. A separate range: no other user's descriptors are counted with these."""
     if not pool.probe().uid_ranges or not isinstance(pool, LocalPool):
         pytest.skip("no ranges of users here, and other users of this machine would feel it")
     box = await _flooded(pool, SandboxSpec(uid_mode="range"))

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
 async def test_an_ordinary_user_has_the_same_sandboxes() -> None:
-    """The suites once more as nobody, by the system's Python: the one that runs this may lie in a closed home."""
+    """The suites once more as `nobody`, by the system's Python: the one that runs this may lie in a closed home."""
     repository = Path(__file__).resolve().parents[2]
     packages = sysconfig.get_paths()["purelib"]
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"

@@ -97,7 +97,7 @@ async def test_every_javascript_cheat_scores_0(pool: SandboxPool):
 
 
 async def test_work_that_is_done_scores_1_beside_planted_files(pool: SandboxPool):
-    """A false reject: what an agent leaves beside its work is no reason to refuse the work."""
+    """A false reject: what an agent leaves next to its work is no reason to refuse the work."""
     task = await python_task(pool)
     litter = {
         "notes.md": b"done",

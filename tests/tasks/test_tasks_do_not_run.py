@@ -1,4 +1,4 @@
-"""Tests that an environment can't run are told apart from tests that show nothing."""
+"""Tests that an environment can't run are distinguished from tests that show nothing."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_what_no_other_harness_can_grade_says_why(tmp_path: Path, task: Task, wh
 async def test_a_directory_grades_reference_1_and_nop_0_by_its_own_scripts_in_a_sandbox(
     pool_of: SandboxPool, tmp_path: Path
 ):
-    """Through the importer of foreign directories: the snapshot stands for what its Dockerfile builds elsewhere."""
+    """Through the importer of foreign directories: the snapshot replaces what its Dockerfile builds elsewhere."""
     box = await pool_of.create(SandboxSpec(files={path: text.encode() for path, text in BASE.items()} | DATA))
     await box.write(f"{DEPS}/site/helper.py", b"def one():\n    return 1\n")
     await box.snapshot("tally-1")

@@ -254,7 +254,7 @@ async def escapes_of(name: str, count: int) -> Counter[str]:
             assert 0.0 <= verdict.score <= 1.0
         except InfraError:
             pass
-        except Exception as error:  # noqa: BLE001 - that is what is counted
+        except Exception as error:  # noqa: BLE001 - these are counted
             found[f"{type(error).__name__}: {str(error)[:100]}"] += 1
     return found
 

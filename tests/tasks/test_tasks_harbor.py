@@ -72,7 +72,7 @@ def test_the_agents_image_holds_neither_tests_nor_solution(tmp_path: Path, sourc
 
 
 def test_task_toml_speaks_harbors_own_words_and_ours_are_tables(tmp_path: Path, source: ExerciseSource) -> None:
-    """Read by the importer of foreign directories: no key is unknown to it, and nothing has to be told apart."""
+    """Read by the importer of foreign directories: no key is unknown to it, and nothing is ambiguous."""
     task = source.task(source.ids("train")[0])
     task = replace(task, metadata={**task.metadata, "difficulty": {"score": None, "tries": [None, 1]}})
     folder = write_task(task, tmp_path / "task")

@@ -1,4 +1,4 @@
-"""Histories, caches, builds and solutions are told from a project's own folders that are called the same."""
+"""Histories, caches, builds and solutions are distinguished from a project's own folders of the same name."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 `mix_labelled.tsv` holds 64 requests, six to ten a category, made up by one person in the manner of what people type,
 and labelled before any rule was run on them. By words alone the rules first had 44 right, 4 wrong, 16 undecided: the
 only figure of the three that is of requests unseen. Seven phrases were added after that, and it is 54, 2 and 8:
-faults that are told without a telling word ("the total is off for some orders") stay undecided. What they are right
-on in somebody's own sessions nobody has measured; a mix names the rule and the words of every decision so that its
+faults that are described without a characteristic word ("the total is off for some orders") stay undecided. What they are right
+on in somebody's own sessions is not measured; a mix names the rule and the words of every decision so that its
 owner can.
 """
 

@@ -57,7 +57,7 @@ def test_ways_to_import_order_layout_and_docstrings_are_free() -> None:
     )
     assert said("move", b="import p.c\n\n\ndef use():\n    return p.c.old(1)\n") == ""
     assert said("move", b="from p import old\n\n\ndef use():\n    return old(1)\n") == ""
-    assert said("move", a='"""A."""\nN = 1\n') == ""  # the import that nobody needs any more may go
+    assert said("move", a='"""A."""\nN = 1\n') == ""  # the import that nothing needs any more may go
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every runner that this machine has, in real sandboxes: what passed is told by name, and a run that exits early is never believed."""
+"""Every runner that this machine has, in real sandboxes: passed tests are reported by name, and a run that exits early is never believed."""
 
 from __future__ import annotations
 

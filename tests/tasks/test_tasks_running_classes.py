@@ -1,4 +1,4 @@
-"""How runners of classes are told which files to run."""
+"""How runners of classes get the files to run."""
 
 from __future__ import annotations
 

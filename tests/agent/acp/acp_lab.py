@@ -24,7 +24,7 @@ MCP_SCRIPT = Path(__file__).parents[1] / "harness" / "mcp_server.py"
 
 
 class Editor:
-    """An editor: remembers what it was told, answers questions with `answer`, holds `buffers`."""
+    """An editor: remembers what it received, answers questions with `answer`, holds `buffers`."""
 
     def __init__(self) -> None:
         self.updates: list[tuple[str, Any]] = []

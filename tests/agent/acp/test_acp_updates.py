@@ -1,4 +1,4 @@
-"""What an editor is told: pure functions of what a session records, and of what a prompt holds."""
+"""Messages to an editor: pure functions of the entries of a session and the parts of a prompt."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Player = Callable[[list[dict[str, Any]]], dict[str, Any]]
 
 @dataclass
 class Endpoint:
-    """`key`: what the Authorization header must hold. `break_streams`: so many streams are cut off in the middle. `hold`: a turn waits."""
+    """`key`: what the Authorization header must hold. `break_streams`: number of streams that are cut off in the middle. `hold`: a turn waits."""
 
     play: Player
     url: str = ""
@@ -152,5 +152,5 @@ def fixer(messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def parrot(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Says what it was told."""
+    """Answers with the given text."""
     return {"text": f"heard: {messages[-1]['content']}"}

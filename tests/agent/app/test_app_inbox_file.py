@@ -1,4 +1,4 @@
-"""Words to an agent in the background: heard, or told that they were not; never lost in between."""
+"""Messages to an agent in the background: delivered or reported as not delivered; never lost in between."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from etude.agent.workspace.workspace import Workspace
 
 
 def test_an_unreadable_workspace_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root may read everything, so the system's answer is what is played here."""
+    """Root may read everything, so the system's answer is faked here."""
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(UsageError) as refused:
         WorkspaceAccess.validated(tmp_path, "none", False)

@@ -1,4 +1,4 @@
-"""A turn told while it is sampled says what the turn then says, however it is cut into pieces."""
+"""A turn that is streamed while it is sampled equals the final turn, however it is cut into pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders to index, and indexes whose stores lie beside them."""
+"""Folders to index, and indexes whose stores lie next to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(
     0, str(Path(__file__).parent)
-)  # tests are no package: this is how they, and workers, find a module beside them
+)  # tests are no package: this is how they, and workers, find a module in the same folder
 
 from etude.agent.code_index.embedder import Embedder
 from etude.agent.code_index.index import Index

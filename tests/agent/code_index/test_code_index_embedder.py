@@ -1,4 +1,4 @@
-"""Embeddings beside words: computed once a chunk, fused by rank, over any OpenAI-compatible endpoint."""
+"""Embeddings in addition to words: computed once a chunk, fused by rank, over any OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 

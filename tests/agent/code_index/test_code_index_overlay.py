@@ -1,4 +1,4 @@
-"""A session sees the shared index with its own edits, exactly, and nobody else's."""
+"""A session sees the shared index with its own edits, exactly, and no other session's."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_a_file_that_becomes_binary_or_ignored_leaves_the_index(lab) -> None:
 
 
 def lay_out(root: Path, count: int) -> None:
-    """Files in which each can be told by its name."""
+    """Files that can be identified by their names."""
     root.mkdir(exist_ok=True)
     for n in range(count):
         (root / f"f{n:04}.py").write_text(f"def needle_{n}(value):\n    return value\n" + f"# filler {n}\n" * 60)

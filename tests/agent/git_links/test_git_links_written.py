@@ -20,7 +20,7 @@ def entries(*edits: tuple[EntryType, dict]) -> list[Entry]:
 
 @given(texts=st.lists(text, min_size=2, max_size=5))
 def test_lines_a_session_wrote_and_left_are_those_it_added_to_the_first_text(texts: list[str]) -> None:
-    """However many steps it took: what is owned stands in the last text, and what was there first is not owned."""
+    """However many steps it took: owned text is in the last text, and what was there first is not owned."""
     steps = [Change("f", a, b).to_entry("c") for a, b in zip(texts, texts[1:], strict=False)]
     found = written(HEADER, entries(*(("edit", step) for step in steps)))
     last = [line_hash(line) for line in split(texts[-1])]

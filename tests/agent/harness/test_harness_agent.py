@@ -1,4 +1,4 @@
-"""The agent: promises 1 (one harness), 2 (token in, token out), 3 (provenance) and 8 (faults told apart), at its loop."""
+"""The agent: promises 1 (one harness), 2 (token in, token out), 3 (provenance) and 8 (faults distinguished), at its loop."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ async def test_summaries_never_run_away(agent: Make, renderer: NanoRenderer, sce
 async def test_a_summary_is_carried_on_as_it_is_and_trained_on_and_what_is_broken_is_counted(
     agent: Make, renderer: NanoRenderer, scene: Any, words: str, carried: str
 ) -> None:
-    """None is refused: what a poor summary costs the rollout is what teaches better ones."""
+    """None is refused: the cost of a poor summary to the rollout teaches better ones."""
     said = renderer.render_message(Message("assistant", words))[1:]
     said = said[:-1] if words == "bug: out" else said  # without its end marker
     script = [scene.GOOD[0], scene.GOOD[1], said, scene.done()]

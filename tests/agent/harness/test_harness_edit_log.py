@@ -1,4 +1,4 @@
-"""Edits told by the workspace's journal become entries behind their call, one a file."""
+"""Edits from the workspace's journal become entries after their call, one per file."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ async def test_a_projects_server_starts_only_when_approved_and_the_approval_is_r
     async def refuse(server: McpServer) -> bool:
         return False
 
-    assert (await started(*write())).tools == ()  # nobody to ask
+    assert (await started(*write())).tools == ()  # no one to ask
     assert "was not approved" in (await started(*write(), approve=refuse)).problems[0]
     assert (await started(*write(), approve=approve)).tools
     assert (await started(*write())).tools  # remembered
@@ -348,7 +348,7 @@ def test_a_log_begins_again_when_it_is_large_and_tells_of_its_own_start_alone(mo
     assert log_file("shelf").read_text() == ""
 
 
-# A server without the SDK: what one of its tools does to the process is what the test asks about.
+# A server without the SDK: the test asks what one of its tools does to the process.
 BARE = """
 import json, os, sys, time
 

@@ -48,7 +48,7 @@ async def test_a_session_replays_byte_for_byte_in_a_fresh_sandbox(
 ) -> None:
     summary = kind in ("usage", "summary")
     messages: list[Any] = script(scene, summary=summary)
-    if kind == "usage":  # without tokens it is what the endpoint reported that calls for a summary, not the short texts
+    if kind == "usage":  # without tokens the endpoint's reported usage triggers a summary, not the short texts
         messages[0] = Completion(messages[0], usage=Usage(input_tokens=100, output_tokens=20))
     tokens = kind in ("tokens", "summary")
     policy = scene.token_policy(renderer, messages) if tokens else ScriptedPolicy(messages)

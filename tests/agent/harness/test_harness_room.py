@@ -99,7 +99,7 @@ class Windowed:
 
 
 def reader(turns: int, calls: int = 1) -> Callable[[Request], Message]:
-    """Reads the same large file so many times, in parallel, then answers."""
+    """Reads the same large file several times, in parallel, then answers."""
     made = {"turns": 0}
 
     def script(request: Request) -> Message:

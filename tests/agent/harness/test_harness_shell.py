@@ -24,7 +24,7 @@ from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 
 SETTINGS = HarnessSettings.full(preset="search_replace", tool_timeout_s=20, max_command_s=30)
-# Seconds by which this run's sleepers are told from those of another run of the tests on this machine.
+# Seconds that distinguish this run's sleepers from those of another run of the tests on this machine.
 LONG = 900_000 + os.getpid()
 # Children in sessions of their own that ignore SIGTERM, one of them an orphan.
 STUBBORN = f"trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep {LONG}' &); setsid sleep {LONG} & sleep {LONG}"

@@ -33,7 +33,7 @@ THINKING = [
 KEEPING = {"qwen3.8", "glm-5.3"}
 # Thinking is dropped at the user's next word, or, here, only once an answer was final: a steering word drops none.
 FINAL = {"kimi-k2.5", "gpt-oss"}
-# Templates that can be told to keep it: what bridges append is what they would render.
+# Templates with an option to keep it: bridges append the same text that they would render.
 KEEPS_THINKING = {"qwen3.6", "qwen3.8", "glm-5", "glm-5.3"}
 PLAIN = ["qwen3-coder", "kimi-k2", "deepseek-v3"]
 ROOMY: dict[str, Any] = {"max_session_tokens": 100_000, "max_tokens_per_turn": 4000}

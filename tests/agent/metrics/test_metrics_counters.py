@@ -31,7 +31,7 @@ TOOLS = ("read", "edit", "write", "grep", "list", "shell", "test", "done")
 
 
 class Scene:
-    """A session told in few words; `counts` are its counters."""
+    """A short session; `counts` are its counters."""
 
     def __init__(self, *tools: str) -> None:
         self._counters = Counters(tools or TOOLS)

@@ -23,7 +23,7 @@ FOREIGN = Path(__file__).parents[1] / "importers" / "data"
 
 
 class SessionScene:
-    """A session told in few words."""
+    """A short session."""
 
     def __init__(self, **facts: Any) -> None:
         self.recorder = Recorder(Header("s", harness_facts=facts))

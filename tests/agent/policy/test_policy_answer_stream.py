@@ -1,4 +1,4 @@
-"""Pieces of an answer, told as they come: whoever reads the stream has the answer, in each format."""
+"""Pieces of an answer, sent as they come: a reader of the stream gets the whole answer, in each format."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TURNS = st.builds(
 
 
 def streamed(stream: AnswerStream, turn: Message, lengths: dict[str, int], cut: int) -> list[dict[str, Any]]:
-    """Its events if so many characters of each part are told before the end, `cut` at a time."""
+    """Its events if this number of characters of each part is sent before the end, `cut` at a time."""
     events: list[dict[str, Any]] = []
     for part in ("thinking", "text"):
         said = getattr(turn, part)[: lengths[part]]

@@ -1,4 +1,4 @@
-"""Streamed calls stay as many as they are, however a server numbers and names them; a turn's end is found however it is told."""
+"""Streamed calls stay as many as they are, however a server numbers and names them; a turn's end is found in every form."""
 
 from __future__ import annotations
 

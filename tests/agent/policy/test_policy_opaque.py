@@ -67,7 +67,7 @@ def test_an_address_and_a_model_make_a_provider() -> None:
 
 @pytest.mark.parametrize("sent", TURNS)
 def test_a_streamed_turn_is_the_turn_that_was_sent_whole(sent: dict[str, Any]) -> None:
-    """In three chunks: texts in halves, the rest where it stands."""
+    """In three chunks: texts in halves, the rest unchanged."""
     stream = ChatAssembly()
     calls = [{"index": i, **call} for i, call in enumerate(sent.get("tool_calls", ()))]
     halves: list[dict[str, Any]] = [{}, {}]

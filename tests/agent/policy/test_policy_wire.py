@@ -51,7 +51,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 
 
 def silent(messages: list[Message]) -> list[Message]:
-    """Thinking that came from nobody known is not sent back."""
+    """Thinking from an unknown source is not sent back."""
     return [Message(m.role, m.text, "", m.calls, m.call_id) for m in messages]
 
 

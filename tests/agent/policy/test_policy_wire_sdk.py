@@ -1,4 +1,4 @@
-"""What we answer is what the openai SDK's own types accept, whole and streamed."""
+"""The openai SDK's own types accept our answers, whole and streamed."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ QUIET = {
 
 @dataclass(frozen=True)
 class Foreign:
-    """An agent: the variable that names its program, its arguments, and the turns it asks beside the work."""
+    """An agent: the variable that names its program, its arguments, and the turns it asks in addition to the work."""
 
     variable: str
     arguments: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Nobody holds a connection or memory for long by a body that is not sent."""
+"""A body that is not sent holds no connection or memory for long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SDKs ask beside turns: counts of tokens and who answers."""
+"""What SDKs ask in addition to turns: counts of tokens and who answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream as it is sampled: pieces before the end, signs of life before the first, and one turn for whoever reads it."""
+"""A stream as it is sampled: pieces before the end, signs of life before the first, and one turn for every reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search: ripgrep and the program that stands in for it answer with the same rows."""
+"""Search: ripgrep and its replacement answer with the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live view: what it says is what the events say."""
+"""The live view equals the events."""
 
 from __future__ import annotations
 

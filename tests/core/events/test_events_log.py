@@ -101,7 +101,7 @@ def test_progress_is_thinned_but_its_end_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:
-    """A file size limit stands in for the disk: the kernel refuses the write in the same way."""
+    """A file size limit replaces a full disk: the kernel refuses the write in the same way."""
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

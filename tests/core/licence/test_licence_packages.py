@@ -1,4 +1,4 @@
-"""Real packages, their licences decided by reading: the book must agree with every one. How the set was made stands in packages/README.md."""
+"""Real packages, their licences decided by reading: the book must agree with every one. packages/README.md says how the set was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys for the tests, drawn from a seed when a test runs: no secret-looking literal stands in a file."""
+"""Keys for the tests, drawn from a seed when a test runs: no file holds a secret-looking literal."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_a_suite_that_is_not_signed_by_a_trusted_key_is_not_read(tmp_path, key, 
         refs = list(DebianSource("debian", ["tool"], fetcher, apt=folder).refs())
     except SourceOffline as offline:
         assert "signature is not by a key that apt trusts" in str(offline)
-    else:  # what stands outside the signature is not read
+    else:  # text outside the signature is not read
         assert attack == "text around it"
         assert [ref.version for ref in refs] == ["1:1.0-2"]
 

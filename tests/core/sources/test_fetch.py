@@ -1,4 +1,4 @@
-"""What is fetched is what its checksum says, survives a bad network, and is fetched once."""
+"""A fetched file matches its checksum, survives a bad network, and is fetched once."""
 
 import base64
 import hashlib

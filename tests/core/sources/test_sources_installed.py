@@ -1,4 +1,4 @@
-"""The distributions beside this interpreter as projects: laid out as released, licences readable, nothing of the installer."""
+"""The distributions of this interpreter as projects: laid out as released, licences readable, nothing of the installer."""
 
 from __future__ import annotations
 

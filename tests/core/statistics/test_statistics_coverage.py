@@ -27,7 +27,7 @@ def truth(ability: float) -> float:
 
 
 def benches(abilities: list[float], tasks: int, passes: int, trials: int) -> Iterator[list[dict[str, np.ndarray]]]:
-    """Tables by level of each policy, tasks drawn anew in every bench and shared by its policies."""
+    """Tables by level of each policy, tasks drawn again in every bench and shared by its policies."""
     rng = np.random.default_rng(tasks * 100 + passes)
     for _ in range(trials):
         hard = {level: rng.normal(0, HARDNESS, (tasks // 2, 1)) for level in LEVELS}

@@ -23,7 +23,7 @@ from etude.core.trace.writer import SessionWriter
 DOCS = Path(__file__).parents[3] / "docs"
 V1 = Path(__file__).parent / "data" / "v1.jsonl"
 
-# One entry of each type that the agent, a person or a grader adds, beside those of `fill`.
+# One entry of each type that the agent, a person or a grader adds, in addition to those of `fill`.
 LATER: list[tuple[EntryType, dict[str, Any]]] = [
     ("message", Message("user", "use the other file", delivery="steer").to_json()),
     ("message", Message("user", "", delivery="stop").to_json()),

@@ -24,7 +24,7 @@ WORDS = st.lists(st.sampled_from(["frobnicate", " widget", "gizmo", "<|end|>", "
 
 @pytest.fixture(scope="module")
 def foreign() -> Tokenizer:
-    """As open models have theirs: special tokens behind the vocabulary and known to nobody but the list of added ones."""
+    """As open models have theirs: special tokens behind the vocabulary and known only to the list of added ones."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
     tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]

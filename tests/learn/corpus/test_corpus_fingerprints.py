@@ -47,7 +47,7 @@ def stdlib() -> list[str]:
 
 
 def patches(count: int) -> list[tuple[int, str]]:
-    """Five lines of code in a row out of modules: (which module, the lines), long enough to be told."""
+    """Five lines of code in a row out of modules: (which module, the lines), long enough to be recognised."""
     rng, found = random.Random(1), []
     while len(found) < count:
         module = rng.randrange(len(stdlib()))
@@ -79,7 +79,7 @@ def test_every_module_with_a_planted_patch_of_five_lines_is_refused_and_hardly_a
     flat = [re.sub(r"\s+", " ", re.sub(r"#[^\n]*", "", text)) for text in stdlib()]
     held = [any(re.sub(r"\s+", " ", re.sub(r"#[^\n]*", "", p)).strip() in text for _, p in gold) for text in flat]
     refused = [suite.refusal("other", text) is not None for text in stdlib()]
-    # Whoever holds one goes; of the rest only near copies (a module's twin with a changed word).
+    # Documents that hold one go; of the rest only near copies (a module's twin with a changed word).
     assert all(r for r, h in zip(refused, held, strict=True) if h) and sum(held) >= 60
     false = sum(r and not h for r, h in zip(refused, held, strict=True))
     print(f"{sum(held)} hold a patch, {false} of the other {300 - sum(held)} refused")

@@ -1,4 +1,4 @@
-"""A question is mined only where something that was looked up stands in the edit, and could not have been known."""
+"""A question is mined only where something that was looked up occurs in the edit, and could not have been known."""
 
 from etude.core.trace.entry import Header
 from etude.core.trace.message import Message, ToolCall

@@ -1,4 +1,4 @@
-"""Both families of small models; the lab beside this file is importable by its name."""
+"""Both families of small models; the lab in this folder is importable by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafters for tests: one that knows what comes and errs as often as it is told, one that checks every guess of the draft layers."""
+"""Drafters for tests: one that knows what comes and errs as often as it is set to, one that checks every guess of the draft layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etude.learn.model.mask import DocumentMask
 
 
 class Foreseeing:
-    """Guesses with the whole model, computed anew from the rows' tokens; a guess is spoilt with probability `wrong`."""
+    """Guesses with the whole model, computed again from the rows' tokens; a guess is spoilt with probability `wrong`."""
 
     def __init__(self, wrong: float = 0.0) -> None:
         self._wrong = wrong
@@ -78,7 +78,7 @@ def foretold(model: CausalLM, ids: list[int], guesses: list[int], layers: int) -
     tokens, hidden, inputs = ids + guesses, trunk, trunk
     for depth in range(len(guesses) + 1):
         layer = min(depth, layers - 1)
-        if depth > layer:  # one position further: its stream is what the layer gave at the position before
+        if depth > layer:  # one position further: its stream is the layer's output at the position before
             inputs = torch.cat((inputs, hidden[-1:]))
         else:
             inputs = hidden

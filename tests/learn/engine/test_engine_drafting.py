@@ -48,7 +48,7 @@ def tokens(completion: Completion) -> SampledTokens:
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_guesses_are_those_of_layers_that_read_the_session_afresh(data: st.DataObject) -> None:
-    """Sessions go on, fork, share their beginning, lose their slot, and run beside others, guessed for or not."""
+    """Sessions go on, fork, share their beginning, lose their slot, and run with others, guessed for or not."""
     layers, count = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
     model = model_of(data.draw(st.sampled_from(["deepseek_v3", "qwen3_moe"])), layers)
     used = changed(draft_tokens=count, draft_max_batch=data.draw(st.integers(1, 3)))
@@ -75,7 +75,7 @@ def test_guessing_goes_on_where_plain_decoding_had_taken_over() -> None:
 
 @pytest.mark.parametrize("family", ["deepseek_v3", "qwen3_moe"])
 def test_after_a_swap_every_token_is_drawn_from_the_weights_of_its_version(family: str) -> None:
-    """Several requests at once, weights swapped twice in flight, the cache computed anew: recomputed token by token."""
+    """Several requests at once, weights swapped twice in flight, the cache computed again: recomputed token by token."""
     model = drafted(small_model(family), 2)
     core, drafter = checking(model, changed(swap_cache="recompute"))
     versions = [drafted(small_model(family, seed), 2, seed).state_dict() for seed in range(3)]

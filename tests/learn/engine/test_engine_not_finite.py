@@ -80,7 +80,7 @@ def test_one_broken_session_ends_alone_with_its_reason(model, drafts, temperatur
     for own, other in zip((found[0], found[2]), wanted, strict=True):
         assert own.tokens.ids == other.tokens.ids and own.finish == other.finish
         assert own.tokens.logprobs == pytest.approx(other.tokens.logprobs, abs=1e-5)
-    # A new short session beside a long one in the broken session's slot.
+    # A new short session next to a long one in the broken session's slot.
     after = answer(
         core,
         ask("c", clean(prompt(7, 20)), temperature=temperature),

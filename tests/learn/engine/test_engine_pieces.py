@@ -1,4 +1,4 @@
-"""A turn in pieces: what a listener is pieces is what is then delivered, and who does not listen is not disturbed."""
+"""A turn in pieces: the listener's pieces equal the delivered turn, and a caller without a listener is not disturbed."""
 
 from __future__ import annotations
 

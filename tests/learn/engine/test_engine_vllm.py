@@ -28,7 +28,7 @@ TURN = RunningTurn("me", 1, 3, 4, 0.0)
 
 @pytest.fixture
 def service(tmp_path, monkeypatch):
-    """Over a program that stands in for vLLM; its small model is version 0 of the store."""
+    """Over a program that replaces vLLM; its small model is version 0 of the store."""
     monkeypatch.setenv("STAND_IN_TOLD", str(tmp_path / "program_log"))
     model, publisher, store = published(tmp_path)
     checkpoint = checkpoint_of(model, tmp_path / "checkpoint")
@@ -139,7 +139,7 @@ def test_experts_and_what_attention_joins_are_one_module_each():
     assert module_of("lm_head.weight") == "lm_head"
 
 
-# -- the service, over a process that stands in for vLLM
+# -- the service, over a process that replaces vLLM
 
 
 def test_the_first_weights_are_loaded_whole_and_then_only_what_changed(service, tmp_path):

@@ -1,4 +1,4 @@
-"""The real vLLM, in a Python of its own: its tokens and logprobs beside our own engine and the trainer's forward, weights swapped in flight,
+"""The real vLLM, in a separate Python: its tokens and logprobs compared with our own engine and the trainer's forward, weights swapped in flight,
 and its death. Needs ETUDE_VLLM_PYTHON (docs/vllm.md)."""
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def words_of(pid: int) -> str:
 
 
 def gone(running: dict[int, str]) -> None:
-    """Within seconds; one that nobody reaps counts as gone."""
+    """Within seconds; one that is not reaped counts as gone."""
     until_s = time.monotonic() + 20
     while left := [pid for pid in running if Path(f"/proc/{pid}/stat").exists() and not zombie(pid)]:
         assert time.monotonic() < until_s, {pid: running[pid] for pid in left}

@@ -1,4 +1,4 @@
-"""vLLM for tests: the real one where a Python is named that has it, and a program that stands in for its process where only that matters."""
+"""vLLM for tests: the real one where a Python is named that has it, and a program that replaces its process where only that matters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from etude.learn.weights.store import WeightStore
 
 CHECKPOINT = Path(__file__).parents[3] / "checkpoints" / "sft-nano"
 
-# Answers each question with its prompt's length as often as it may, and says in a file what it was told. A prompt that begins with 13 is
+# Answers each question with its prompt's length as often as it may, and says in a file what it received. A prompt that begins with 13 is
 # refused, with 66 the process ends, with 7 it is never answered.
 STAND_IN = """
 import json, os, sys
@@ -86,7 +86,7 @@ def published(folder: Path, family: str = "qwen3_moe") -> tuple[CausalLM, Publis
 
 
 def collect(service: VllmService, count: int, limit_s: float = 60.0) -> dict[int, Completion]:
-    """So many results of the client "me", by number. Raises the first that is an error."""
+    """This number of results of the client "me", by number. Raises the first that is an error."""
     found: dict[int, Completion] = {}
     until_s = time.monotonic() + limit_s
     while len(found) < count:

@@ -1,4 +1,4 @@
-"""Tiny models and rollouts for the train room's tests; the lab beside this file is importable by its name."""
+"""Tiny models and rollouts for the train room's tests; the lab in this folder is importable by its name."""
 
 import sys
 from pathlib import Path

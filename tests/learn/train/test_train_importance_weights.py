@@ -1,4 +1,4 @@
-"""What a token that other weights sampled counts: every option is 1 where nobody disagrees, bounded, and what its paper says."""
+"""The weight of a token that other weights sampled: every option is 1 without disagreement, bounded, and as in its paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer's likelihood is the product of its tokens' behind the question, whoever else is in the batch."""
+"""An answer's likelihood is the product of its tokens' after the question, whatever else is in the batch."""
 
 import pytest
 import torch

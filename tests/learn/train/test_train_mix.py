@@ -1,4 +1,4 @@
-"""Shares of a phase's tokens are what its settings say; what the corpus lacks is told."""
+"""Shares of a phase's tokens follow its settings; what the corpus lacks is reported."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_groups_without_spread_give_zero_gradient(model, make):
 
 
 def test_adding_tokens_of_other_rollouts_does_not_shrink_a_rollout(model, make):
-    """No length normalisation: a rollout's part of the gradient is the same beside a short and a long neighbour."""
+    """No length normalisation: a rollout's part of the gradient is the same next to a short and a long neighbour."""
     first, short, long = make.rollouts(model, 3, seed=3)
     alone = [gradients(model, [first, other], [1.0, 0.0]) for other in (short, long)]
     assert_same(*alone)

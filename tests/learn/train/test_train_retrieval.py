@@ -46,7 +46,7 @@ def test_a_model_that_copies_finds_every_answer() -> None:
     questions = [
         question(),
         question(right="cab)", others=("cat)", "can)", "car)")),
-    ]  # told apart at once, or by the third letter
+    ]  # distinct at once, or by the third letter
     found = retrieve(Copier(), encode, questions)  # type: ignore[arg-type]
     assert found.right.all() and (found.nats < 0.5).all() and (found.margin > 3).all()
 

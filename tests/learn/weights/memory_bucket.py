@@ -1,4 +1,4 @@
-"""A store's objects in memory, and what a test does to whoever asks for them."""
+"""A store's objects in memory, and what a test does to their readers."""
 
 from __future__ import annotations
 

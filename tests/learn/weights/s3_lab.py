@@ -1,4 +1,4 @@
-"""A real S3 server (rclone, from its wheel) for whoever tests or measures with one. It checks signatures and MD5s, and heeds no conditions."""
+"""A real S3 server (rclone, from its wheel) for tests and benchmarks. It checks signatures and MD5s, and heeds no conditions."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def test_killed_between_any_two_steps_the_store_is_whole_and_the_next_publisher_
 
 
 def died(code: object, folder: Path, steps: int) -> bool:
-    """Whether a child that may take so many steps was killed."""
+    """Whether a child that may take this number of steps was killed."""
     child = os.fork()
     if child == 0:
         status = 1

@@ -37,7 +37,7 @@ def test_base_waits_for_every_live_receiver() -> None:
     assert publish(chain, 3) == 1
     chain.acknowledge("a", 3)
     chain.leave("b")
-    assert publish(chain, 4) == 3  # nobody waits for the one that left
+    assert publish(chain, 4) == 3  # no one waits for the one that left
 
 
 def test_doubled_and_late_acknowledgements_change_nothing() -> None:
@@ -97,7 +97,7 @@ class FakeWorld:
         self.edges: list[Edge] = []
         self.holds: dict[str, int | None] = {}
         self.mail: list[tuple[str, int]] = []  # acknowledgements under way
-        self.confirmed: dict[str, int] = {}  # since it joined, by what the sender was told
+        self.confirmed: dict[str, int] = {}  # since it joined, by what the sender received
         self.names = 0
         self.version = -1
 

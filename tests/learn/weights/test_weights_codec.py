@@ -1,4 +1,4 @@
-"""Promise 7, the codec: what comes out is what went in, bit for bit, or an error that names the culprit."""
+"""Promise 7, the codec: the output equals the input, bit for bit, or an error that names the culprit."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def state(version: int) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """anchor-0, delta-1, delta-2, anchor-3 beside delta-3, delta-4, delta-5."""
+    """anchor-0, delta-1, delta-2, anchor-3 next to delta-3, delta-4, delta-5."""
     folder = tmp_path_factory.mktemp("weights")
     publisher = Publisher(WeightStore(folder), anchor_every=3)
     for version in range(VERSIONS):

@@ -187,7 +187,7 @@ def test_a_delta_goes_before_the_anchor_that_is_on_its_way(world: World) -> None
         world.publish(version)
         relay = relay or world.relay()
         relay.once()
-    world.publish(3)  # an anchor beside it
+    world.publish(3)  # an anchor next to it
 
     def meanwhile(verb: str, key: str) -> None:
         if verb == "get" and key.startswith("anchor-3/manifest"):

@@ -198,7 +198,7 @@ def test_an_interrupt_reaches_the_stages_and_the_run_goes_on_afterwards(program:
     process.communicate(timeout=20)
     seen = steps.read_text().split()
     time.sleep(0.5)
-    assert steps.read_text().split() == seen and len(seen) < 10  # nobody works on
+    assert steps.read_text().split() == seen and len(seen) < 10  # no one works on
     assert launch(program, run).returncode == 0
 
 

@@ -1,6 +1,6 @@
 """`etude run` whole, in small, SIGKILLed at random moments inside every stage and run again until it is done.
 
-Weights of base and SFT are bit-equal to those of a run that nobody killed, the sessions that SFT learns from are equal
+Weights of base and SFT are bit-equal to those of a run that was not killed, the sessions that SFT learns from are equal
 too; RL trains the same task list, every group once; the bench asks every question once; nothing is left running.
 """
 

@@ -161,9 +161,7 @@ def test_a_phase_that_forgets_ends_early_and_says_so(run: Path) -> None:
     changes = {"regression": guard, "optimizer": {"adam_lr": 0.3, "muon_lr": 0.3}, "midway": 0.9}
     summary = go(run, "short", short=changes)["short"]
     assert summary["steps"] < 4 and "regression.bar" in summary["stopped"]
-    assert (
-        run / "short" / "midway" / "config.json"
-    ).is_file()  # whoever starts from the middle has something to start from
+    assert (run / "short" / "midway" / "config.json").is_file()  # a start from the middle has something to start from
     assert '"regression_bits_per_byte"' in (run / "events.jsonl").read_text()
 
 

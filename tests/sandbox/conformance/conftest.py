@@ -55,5 +55,5 @@ def seen_from_outside(pool: MadePool) -> None:
 
 @pytest.fixture
 def mark() -> int:
-    """Sleeps of so many seconds are this run's: another on the same machine has others."""
+    """Sleeps of this number of seconds are this run's: another on the same machine has others."""
     return 3_000_000_000 + 100 * os.getpid()

@@ -26,7 +26,7 @@ class Maker:
     program: str = ""  # what makes its kernel, where that is another than the host's
 
     def release(self) -> str:
-        """For whoever must say which one lacks something."""
+        """For messages that name the one that lacks something."""
         if not self.program:
             return f"back end {self.backend}"
         said = subprocess.run([self.program, "--version"], capture_output=True, text=True, timeout=10).stdout

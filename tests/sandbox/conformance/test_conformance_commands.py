@@ -1,4 +1,4 @@
-"""What a command sees and what its result says, whoever made the sandbox and whichever runner serves in it (Test 28 of docs/sandbox.md)."""
+"""What a command sees and what its result says, on every backend and with every runner (Test 28 of docs/sandbox.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes no sense is the caller's error, and costs nobody a sandbox: no number and no name that a caller can give ends a runner."""
+"""What makes no sense is the caller's error, and costs no sandbox: no number and no name that a caller can give ends a runner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sandbox that stands still, and ways to what listens inside."""
+"""A paused sandbox, and connections to what listens inside."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ async def test_writing_to_what_does_not_read_waits_and_to_what_has_ended_fails(b
     assert (await deaf.wait()).signal == 9
     await deaf.signal(15)  # no error after its end
     closed = await box.exec("exec <&-; sleep 0.3", stdin=None)
-    await asyncio.wait_for(closed.write(bytes(3 << 20)), 10)  # nobody reads it: it is dropped as a pipe would
+    await asyncio.wait_for(closed.write(bytes(3 << 20)), 10)  # without a reader it is dropped as a pipe would
     assert (await closed.wait()).rc == 0
     given = await box.exec(["cat"], stdin=b"x")
     with pytest.raises(UserError):

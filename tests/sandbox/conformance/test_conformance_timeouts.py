@@ -75,7 +75,7 @@ async def test_a_fork_bomb_is_bounded_and_cleared(pool: MadePool) -> None:
     bomb = "import os, time\nwhile True:\n try: os.fork()\n except OSError: time.sleep(0.01)\n"
     assert (await box.run(["python", "-c", bomb], timeout_s=0.7)).timed_out
     after = await box.run("ls -d /proc/[0-9]* | wc -l")
-    assert int(after.out) <= 5  # PID 1, what may stand beside it, the shell, ls, wc
+    assert int(after.out) <= 5  # PID 1, its possible helpers, the shell, ls, wc
     await box.kill()
 
 

@@ -1,4 +1,4 @@
-"""A small world around one door: names that resolve as told, servers on loopback behind invented public addresses, a client that sends raw bytes."""
+"""A small world around one door: names that resolve as configured, servers on loopback behind fake public addresses, a client for raw bytes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Town:
         return int(head.split(b" ")[1]), body
 
     async def recorded(self, count: int) -> list[Decision]:
-        """The journal, once it has so many entries."""
+        """The journal, once it has this many entries."""
         async with asyncio.timeout(10):
             while len(self.journal.decisions) < count:
                 await asyncio.sleep(0.005)

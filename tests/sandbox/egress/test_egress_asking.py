@@ -1,4 +1,4 @@
-"""The upstream is what the machine's own tools say."""
+"""The upstream comes from the machine's own tools."""
 
 from __future__ import annotations
 

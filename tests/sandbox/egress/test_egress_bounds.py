@@ -85,7 +85,7 @@ async def test_a_side_that_does_not_read_makes_the_other_wait(town: Town) -> Non
         assert b"200" in await reader.readline()
         before = -1
         async with asyncio.timeout(10):
-            while sent != before:  # until it stands still
+            while sent != before:  # until it stops growing
                 before = sent
                 await asyncio.sleep(0.2)
         assert sent < 64 << 20  # the kernel's buffers on four sockets and ours

@@ -1,4 +1,4 @@
-"""One spelling of a host, or none; the allow-list; addresses that nobody may dial."""
+"""One spelling of a host, or none; the allow-list; addresses that no one may dial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many hosts are one pool: what fails is told, what is lost is not replaced, what is asked twice is made once."""
+"""Many hosts are one pool: failures are reported, losses are not replaced, a repeated request is served once."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_snapshot_whose_only_host_is_lost_is_a_typed_error(bench: Any) -> None
         assert isinstance(error, SandboxNotFound) and "no living host" in str(error)
         assert fleet.registry.placement.takes("h0") or fleet.registry.placement.takes(
             "h1"
-        )  # nobody's fault but the lost one's
+        )  # no fault but the lost one's
         await fleet.close()
 
     run(story())

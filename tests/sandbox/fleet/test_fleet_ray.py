@@ -14,7 +14,7 @@ from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 
-# Read when ray is imported: loopback only, nobody told, and a token that only this story knows.
+# Read when ray is imported: loopback only, no usage reports, and a token that only this test knows.
 SWITCHES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -32,7 +32,7 @@ async def test_a_fleet_over_ray_is_a_pool_and_a_dead_actor_a_lost_host() -> None
     try:
         pool = await open_pool(SandboxSettings(backend="local"))
     except Unsupported:
-        pass  # the story is told with the fake alone
+        pass  # the test runs with the fake alone
     else:
         await pool.close()
         backends.append("local")

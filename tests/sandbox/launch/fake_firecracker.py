@@ -1,4 +1,4 @@
-"""Stands in for the program firecracker: its API on a socket, and a "guest" that answers on its vsock as a runner does. Run as a program:
+"""Replaces the program firecracker: its API on a socket, and a "guest" that answers on its vsock as a runner does. Run as a program:
 `fake_firecracker.py --api-sock PATH --id NAME`. What it was asked is written, a line each, to the file $ASKED; the request that holds $FAULT
 in its path is refused."""
 

@@ -1,4 +1,4 @@
-"""Back end `docker`, on whatever answers docker's command line: podman stands in for it here, as root. Skipped elsewhere, with the reason."""
+"""Back end `docker`, on whatever answers docker's command line: podman replaces it here, as root. Skipped elsewhere, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Back end `firecracker`: its probe for real, its API and its way to a runner against a program that stands in for firecracker."""
+"""Back end `firecracker`: its probe for real, its API and its way to a runner against a program that replaces firecracker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FAKE = Path(__file__).with_name("fake_firecracker.py")
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FirecrackerSettings:
-    """With the one that stands in, and KVM taken for granted."""
+    """With the replacement, and KVM assumed."""
     program = tmp_path / "firecracker"
     source = Path(etude.__file__).parents[1]
     fixed = f"export PYTHONPATH={source} ASKED={tmp_path}/asked FAULT=$(cat {tmp_path}/fault 2>/dev/null)"

@@ -53,7 +53,7 @@ def _python(program: str, *words: str) -> subprocess.Popen[str]:
 
 
 def test_a_layer_that_anybody_living_holds_is_never_collected(store: LayerStore, tmp_path: Path) -> None:
-    """Test 22 of docs/sandbox.md: here another process holds it, and nobody has named it."""
+    """Test 22 of docs/sandbox.md: here another process holds it, and it has no name."""
     held = stack(store, tmp_path, {"a": b"1"}, {"b": b"2"})
     digest = held.snapshot.digest
     other = _python(_HOLDER, str(store.root), digest)

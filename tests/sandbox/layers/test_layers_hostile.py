@@ -25,7 +25,7 @@ from etude.sandbox.layers.store import LayerStore
 def test_a_path_that_could_not_be_looked_at_again_is_refused_when_a_snapshot_is_made(
     store: LayerStore, tmp_path: Path
 ) -> None:
-    """Else it would be a corrupt layer to whoever restores it."""
+    """Else a restore would meet a corrupt layer."""
     upper = tmp_path / "upper"
     upper.mkdir()
     fd = os.open(upper, os.O_RDONLY)

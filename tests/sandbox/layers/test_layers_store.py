@@ -1,4 +1,4 @@
-"""What a store promises to whoever puts files in and takes them out."""
+"""What a store promises to those who put files in and take them out."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_without_a_change_a_snapshot_is_the_chain_it_stands_on(store: LayerStore
 
 
 def test_a_snapshot_is_found_by_name_digest_and_beginning_after_a_restart(store: LayerStore, tmp_path: Path) -> None:
-    """Test 21 of docs/sandbox.md, first half: the store is opened anew."""
+    """Test 21 of docs/sandbox.md, first half: the store is opened again."""
     made = stack(store, tmp_path, TREE, {"work/a.py": b"a = 2\n"}, name="task/one:2").snapshot
     store.close()
     with LayerStore(store.root) as again:

@@ -150,7 +150,7 @@ def _sixty(store: LayerStore, tmp_path: Path) -> PinnedSnapshot:
 
 
 def test_sixty_layers_hold_what_a_flat_copy_holds_and_become_one(store: LayerStore, tmp_path: Path) -> None:
-    """Test 19 of docs/sandbox.md: equal contents, equal digest of them, and nobody sees more than forty layers."""
+    """Test 19 of docs/sandbox.md: equal contents, equal digest of them, and no view has more than forty layers."""
     deep = _sixty(store, tmp_path)
     contents = LayerView.of(store, deep.snapshot).contents
     shown = as_the_kernel_shows(deep.folders, tmp_path / "mnt")

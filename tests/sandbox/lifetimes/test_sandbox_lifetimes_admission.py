@@ -1,4 +1,4 @@
-"""Whose turn it is: bounds that hold, first come first served, nobody waits without bound, nothing left of those who gave up."""
+"""Whose turn it is: bounds that hold, first come first served, no one waits without bound, nothing left of those who gave up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever dies, in the middle of whatever: nothing is left, and nobody else loses anything."""
+"""Whatever dies, in the middle of whatever: nothing is left, and no other sandbox loses anything."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import Network, SandboxSpec
 from etude.sandbox.wire.channel import ControlChannel
 
-# Sleeps of so many seconds are this run's: another on the same machine has others.
+# Sleeps of this number of seconds are this run's: another on the same machine has others.
 MARK = 5_000_000_000 + 100 * os.getpid()
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -183,7 +183,7 @@ async def test_a_runner_killed_while_it_is_born_is_a_typed_error_and_leaves_noth
         broken.setattr(cells._creator, "before", kill)
         with pytest.raises(InfraError):
             box = await asyncio.wait_for(cells.create(SandboxSpec()), 20)
-            await box.run("true")  # it may have been ready before the signal came: then whoever asks first is told
+            await box.run("true")  # it may have been ready before the signal came: then the first caller gets the error
     assert await grown(cells, before) == {}
 
 

@@ -1,4 +1,4 @@
-"""Time, room and keys, of real sandboxes; the pure classes are tested beside with clocks of their own."""
+"""Time, room and keys, of real sandboxes; the pure classes are tested separately with virtual clocks."""
 
 from __future__ import annotations
 

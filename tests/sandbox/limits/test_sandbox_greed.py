@@ -1,4 +1,4 @@
-"""Programs that take all they can get: processes, memory, disk, processor time. It ends inside, is told by its name, and neighbours go on."""
+"""Programs that take all they can get: processes, memory, disk, processor time. It ends inside, is reported by its name, and neighbours go on."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_hogs_of_memory_die_inside_and_the_runner_lives(pool: SandboxPool,
 
 @pytest.mark.parametrize("warm_python", [True, False])
 async def test_commands_are_offered_to_the_kernel_before_their_runner(pool: SandboxPool, warm_python: bool) -> None:
-    """Test 39 of docs/sandbox.md: alone, beside another command, and the runner itself never but for the moment in which it starts one."""
+    """Test 39 of docs/sandbox.md: alone, with another command, and the runner itself never but for the moment in which it starts one."""
     box = await pool.create(SandboxSpec(disk_mb=1, warm_python=warm_python))
     runner = (
         "for i in $(seq 100); do read it < /proc/1/oom_score_adj; [ $it -lt 500 ] && break; sleep 0.1; done; echo $it"

@@ -1,4 +1,4 @@
-"""Claims on ranges of users: disjoint whoever asks, free again when their holders are gone, taken from what the system gives."""
+"""Claims on ranges of users: disjoint for all callers, free again when their holders are gone, taken from what the system gives."""
 
 from __future__ import annotations
 

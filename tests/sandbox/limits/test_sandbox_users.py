@@ -1,4 +1,4 @@
-"""A sandbox with a range of users: root inside, nobody outside."""
+"""A sandbox with a range of users: root inside, no user outside."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ async def test_terminals_are_the_sandbox_own(box: LiveSandbox) -> None:
 
 
 async def test_the_door_of_a_policed_sandbox_is_answered_outside(maker: SandboxCreator) -> None:
-    """The listener is inside, whoever accepts is not, and there is no other way out."""
+    """The listener is inside, the acceptor is not, and there is no other way out."""
     box = await maker.make(SandboxSpec(network=Network("allowlist")))
     code = (
         "import socket; s = socket.create_connection(('127.0.0.1', 3128)); "

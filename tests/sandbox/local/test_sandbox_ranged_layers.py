@@ -46,7 +46,7 @@ async def test_layers_are_root_s_inside_and_stay_as_they_are(ranged: SandboxCrea
 
 
 async def test_only_root_can_show_layers_to_a_range(ranged: SandboxCreator, layer: Layer) -> None:
-    """The zygote's helper is told a store that it can't open: the demand is refused, by name, and nothing is left."""
+    """The zygote's helper gets a store that it can't open: the demand is refused, by name, and nothing is left."""
     store = Path(ranged._backend.stores[0])
     moved = store.with_name(store.name + "-moved")
     path = layer("unseen", {"work/file": b"1"})

@@ -177,7 +177,7 @@ def test_no_process_left_is_told_and_never_an_empty_success(
     with tempfile.TemporaryDirectory() as reachable:
         os.chmod(reachable, 0o777)
         shutil.copy(program, reachable)
-        uid = 1_000_000_000 + os.getpid()  # nobody else's processes count
+        uid = 1_000_000_000 + os.getpid()  # no other user's processes count
         become = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups") if os.geteuid() == 0 else ()
         talk = start(inside=(*become, *unshared), program=Path(reachable) / program.name, workdir=reachable, pids=4)
         assert talk.hear().kind == frames.READY

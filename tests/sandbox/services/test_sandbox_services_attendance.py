@@ -1,4 +1,4 @@
-"""Services beside the agent's shell: up before the sandbox is handed out, told apart when they fail, gone with it."""
+"""Services next to the agent's shell: up before the sandbox is handed out, distinguished when they fail, gone with it."""
 
 from __future__ import annotations
 

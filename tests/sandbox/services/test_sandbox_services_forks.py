@@ -1,4 +1,4 @@
-"""Services of forks and restores: started anew over the same files, for each child by itself."""
+"""Services of forks and restores: restarted over the same files, for each child by itself."""
 
 from __future__ import annotations
 

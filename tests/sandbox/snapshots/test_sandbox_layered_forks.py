@@ -1,4 +1,4 @@
-"""Snapshots and forks of live sandboxes: one moment, nobody disturbed, each child its own."""
+"""Snapshots and forks of live sandboxes: one moment, nothing disturbed, each child separate."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def test_what_can_not_be_is_said_and_changes_nothing(pool: LocalPool, box:
 
 
 async def test_a_fork_beside_a_kill_ends_in_children_or_in_an_error_that_says_so(pool: LocalPool) -> None:
-    """Test 16 of docs/sandbox.md: kill beside fork and snapshot; nothing hangs and nothing is left."""
+    """Test 16 of docs/sandbox.md: kill during fork and snapshot; nothing hangs and nothing is left."""
     for delay_s in (0, 0.002, 0.01, 0.03):
         box = await pool.create(SPEC)
         forking, taking = asyncio.ensure_future(box.fork(2)), asyncio.ensure_future(box.snapshot())
@@ -250,7 +250,7 @@ async def test_programs_that_start_all_the_time_are_caught_standing_still(box: S
 async def test_nobody_can_resume_a_sandbox_in_the_middle_of_its_snapshot(
     pool: LocalPool, box: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Test 17 of docs/sandbox.md: whoever pauses and resumes it meanwhile waits; the writer stands still while files are copied."""
+    """Test 17 of docs/sandbox.md: a caller that pauses and resumes it meanwhile waits; the writer is paused while files are copied."""
     writer = await box.exec("while :; do echo x >> grows; done")
     copying, may_go_on, sizes = asyncio.Event(), threading.Event(), []
     loop, ingest = asyncio.get_running_loop(), LayerStore.ingest

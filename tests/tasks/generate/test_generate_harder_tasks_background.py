@@ -101,7 +101,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_mastered_template_gets_generated_tasks(tmp_path: Path) -> None:
     run = Run(tmp_path, Combined(lambda number: 6))
     served = await run.groups(0, 2 * WINDOW + 2)
-    assert served[: WINDOW + 1] == list(run.ids[: WINDOW + 1])  # it was lacking, and nobody waits for a making
+    assert served[: WINDOW + 1] == list(run.ids[: WINDOW + 1])  # it was lacking, and no one waits for the generation
     made = [one for one in served if one.startswith("combined")]
     assert made and len(set(made)) == len(made)
     task = run.source.task(made[0])

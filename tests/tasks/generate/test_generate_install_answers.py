@@ -1,4 +1,4 @@
-"""What a model may answer, and what it is told that it got wrong."""
+"""What a model may answer, and the message about its faults."""
 
 from __future__ import annotations
 

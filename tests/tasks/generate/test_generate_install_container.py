@@ -1,4 +1,4 @@
-"""What a project's own Dockerfile or devcontainer.json asks for is taken up, or told where a sandbox can't have it."""
+"""What a project's own Dockerfile or devcontainer.json asks for is used, or reported where a sandbox can't have it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts of a policy pass the same checks as the rules', or the rules' stand and it is told."""
+"""Prompts of a policy pass the same checks as the rules', or the rules' are used, which is reported."""
 
 from __future__ import annotations
 

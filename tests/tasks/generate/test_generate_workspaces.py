@@ -1,4 +1,4 @@
-"""A tree's workspaces are told by manifests and top-level packages, and every task says which of them it is about."""
+"""A tree's workspaces are found by manifests and top-level packages, and every task says which of them it is about."""
 
 from __future__ import annotations
 

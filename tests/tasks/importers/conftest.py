@@ -1,4 +1,4 @@
-"""The labs beside this file are importable by their names."""
+"""The labs in this folder are importable by their names."""
 
 import sys
 from pathlib import Path

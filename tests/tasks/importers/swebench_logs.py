@@ -153,7 +153,7 @@ def _marked(body: str, rng: random.Random) -> str:
     if shape == 2:
         return "\n".join([">>>>> Tests Timed Out", START, body, END])
     if shape == 3:
-        return "\n".join([body, START, END, *end])  # beside the marks: read only where nothing is between them
+        return "\n".join([body, START, END, *end])  # next to the marks: read only where nothing is between them
     if shape == 4:
         return "\n".join([START, "x", END, START, body, END, *end])
     return "\n".join(["+ git checkout base", f"+ : '{START}'", body, f"+ : '{END}'", *end])

@@ -12,7 +12,7 @@ from swebench_logs import PARSERS, drawn
 
 HERE = Path(__file__).parent
 DECISIONS = HERE / "data" / "swebench_decisions.jsonl"
-OF = 400  # so many drawn cases of a parser; of each kind of decision one is kept, and the richest of all
+OF = 400  # number of drawn cases of a parser; of each kind of decision one is kept, and the richest of all
 
 
 def asked(python: str, cases: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:

@@ -1,6 +1,6 @@
 """Reward files and printed tests as scripts leave them, rightly and wrongly, drawn by a seed; and where the tools' decisions on them lie.
 
-`python tests/tasks/importers/terminal_cases.py PYTHON`, a venv's that has `harbor` and `terminal-bench`, writes them anew.
+`python tests/tasks/importers/terminal_cases.py PYTHON`, a venv's that has `harbor` and `terminal-bench`, writes them again.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def rewards(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         found = Verifier._parse_reward_text(asked)
     else:
         raise FileNotFoundError
-    # A number alone passes the verifier's own checks; its result class is what has no room for one in this version.
+    # A number alone passes the verifier's own checks; only its result class has no room for one in this version.
     return {"rewards": VerifierResult(rewards=found if isinstance(found, dict) else {"reward": found}).rewards}
 
 

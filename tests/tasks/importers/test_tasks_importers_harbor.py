@@ -256,7 +256,7 @@ def with_hidden(task: Task, **change: Any) -> Task:
 
 
 async def test_rewards_that_are_none_are_verdicts_of_0_that_say_why(tmp_path: Path, pool: SandboxPool):
-    """Test 54 of docs/sandbox.md: json, text, absent, NaN, huge, links; a stale reward that the agent planted is nobody's."""
+    """Test 54 of docs/sandbox.md: json, text, absent, NaN, huge, links; a stale reward that the agent planted does not count."""
     task = await sound(harbor(tmp_path / "t"), GRADER, pool)
     planted = {"out.txt": b"42\n", "reward.txt": b"1", "logs/verifier/reward.json": b"1"}
     for lines, score, reason in (

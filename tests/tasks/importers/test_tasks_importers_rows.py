@@ -1,4 +1,4 @@
-"""Every set of the SWE-bench family is read by its own keys; what can be tried is imported, what can't is told; nothing is believed."""
+"""Every set of the SWE-bench family is read by its own keys; what can be tried is imported, what can't is reported; nothing is believed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewards and parsed tests are what Harbor's and Terminal-Bench's own code makes of the same files: recorded, and asked anew."""
+"""Rewards and parsed tests equal those of Harbor's and Terminal-Bench's own code for the same files: recorded, and computed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python is told from what only calls itself so, without parsing every file of a project that has shown what it is."""
+"""Python is distinguished from what only calls itself so, without parsing every file of a project that has shown what it is."""
 
 from __future__ import annotations
 

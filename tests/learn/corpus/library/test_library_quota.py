@@ -1,4 +1,4 @@
-"""`max_bytes`: a source never holds more, what is kept does not hang on names, and what is left out is told."""
+"""`max_bytes`: a source never holds more, what is kept does not hang on names, and what is left out is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fill-in-the-middle loses nothing, is the same every time, and cuts as often and where it was told."""
+"""Fill-in-the-middle loses nothing, is the same every time, and cuts as often and where it was set to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project string holds every file once, in an order that can be told from the imports, within its bucket."""
+"""A project string holds every file once, in an order that follows from the imports, within its bucket."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def strings(files: dict[str, str], order: Order = "dependencies", **options) -> 
 
 
 def read_back(texts: list[str]) -> dict[str, str]:
-    """What stands under each path's headings, put together; the added line ends are left in."""
+    """The text under each path's headings, put together; the added line ends are left in."""
     found: dict[str, str] = {}
     for text in texts:
         parts = HEADING.split(text)

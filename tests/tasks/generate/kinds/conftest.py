@@ -1,4 +1,4 @@
-"""A bench of real sandboxes; the project beside this file is importable by its name."""
+"""A bench of real sandboxes; the project in this folder is importable by its name."""
 
 from __future__ import annotations
 
