@@ -1,4 +1,4 @@
-"""`etude simulate`: what settings of an RL run come to, before a machine is rented for them."""
+"""`etude simulate`: predict throughput and staleness of an RL run from its settings, before a machine is rented for it."""
 
 from __future__ import annotations
 
