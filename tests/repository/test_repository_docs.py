@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # A module (`rl/window.py`, below src/etude) or a path of the repository (`tests/rl`, `docs/rl.md`) in backticks. Names in capitals are placeholders.
 PATHS = re.compile(r"`((?:[\w.-]+/)+[\w.-]*\.(?:py|c|h)|(?:src|tests|docs|benchmarks|recipes)/[\w./-]+)`")
 # Files of tasks that a page describes, and placeholders.
 ELSEWHERE = re.compile(r"^tests/(?:test\.sh|hidden\.json)$|NAME|STAGE")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_path_that_a_page_names_exists(page: Path) -> None:
     missing = [
         path
@@ -26,7 +26,7 @@ def test_every_path_that_a_page_names_exists(page: Path) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []

@@ -68,11 +68,11 @@ def test_no_help_text_has_a_banned_word() -> None:
 
 PAGES = [
     *(shape.ROOT / name for name in ("README.md", "CONTRIBUTING.md", "AGENTS.md", "CHANGELOG.md")),
-    *(shape.ROOT / "docs").glob("*.md"),
+    *(shape.ROOT / "docs").rglob("*.md"),
 ]
 
 
-@pytest.mark.parametrize("page", sorted(PAGES), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted(PAGES), ids=lambda page: str(page.relative_to(shape.ROOT)))
 def test_no_page_has_a_banned_word_outside_code(page: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert [line for line in prose.splitlines() if shape.BANNED_WORDS.search(line)] == []
