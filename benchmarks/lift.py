@@ -3,7 +3,7 @@
     python benchmarks/lift.py --seeds 0 1 2 --out benchmarks/results/lift.json
 
 Each seed draws other weights, demonstrations, orders and training tasks; the held-out tasks stay the same. A seed takes as
-long as `etude run` (23 to 27 minutes on the two cores of LOG.md); finished seeds are not run again.
+long as `etude run` (23 to 27 minutes on two cores, docs/log/three-seeds.md); finished seeds are not run again.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ TEST_SHARE = 0.5
 # Share of sessions with several parts that note them as to-dos first.
 TODO_SHARE = 0.6
 # Relative weights of the ways to fail. All are moves that a session chooses and writes well. A random changed token would blur the
-# spelling of every edit, and RL would spend its steps on that (see LOG.md).
+# spelling of every edit, and RL would spend its steps on that (docs/log/noisy-demonstrations.md).
 CARELESS = {"second_thoughts": 3.0, "stop_early": 2.0, "wander": 1.0, "misjudge": 1.0, "half": 1.5}
 FIXED, GAVE_UP = "fixed", "left"  # the two final messages
 
