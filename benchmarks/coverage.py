@@ -25,7 +25,7 @@ from etude.core.statistics.best import best_of
 from etude.core.statistics.bounded import average, difference
 from etude.core.statistics.interval import Interval
 from etude.core.statistics.pairs import compare, paired
-from etude.core.statistics.pareto import Measured, front, on_front
+from etude.core.statistics.pareto import PolicySamples, front, on_front
 from etude.core.statistics.power import detectable
 from etude.evaluate.bench.bases.intervals import difference as lower
 from etude.evaluate.bench.bases.intervals import ratio
@@ -191,7 +191,7 @@ def fronts(tasks: int, trials: int) -> list[dict[str, Any]]:
     told: dict[str, list[bool]] = {}
     for seed, found in enumerate(benches([a for a, _ in dear.values()], tasks, 4, trials)):
         points = {
-            name: Measured(_means(policy.scores), {k: factor * v for k, v in _means(policy.costs).items()})
+            name: PolicySamples(_means(policy.scores), {k: factor * v for k, v in _means(policy.costs).items()})
             for (name, (_, factor)), policy in zip(dear.items(), found, strict=True)
         }
         for point, truly in zip(front(points, WEIGHTS, resamples=200, seed=seed).values(), true, strict=True):

@@ -34,7 +34,7 @@ from etude.tasks.generate.install.rules.node_plan import tests
 from etude.tasks.generate.install.rules.node_script import simple
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched, fetch
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.running.pin import default_cache
 
 SINCE = "2024-11-25"  # two years before this criterion was written
@@ -105,7 +105,7 @@ def names_file(language: str, options: argparse.Namespace) -> Path:
     return Path(files[language])
 
 
-def drawn(language: str, count: int, options: argparse.Namespace, skipped: Counter[str]) -> Iterator[Wanted]:
+def drawn(language: str, count: int, options: argparse.Namespace, skipped: Counter[str]) -> Iterator[CatalogueProject]:
     cache = default_cache()
     fetcher = Fetcher(cache / "sources")
     names = listed_names(names_file(language, options))
@@ -121,7 +121,7 @@ def drawn(language: str, count: int, options: argparse.Namespace, skipped: Count
                 skipped["no release since " + options.since] += 1
                 continue
             called = re.sub(r"[^\w.-]", "-", name.removeprefix("@"))
-            wanted = Wanted(called, kind, refs[0].version, language, name)
+            wanted = CatalogueProject(called, kind, refs[0].version, language, name)
             reason = objection(fetch(wanted, cache))
         except (ProjectRefused, ProjectDiscarded):
             reason = "can't be fetched"

@@ -34,7 +34,7 @@ from etude.tasks.registry import GRADERS
 from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.store.opened import open_tasks
-from etude.tasks.store.source import FolderSource
+from etude.tasks.store.source import FolderTaskSource
 from etude.tasks.task import SPLITS, Task
 
 OUT = Path(__file__).parent / "results" / "latencies.json"
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="of tasks, instead of the real suite")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
-    source = FolderSource(open_tasks(options.folder)) if options.folder else RealPackages(default_cache())
+    source = FolderTaskSource(open_tasks(options.folder)) if options.folder else RealPackages(default_cache())
     names = [name for split in SPLITS for name in source.ids(split)]
     tasks = [source.task(name) for name in names[: options.tasks]]
     spent, before_s = StageCost(), machine_busy_s()

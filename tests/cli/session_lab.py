@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etude.core.trace.change import Change
-from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.change import TextChange
+from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.writer import SessionWriter
 
@@ -14,7 +14,7 @@ FOREIGN = Path(__file__).parents[1] / "agent" / "importers" / "data"
 
 def record(path: Path, *, said: str = "look", answer: str = "def tally", name: str = "s-1", ended: bool = True) -> Path:
     """A session with a turn of each kind."""
-    header = Header(
+    header = SessionHeader(
         name,
         task_id="t-1",
         harness="a" * 16,
@@ -36,7 +36,7 @@ def record(path: Path, *, said: str = "look", answer: str = "def tally", name: s
     )
     add("tool_result", {"call_id": None, "name": "", "text": "malformed: stray", "failed": True}, parent=number)
     add("message", Message("user", "the other file", delivery="steer").to_json())
-    add("edit", Change("core.py", "a\n", "b\nc\n").to_entry("c0"))
+    add("edit", TextChange("core.py", "a\n", "b\nc\n").to_entry("c0"))
     add("summary", {"number": 1, "text": "half done", "state": ["todo tests"]})
     if ended:
         add("counters", {"counters": {"turns": 1.0, "calls": 0.0}})

@@ -11,7 +11,7 @@ import pytest
 from here import Here, document
 from session_lab import FOREIGN, record
 
-from etude.cli.session.transcript import Transcript, clean
+from etude.cli.session.transcript import TranscriptRenderer, clean
 from etude.core.trace.vocabulary import write_vocabulary
 from etude.core.trace.writer import SessionWriter
 
@@ -182,7 +182,7 @@ def test_check_names_file_and_line(here: Here, tmp_path: Path) -> None:
 def test_a_transcript_shows_every_type_of_entry() -> None:
     from etude.core.trace.entry import Entry
 
-    transcript = Transcript()
+    transcript = TranscriptRenderer()
     for kind, data in {
         "effort": {"effort": "high"},
         "approval": {"call_id": "c", "name": "shell", "decision": "denied", "by": "user"},

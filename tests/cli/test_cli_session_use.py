@@ -12,8 +12,8 @@ import pytest
 from here import Here, document
 from session_lab import FOREIGN, record
 
-from etude.core.trace.change import Change
-from etude.core.trace.entry import Header
+from etude.core.trace.change import TextChange
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.writer import SessionWriter
 
 
@@ -50,10 +50,12 @@ def used(tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "state" / "etude" / "sessions"
     home.mkdir(parents=True)
     facts = {"instruction": "do", "test_command": [], "workspace": str(root)}
-    writer = SessionWriter(home / "u.jsonl", Header("u-1", policy="m", created_unix_s=time.time() - 900, facts=facts))
+    writer = SessionWriter(
+        home / "u.jsonl", SessionHeader("u-1", policy="m", created_unix_s=time.time() - 900, facts=facts)
+    )
     writer.append("message", {"role": "user", "text": "do"})
     (root / "a.py").write_text("agent_line = 1\n")
-    writer.append("edit", Change("a.py", None, "agent_line = 1\n").to_entry("c"))
+    writer.append("edit", TextChange("a.py", None, "agent_line = 1\n").to_entry("c"))
     writer.append("end", {"reason": "done"})
     writer.close()
     for words in (

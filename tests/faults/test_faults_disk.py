@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from etude.agent.chat.byte_tokenizer import byte_tokenizer
-from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.reader import read_session
 from etude.core.trace.segment import Rollout, Segment
 from etude.core.trace.session import Recorder
@@ -70,7 +70,7 @@ def anew(path: Path) -> None:
     """As the factory does: whatever an earlier try left is removed."""
     for suffix in (".jsonl", ".tokens", ".routes"):
         path.with_suffix(suffix).unlink(missing_ok=True)
-    record(SessionWriter(path, Header("s"), every="end"))
+    record(SessionWriter(path, SessionHeader("s"), every="end"))
 
 
 def session(path: Path) -> Any:
@@ -149,7 +149,7 @@ WRITERS: dict[str, Writer] = {
     "a demonstration": Writer(lambda f: None, lambda f: anew(f / "s.jsonl"), lambda f: session(f / "s.jsonl")),
     "a kept session": Writer(
         lambda f: None,
-        lambda f: write_session(f / "s.jsonl", record(Recorder(Header("s"))).session),
+        lambda f: write_session(f / "s.jsonl", record(Recorder(SessionHeader("s"))).session),
         lambda f: session(f / "s.jsonl"),
     ),
     "weights": Writer(

@@ -19,7 +19,7 @@ from etude.tasks.generate.generators.request_text import _only_refers
 from etude.tasks.generate.install.rules.node_plan import _CALLS, _GLOBALS
 from etude.tasks.importers.terminal import FROM, WORKDIR_OF
 from etude.tasks.mix.phrases import match_phrase
-from etude.tasks.test_logs.log import Log
+from etude.tasks.test_logs.log import RunLog
 from etude.tasks.test_logs.python_runners import pytest_options
 
 LENGTH = 100_000
@@ -30,7 +30,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "changelog": lambda text: _heading([text], 0),
     "request": lambda text: match_phrase(f"add{text}"),
     "message": lambda text: _only_refers(f"closing{text}"),
-    "log": lambda text: pytest_options(Log(f"PASSED a::b{text}\n")),
+    "log": lambda text: pytest_options(RunLog(f"PASSED a::b{text}\n")),
     "bound": _ENDED.fullmatch,
     "traceback": _RAISED.search,
     "calls": _CALLS.search,

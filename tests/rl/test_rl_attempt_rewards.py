@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Session
 from etude.rl.attempts import add_rewards
@@ -28,7 +28,7 @@ class Word:
 
 def earned(reward):
     rollout = Rollout("r#0.1", "t", 0, [], {"outcome": 1.0}, {}, {"seconds": {"all": 9.0}})
-    session = Session(Header("s", facts={"instruction": "tidy up"}))
+    session = Session(SessionHeader("s", facts={"instruction": "tidy up"}))
     attempt = SimpleNamespace(
         rollout=rollout, files={"a.py": b"x = 1\n# y = 2\n"}, seconds={"agent": 4.0}, outcome=SimpleNamespace(session=session)
     )  # fmt: skip

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.agent.harness.agent import AgentOutcome
-from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Recorder
 from etude.rl.controller import Controller, StepResult
@@ -235,7 +235,7 @@ def a_task(name: str) -> Task:
 def an_ended(slot: RolloutSlot, versions: list[int], rng: random.Random) -> UngradedAttempt:
     """One to three segments whose tokens carry the versions in order; it left the score that it will get."""
     cuts = {0, *rng.sample(range(1, len(versions)), k=min(len(versions) - 1, rng.randint(0, 2)))}
-    recorder, last = Recorder(Header(f"{slot.task_id}.{slot.member}")), None
+    recorder, last = Recorder(SessionHeader(f"{slot.task_id}.{slot.member}")), None
     for at, version in enumerate(versions):
         parent = None if at in cuts else last
         last = recorder.append("completion", {}, parent=parent, tokens=EntryTokens([at], 0, [-0.5], [version]))

@@ -10,7 +10,7 @@ from etude.agent.chat.byte_tokenizer import byte_tokenizer
 from etude.agent.chat.nano import NanoRenderer
 from etude.agent.metrics import facts as fact
 from etude.agent.metrics.of_session import counters_of
-from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.message import CUT_OFF, Message, ToolCall
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Recorder
@@ -30,7 +30,7 @@ class Played:
     """A session, turn by turn."""
 
     def __init__(self):
-        self.recorder = Recorder(Header("s", harness_facts={"schemas": SCHEMAS}))
+        self.recorder = Recorder(SessionHeader("s", harness_facts={"schemas": SCHEMAS}))
         self.recorder.append("message", {"role": "user", "text": "go"})
         self.calls = 0
 
@@ -123,7 +123,7 @@ def test_a_clean_session_has_no_hints():
 @st.composite
 def trees(draw):
     """A session of random turns, self-summaries and forks, with tokens."""
-    recorder = Recorder(Header("s"))
+    recorder = Recorder(SessionHeader("s"))
     prompt = generation_ids(RENDERER)
     root = parent = recorder.append("message", {"role": "user", "text": ""}, tokens=EntryTokens([1, 2, 3]))
     for kind in draw(st.lists(st.sampled_from(["turn", "turn", "result", "summary", "fork"]), max_size=12)):
@@ -152,7 +152,7 @@ def test_places_are_those_of_the_segments(session):
 
 
 def test_a_hint_stands_between_what_the_turn_had_seen_and_its_generation_prompt():
-    recorder = Recorder(Header("s", harness_facts={"schemas": SCHEMAS}))
+    recorder = Recorder(SessionHeader("s", harness_facts={"schemas": SCHEMAS}))
     request, prompt = RENDERER.render_message(Message("user", "go")), generation_ids(RENDERER)
     parent = recorder.append("message", {"role": "user", "text": "go"}, tokens=EntryTokens(request))
     message = Message("assistant", "x", problem="it is no call")

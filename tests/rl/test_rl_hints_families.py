@@ -3,7 +3,7 @@
 import pytest
 
 from etude.agent.chat.families import FAMILIES
-from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder
 from etude.rl.hints.hint import Hint
@@ -35,7 +35,7 @@ def test_behind_a_tools_answer_the_hint_is_followed_by_the_whole_generation_prom
     bridge = renderer.bridge(turn, said, [Message("tool", "text", call_id=turn.calls[0].id)], TOOLS)
     assert bridge is not None
     end = renderer.answer(Message("assistant", "done"))
-    recorder = Recorder(Header("s"))
+    recorder = Recorder(SessionHeader("s"))
     parent = recorder.append(
         "message", {"role": "user"}, tokens=EntryTokens(renderer.render([REQUEST], TOOLS)[: -len(prompt)])
     )

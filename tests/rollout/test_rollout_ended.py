@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from etude.agent.harness.agent import AgentOutcome
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.scripted import ScriptedPolicy
-from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, Header
+from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, SessionHeader
 from etude.core.trace.session import Recorder, Session
 from etude.rl.rollout_state import RolloutSlot
 from etude.rl.ungraded_store import UngradedStore
@@ -32,7 +32,7 @@ SECONDS = {"create": 0.25, "agent": 1.5, "policy": 1.0, "tools": 0.5, "export": 
 
 def an_ended(files: dict[str, bytes], seed: int = 0, turns: int = 3, objection: str = "") -> UngradedAttempt:
     rng = np.random.default_rng(seed)
-    recorder, last = Recorder(Header(f"{TASK.id}#3.1.1", TASK.id, facts={"a": [1, None]})), None
+    recorder, last = Recorder(SessionHeader(f"{TASK.id}#3.1.1", TASK.id, facts={"a": [1, None]})), None
     for turn in range(turns):
         n = int(rng.integers(1, 9))
         ids = rng.integers(0, 600, n + 2).tolist()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.tasks.difficulty.marking import foretold, mark
-from etude.tasks.difficulty.score import PRIOR_ATTEMPTS, Tried, measured, prior, score
+from etude.tasks.difficulty.score import PRIOR_ATTEMPTS, DifficultySample, measured, prior, score
 from etude.tasks.difficulty.solver import effort, ranked
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.task import Task
@@ -44,7 +44,7 @@ def test_the_prior_is_a_share_and_grows_with_each_measure(lines: int, files: int
 
 @given(SHARE, st.lists(SHARE, max_size=40))
 def test_rollouts_move_the_score_towards_the_share_that_failed(before: float, scores: list[float]) -> None:
-    tried = [Tried("t", one, 3) for one in scores]
+    tried = [DifficultySample("t", one, 3) for one in scores]
     failed = 1 - sum(scores) / len(scores) if scores else before
     found = score(before, tried)
     assert min(before, failed) - 1e-9 <= found <= max(before, failed) + 1e-9
@@ -69,8 +69,8 @@ def test_a_folder_is_marked_once_and_again_only_where_rollouts_change_something(
         folder.add(replace(a_task("total of prices", 2 * 10**number), id=f"t-{number}"))
     first = mark(folder, [])
     assert first["written"] == 3 and first["foretold"] is None and mark(folder, [])["written"] == 0
-    tried = [Tried(f"t-{number}", float(number == 0), 4 + number, 100.0 * number) for number in range(3)]
-    told = mark(TaskFolder(tmp_path, make=True), [*tried, Tried("elsewhere", 1, 1)])
+    tried = [DifficultySample(f"t-{number}", float(number == 0), 4 + number, 100.0 * number) for number in range(3)]
+    told = mark(TaskFolder(tmp_path, make=True), [*tried, DifficultySample("elsewhere", 1, 1)])
     assert (told["written"], told["rollouts"], told["rollouts_of_other_tasks"]) == (3, 3, 1)
     rows = TaskFolder(tmp_path).rows
     assert [rows[f"t-{n}"].turns for n in range(3)] == [4, 5, 6] and rows["t-2"].thinking == 200

@@ -9,18 +9,18 @@ import pytest
 
 from etude.tasks.fail_to_pass import CandidateRejected, TestsDoNotRun, prove_fail_to_pass
 from etude.tasks.running.report import TestRun
-from etude.tasks.running.testrun import Ran
+from etude.tasks.running.testrun import RunReport
 
 
-async def proved(after: Ran, before: Ran) -> None:
-    async def run(files: Mapping[str, bytes]) -> Ran:
+async def proved(after: RunReport, before: RunReport) -> None:
+    async def run(files: Mapping[str, bytes]) -> RunReport:
         return after if files["state"] == b"after" else before
 
     await prove_fail_to_pass({"state": b"before"}, {"state": b"after"}, run)
 
 
-def ran(*passed: str, said: str = "", timed_out: bool = False) -> Ran:
-    return Ran(TestRun(frozenset(passed), frozenset(), 1, 2.0, timed_out), said)
+def ran(*passed: str, said: str = "", timed_out: bool = False) -> RunReport:
+    return RunReport(TestRun(frozenset(passed), frozenset(), 1, 2.0, timed_out), said)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ async def test_what_runs_and_shows_nothing_is_no_trouble_of_the_environment() ->
         (ran("a", timed_out=True), "they take too long"),
     ],
 )
-async def test_what_runs_today_and_not_on_a_later_date_needs_no_other_environment(later: Ran, why: str) -> None:
-    async def today(files: Mapping[str, bytes]) -> Ran:
+async def test_what_runs_today_and_not_on_a_later_date_needs_no_other_environment(later: RunReport, why: str) -> None:
+    async def today(files: Mapping[str, bytes]) -> RunReport:
         return ran("a") if files["state"] == b"after" else ran()
 
-    async def then(files: Mapping[str, bytes]) -> Ran:
+    async def then(files: Mapping[str, bytes]) -> RunReport:
         return later
 
     with pytest.raises(CandidateRejected, match=rf"holds only on its own day.*{why}") as found:

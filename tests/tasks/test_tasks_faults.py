@@ -13,7 +13,7 @@ from etude.tasks.faults import ROWS, TABLE, fault_of, told
 from etude.tasks.graders import judged
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.running.report import TestRun
-from etude.tasks.running.testrun import Ran
+from etude.tasks.running.testrun import RunReport
 from etude.tasks.task import Task
 from etude.tasks.validation.project import TaskDraft, task_of
 
@@ -24,12 +24,12 @@ def run(rc: int = 1, passed: frozenset[str] = NONE, **other: Any) -> TestRun:
     return TestRun(passed, NONE, rc, 2.0, **other)
 
 
-def bad(objection: str, rc: int = 1, **other: Any) -> Ran:
-    return Ran(run(rc), "", False, objection=objection, **other)
+def bad(objection: str, rc: int = 1, **other: Any) -> RunReport:
+    return RunReport(run(rc), "", False, objection=objection, **other)
 
 
 SIGNS = {
-    "hangs": Ran(run(-9, timed_out=True), "", False, objection="it hangs"),
+    "hangs": RunReport(run(-9, timed_out=True), "", False, objection="it hangs"),
     "refused": bad("the files were refused: 99 MB are over the limit"),
     "memory": bad("killed", silent=True, oom=True),
     "silenced": bad("killed", silent=True, signal=9),
@@ -43,7 +43,7 @@ SIGNS = {
     "pytest >5": bad("pytest did not end as it does (status -11)", -11),
     "early end": bad("pytest did not end as it does (status 0)", 0),
     "no report": bad("JUnit report 1 does not parse: it ends early"),
-    "unbuilt": Ran(run(1), "cc: error"),
+    "unbuilt": RunReport(run(1), "cc: error"),
 }
 BEYOND = {"reward": "graders of scripts", "machine": "raised", "environment": "raised"}
 
@@ -56,7 +56,7 @@ def test_a_run_is_known_by_its_sign(name: str):
 
 def test_every_row_has_a_test():
     assert {row.name for row in TABLE} == set(SIGNS) | set(BEYOND)
-    assert fault_of(Ran(run(1, frozenset(("t",))), "")) is None
+    assert fault_of(RunReport(run(1, frozenset(("t",))), "")) is None
 
 
 def shop() -> Task:
@@ -87,7 +87,7 @@ async def test_an_attempt_that_was_killed_from_outside_is_judged_by_a_second_run
     class Struck(CommandsGrader):
         runs = 0
 
-        async def _run(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> Ran:
+        async def _run(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> RunReport:
             self.runs += 1
             return SIGNS["silenced"] if self.runs == 1 else await super()._run(task, files, pool)
 

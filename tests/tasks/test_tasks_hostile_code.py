@@ -21,11 +21,11 @@ from etude.sandbox.protocol import SandboxPool
 from etude.tasks import bounded as bounded_module
 from etude.tasks.bounded import LimitReached, bounded, bounded_where_large
 from etude.tasks.calls import Call, run_calls
-from etude.tasks.graders.examples import Group, read_examples, run_examples
-from etude.tasks.graders.workflow import MAX_COMMANDS, Command, Refused, commands_of
+from etude.tasks.graders.examples import ExampleGroup, read_examples, run_examples
+from etude.tasks.graders.workflow import MAX_COMMANDS, Command, WorkflowError, commands_of
 from etude.tasks.grading import graded
 from etude.tasks.isolated import NOT_PLAIN, plain_value
-from etude.tasks.running.channel import Answer, Prepared
+from etude.tasks.running.channel import ParentReport, Prepared
 from etude.tasks.running.testrun import heard_of
 from etude.tasks.task import Task, Verdict
 
@@ -202,7 +202,7 @@ HOSTILE_WORKFLOWS = {
 
 @pytest.mark.parametrize("name", HOSTILE_WORKFLOWS)
 def test_a_hostile_workflow_is_refused_and_never_expanded(name: str) -> None:
-    with pytest.raises(Refused, match="ci.yml"):
+    with pytest.raises(WorkflowError, match="ci.yml"):
         commands_of(HOSTILE_WORKFLOWS[name], "ci.yml")
 
 
@@ -220,7 +220,7 @@ YAML_TEXT = st.text(st.sampled_from("on: push\njobsrune-[]{}&*!<>'\"#|%${} \t018
 def test_any_text_is_a_workflow_or_is_refused(text: str) -> None:
     try:
         found = commands_of(text, "ci.yml")
-    except Refused:
+    except WorkflowError:
         return
     assert 0 < len(found) <= MAX_COMMANDS and all(isinstance(command, Command) for command in found)
 
@@ -247,7 +247,7 @@ def test_a_report_says_anything_and_is_a_report_or_none(kind: str, found: Any, r
         b"<testsuite>" + raw,
         b'<?xml version="1.0" encoding="x-none"?><a/>',
     ):
-        answer = Answer(1, 0.1, (), False, False, "", output, (output,))
+        answer = ParentReport(1, 0.1, (), False, False, "", output, (output,))
         heard = heard_of(kind, answer, Prepared([], canaries=("canary",)))
         assert heard.objection, "no test that must fail was reported as failed"
 
@@ -257,7 +257,7 @@ def returning(value: int) -> int:
 
 
 def refusing(value: str) -> None:
-    raise Refused(value)
+    raise WorkflowError(value)
 
 
 def turning() -> None:
@@ -275,7 +275,7 @@ def dying() -> None:
 
 async def test_a_bounded_function_returns_and_raises_as_if_it_were_called() -> None:
     assert await bounded(returning, 1) == 2
-    with pytest.raises(Refused, match="^no$"):
+    with pytest.raises(WorkflowError, match="^no$"):
         await bounded(refusing, "no")
     assert await bounded_where_large(b"x" * 100, returning, 1) == 2
 
@@ -370,5 +370,5 @@ async def test_infrastructure_errors_of_a_grader_are_raised_as_they_are() -> Non
 
 def test_examples_survive_the_way_to_another_process() -> None:
     group = read_examples("f", ">>> f()\n1\n")
-    again: Group = pickle.loads(pickle.dumps(group))
+    again: ExampleGroup = pickle.loads(pickle.dumps(group))
     assert isinstance(again.examples[0], doctest.Example) and again.examples[0].want == "1\n"

@@ -14,10 +14,10 @@ from etude.tasks.errors import TaskError
 from etude.tasks.graders.answer import objection
 from etude.tasks.graders.documented import bare, dead_links, same_signature, sections, untold
 from etude.tasks.graders.edits import edited
-from etude.tasks.graders.examples import Unreadable, read_examples
+from etude.tasks.graders.examples import UnreadableExamples, read_examples
 from etude.tasks.graders.mutants import copied, solid
-from etude.tasks.graders.review import Malformed, matched, read_comments
-from etude.tasks.graders.workflow import Refused, commands_of
+from etude.tasks.graders.review import MalformedComments, matched, read_comments
+from etude.tasks.graders.workflow import WorkflowError, commands_of
 from etude.tasks.task import Task
 
 
@@ -62,12 +62,12 @@ def test_edits_of_one_file_keep_their_places() -> None:
     ],
 )
 def test_comments_that_are_none_are_named(rows: str, why: str) -> None:
-    with pytest.raises(Malformed, match=why):
+    with pytest.raises(MalformedComments, match=why):
         read_comments(rows.encode(), "review/comments.jsonl")
 
 
 def test_a_missing_review_is_not_an_empty_one() -> None:
-    with pytest.raises(Malformed, match="is missing"):
+    with pytest.raises(MalformedComments, match="is missing"):
         read_comments(None, "review/comments.jsonl")
     assert read_comments(b"\n", "review/comments.jsonl") == []
 
@@ -99,7 +99,7 @@ def test_copies_of_the_module_are_seen_as_text_and_as_a_string() -> None:
 
 
 def test_skipped_examples_are_refused() -> None:
-    with pytest.raises(Unreadable, match="skipped"):
+    with pytest.raises(UnreadableExamples, match="skipped"):
         read_examples("f", ">>> f()  # doctest: +SKIP\n1\n")
 
 
@@ -167,7 +167,7 @@ def test_a_workflow_is_run_job_after_job_and_for_all_of_a_matrix() -> None:
 )
 def test_a_workflow_that_is_wrong_is_refused_by_name(old: str, new: str, why: str) -> None:
     assert old in FLOW
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(WorkflowError, match=why):
         commands_of(FLOW.replace(old, new), "ci.yml")
 
 
@@ -186,9 +186,9 @@ def many(jobs: int, values: int, variables: int) -> str:
 
 
 def test_what_a_workflow_expands_to_is_limited_before_it_is_made() -> None:
-    with pytest.raises(Refused, match="runs nothing"):
+    with pytest.raises(WorkflowError, match="runs nothing"):
         commands_of(many(10, 5, 200), "ci.yml")
-    with pytest.raises(Refused, match="more than 50 jobs with all of their matrices"):
+    with pytest.raises(WorkflowError, match="more than 50 jobs with all of their matrices"):
         commands_of(many(11, 5, 1), "ci.yml")
-    with pytest.raises(Refused, match="env has 201 variables"):
+    with pytest.raises(WorkflowError, match="env has 201 variables"):
         commands_of(many(1, 1, 201), "ci.yml")

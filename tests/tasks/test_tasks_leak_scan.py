@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.tasks.auditing import inside
-from etude.tasks.auditing.inside import MOST_BYTES, MOST_UNREAD, Search
-from etude.tasks.checking.check import Row, summary
+from etude.tasks.auditing.inside import MOST_BYTES, MOST_UNREAD, WindowSearch
+from etude.tasks.checking.check import CheckRow, summary
 
 SECRET = b"def halved(items):\n    return len(items) // 2\nassert halved([1, 2]) == 1\n"
 BLOCK = 512
@@ -21,10 +21,10 @@ FORMATS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
 PACKERS = (bytes, gzip.compress, bz2.compress, lzma.compress)
 
 
-def search(data: bytes, path: str = "/tmp/any.tar") -> Search:
+def search(data: bytes, path: str = "/tmp/any.tar") -> WindowSearch:
     """Looks for SECRET's three lines."""
     window = "\n".join(line.strip() for line in SECRET.decode().splitlines())
-    made = Search({"least": [1, 1], "windows": [[window], []], "names": [], "stems": [], "project": ""})
+    made = WindowSearch({"least": [1, 1], "windows": [[window], []], "names": [], "stems": [], "project": ""})
     made.look(path, data, 0)
     return made
 
@@ -164,7 +164,7 @@ def test_a_check_names_the_files_of_a_sound_task_that_could_not_be_searched():
         "unread_files": ["/w/a.tar: a damaged tar archive: bad checksum at byte 512", "/w/b.tar: cut"],
     }
     assert summary(
-        [Row("bugs/tally/1", reference=1.0, audit=audit), Row("bugs/tally/2", reference=1.0)]
+        [CheckRow("bugs/tally/1", reference=1.0, audit=audit), CheckRow("bugs/tally/2", reference=1.0)]
     ).splitlines() == [
         "2 of 2 tasks are sound",
         "  bugs/tally/1: the leak scan could not search 2 files whole: "

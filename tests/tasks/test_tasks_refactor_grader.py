@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etude.tasks.cheats.refactored import REFACTORED
-from etude.tasks.graders.canonical import Unreadable
+from etude.tasks.graders.canonical import UnparsableModule
 from etude.tasks.graders.refactor import objection
 from etude.tasks.solved import solved
 from etude.tasks.task import Task
@@ -88,5 +88,5 @@ def test_other_files_stay_as_they_are_and_prose_is_free() -> None:
 
 
 def test_a_tree_that_cannot_be_read_is_told() -> None:
-    with pytest.raises(Unreadable, match="p/b.py is no Python"):
+    with pytest.raises(UnparsableModule, match="p/b.py is no Python"):
         said("rename", b="def (")

@@ -12,13 +12,13 @@ import pytest
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.errors import TaskError
-from etude.tasks.running.channel import Answer, Prepared
+from etude.tasks.running.channel import ParentReport, Prepared
 from etude.tasks.running.channels.pytest_channel import interpreter
 from etude.tasks.running.parsers import texts
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.running.supervised import watched
-from etude.tasks.running.testrun import Ran, Tests, heard_of, run_tests
+from etude.tasks.running.testrun import RunReport, Tests, heard_of, run_tests
 
 NODE = "module.exports.f = () => 1;\n"
 NODE_TESTS = (
@@ -47,7 +47,7 @@ TAPE = {
 }
 
 
-async def ran(pool: SandboxPool, tests: Tests, files: dict[str, str], timeout_s: float = 60) -> Ran:
+async def ran(pool: SandboxPool, tests: Tests, files: dict[str, str], timeout_s: float = 60) -> RunReport:
     async def fresh(tree: dict[str, bytes]):
         return await pool.create(
             watched(SandboxSpec(files=tree, memory_mb=2048, disk_mb=512, pids=256, env={"HOME": "/tmp"}))
@@ -216,9 +216,9 @@ def test_a_runner_that_prints_its_report_where_newer_ones_write_it_is_heard() ->
     report = json.dumps({"stats": {"tests": 1}, "tests": [case], "pending": [], "failures": []}, indent=2)
     printed = f'{{"stats": "of a test"}}\nnoise\n{report}\nleft over'.encode()
     prepared = Prepared(["mocha"], {})
-    heard = heard_of("mocha", Answer(0, 1.0, (), False, False, "", printed, ()), prepared)
+    heard = heard_of("mocha", ParentReport(0, 1.0, (), False, False, "", printed, ()), prepared)
     assert heard.run.passed == {"::g one"} and not heard.objection
-    assert not heard_of("mocha", Answer(0, 1.0, (), False, False, "", b"nothing", ()), prepared).run.passed
+    assert not heard_of("mocha", ParentReport(0, 1.0, (), False, False, "", b"nothing", ()), prepared).run.passed
 
 
 def test_lines_of_tap_that_no_line_closes_cost_as_much_as_others() -> None:

@@ -15,7 +15,7 @@ from etude.rl.settings import RlSettings
 from etude.tasks.errors import TaskError
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.store.opened import open_tasks
-from etude.tasks.store.source import FolderSource, require_apart
+from etude.tasks.store.source import FolderTaskSource, require_apart
 from etude.tasks.task import SPLITS, Task
 from etude.tasks.task_row import TaskRow
 
@@ -51,7 +51,7 @@ def test_categories_are_drawn_by_their_weights_and_tasks_of_one_are_alike(
     counts: dict[str, int], debugging: float, documentation: float
 ) -> None:
     weights = {"debugging": debugging, "documentation": documentation}
-    levels = FolderSource(Rows(rows(counts)), weights).levels("train")
+    levels = FolderTaskSource(Rows(rows(counts)), weights).levels("train")
     assert sum(levels.values()) == pytest.approx(1)
     own = levels["bug-injection"] + levels["log-debugging"]
     assert own == pytest.approx(debugging / (debugging + documentation))
@@ -62,11 +62,11 @@ def test_categories_are_drawn_by_their_weights_and_tasks_of_one_are_alike(
 
 @given(COUNTS)
 def test_without_weights_every_task_is_alike(counts: dict[str, int]) -> None:
-    assert FolderSource(Rows(rows(counts))).levels("train") == counts
+    assert FolderTaskSource(Rows(rows(counts))).levels("train") == counts
 
 
 def test_a_schedule_takes_the_shares_of_the_mix_without_reading_a_record() -> None:
-    source = FolderSource(Rows(rows(dict.fromkeys(KINDS, 40))), {"debugging": 1.0, "documentation": 3.0})
+    source = FolderTaskSource(Rows(rows(dict.fromkeys(KINDS, 40))), {"debugging": 1.0, "documentation": 3.0})
     settings = RlSettings(steps=4, groups_per_step=10, levels=source.levels("train"))
     drawn = Counter(task.split("/")[0] for task in task_list(settings, source).task_ids)
     assert drawn == {"bug-injection": 5, "log-debugging": 5, "page": 30}
@@ -76,20 +76,20 @@ def test_a_schedule_takes_the_shares_of_the_mix_without_reading_a_record() -> No
 def test_a_project_that_is_trained_on_is_not_measured_by_whatever_its_release(other: str) -> None:
     mixed = [*rows({"page": 2}), *rows({"page": 2}, "heldout", other)]
     with pytest.raises(TaskError, match="the project click has tasks to be trained on and measured by .*remove those"):
-        FolderSource(Rows(mixed))
+        FolderTaskSource(Rows(mixed))
     require_apart([*rows({"page": 2}), *rows({"page": 2}, "heldout", "parso-0.8.4")], "made")
 
 
 def test_a_split_without_tasks_says_what_there_is_and_what_to_do() -> None:
     with pytest.raises(TaskError, match=r"no heldout task \(there are 3 train\).*--heldout"):
-        FolderSource(Rows(rows({"page": 3}))).levels("heldout")
+        FolderTaskSource(Rows(rows({"page": 3}))).levels("heldout")
 
 
 def test_a_record_that_claims_another_split_than_its_row_is_no_task(tmp_path: Path) -> None:
     folder = TaskFolder(tmp_path, make=True)
     for split in SPLITS:
         folder.add(Task(f"t-{split}", "debugging", "made", "mend it", {"a.py": ""}, (), "commands", split=split))
-    source = FolderSource(open_tasks(tmp_path))
+    source = FolderTaskSource(open_tasks(tmp_path))
     assert [source.task(source.ids(split)[0]).split for split in SPLITS] == list(SPLITS)
     (place,) = [file for file in (tmp_path / "records").iterdir() if "heldout" in file.name]
     place.write_text(json.dumps({**json.loads(place.read_text()), "split": "train"}))

@@ -25,7 +25,7 @@ OLDEST_PYTHON, NEWEST_TESTED = (3, 11), (3, 13)
 
 
 @dataclass(frozen=True)
-class Finding:
+class MachineCheck:
     """One fact. `remedy` is empty where nothing is amiss; `required` says that Etude can't do without."""
 
     name: str
@@ -56,12 +56,12 @@ def doctor(json: Json = False) -> Answer:
     return Answer(document, "\n".join(lines), int(bool(missing)))
 
 
-def _line(finding: Finding, width: int) -> str:
+def _line(finding: MachineCheck, width: int) -> str:
     mark = "ok" if finding.good else "NO" if finding.required else "--"
     return f"{mark}  {finding.name:{width}}  {finding.value}" + (f"; {finding.remedy}" if finding.remedy else "")
 
 
-def _machine(facts: dict[str, Any]) -> list[Finding]:
+def _machine(facts: dict[str, Any]) -> list[MachineCheck]:
     cores, memory = facts["cores"], facts["memory_bytes"]
     free = free_disk_bytes(Path("runs"))
     python = sys.version_info[:2]
@@ -72,16 +72,16 @@ def _machine(facts: dict[str, Any]) -> list[Finding]:
     untested = _if(not OLDEST_PYTHON <= python <= NEWEST_TESTED, "tested are 3.11, 3.12 and 3.13")
     no_gpu = _if(not facts["gpus"], "not needed; with one, larger recipes get faster")
     return [
-        Finding("system", system, facts["system"] == "Linux", True),
-        Finding("processor", f"{cores:g} usable cores, {facts['processor']}", cores >= 2, remedy=few),
-        Finding("memory", f"{memory / 2**30:.1f} GiB", memory >= MEMORY_BYTES, remedy=small),
-        Finding("disk", f"{free / 2**30:.1f} GiB free", free >= DISK_BYTES, remedy=full),
-        Finding("python", sys.version.split()[0], python >= OLDEST_PYTHON, True, untested),
-        Finding("gpu", ", ".join(facts["gpus"]) or "none", remedy=no_gpu),
+        MachineCheck("system", system, facts["system"] == "Linux", True),
+        MachineCheck("processor", f"{cores:g} usable cores, {facts['processor']}", cores >= 2, remedy=few),
+        MachineCheck("memory", f"{memory / 2**30:.1f} GiB", memory >= MEMORY_BYTES, remedy=small),
+        MachineCheck("disk", f"{free / 2**30:.1f} GiB free", free >= DISK_BYTES, remedy=full),
+        MachineCheck("python", sys.version.split()[0], python >= OLDEST_PYTHON, True, untested),
+        MachineCheck("gpu", ", ".join(facts["gpus"]) or "none", remedy=no_gpu),
     ]
 
 
-def _kernel(pool: dict[str, Any] | str) -> list[Finding]:
+def _kernel(pool: dict[str, Any] | str) -> list[MachineCheck]:
     by_namespaces = not isinstance(pool, str) and pool["backend"] == "local"  # the program unshare may be absent
     allowed = by_namespaces or _works(["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "true"])
     overlay = "overlay" in _text("/proc/filesystems")
@@ -90,11 +90,13 @@ def _kernel(pool: dict[str, Any] | str) -> list[Finding]:
     shown = f"v2, {groups}, {'writable' if ours else 'not ours'}" if groups else "v1 or hidden"
     unlimited = _if(not groups or not ours, "not needed; limits are rlimits and a watch")
     return [
-        Finding(
+        MachineCheck(
             "user namespaces", "allowed" if allowed else "refused", allowed, remedy=_if(not allowed, _namespaces())
         ),
-        Finding("overlay", "in the kernel" if overlay else "absent", overlay, remedy=_if(not overlay, "not needed")),
-        Finding("cgroup", shown, bool(groups), remedy=unlimited),
+        MachineCheck(
+            "overlay", "in the kernel" if overlay else "absent", overlay, remedy=_if(not overlay, "not needed")
+        ),
+        MachineCheck("cgroup", shown, bool(groups), remedy=unlimited),
     ]
 
 
@@ -104,18 +106,20 @@ def _namespaces() -> str:
     return "in a container, start it with --security-opt seccomp=unconfined; on a host, raise user.max_user_namespaces"
 
 
-def _sandboxes(pool: dict[str, Any] | str, around: Around | str) -> list[Finding]:
+def _sandboxes(pool: dict[str, Any] | str, around: Around | str) -> list[MachineCheck]:
     """Found by making them: no list of kernel features says as much."""
     if isinstance(pool, str):
-        made = Finding("sandbox", "can't be made", False, True, pool)
+        made = MachineCheck("sandbox", "can't be made", False, True, pool)
     else:
-        made = Finding("sandbox", f"{pool['backend']} ({pool['isolation']}, {pool['limits']})", pool["available"], True)
+        made = MachineCheck(
+            "sandbox", f"{pool['backend']} ({pool['isolation']}, {pool['limits']})", pool["available"], True
+        )
     if isinstance(around, str):
-        return [made, Finding("around a folder", "can't be made", False, remedy=around)]
-    return [made, Finding("around a folder", around.backend)]
+        return [made, MachineCheck("around a folder", "can't be made", False, remedy=around)]
+    return [made, MachineCheck("around a folder", around.backend)]
 
 
-def _tools() -> list[Finding]:
+def _tools() -> list[MachineCheck]:
     optional = {
         "rg": "not needed; searches use Python instead (ripgrep is faster on large repositories)",
         "bwrap": "not needed where user namespaces work, which then serve the agent too",
@@ -123,7 +127,7 @@ def _tools() -> list[Finding]:
         "git": "not needed; with it a run records the commit of the checkout",
     }
     findings = [
-        Finding(name, path or "absent", path is not None, remedy=_if(path is None, remedy))
+        MachineCheck(name, path or "absent", path is not None, remedy=_if(path is None, remedy))
         for name, remedy in optional.items()
         for path in [shutil.which(name)]
     ]
@@ -131,18 +135,18 @@ def _tools() -> list[Finding]:
     absent = "not needed; torch.compile would need one"
     return [
         *findings,
-        Finding("compiler", compiler or "absent", compiler is not None, remedy=_if(compiler is None, absent)),
+        MachineCheck("compiler", compiler or "absent", compiler is not None, remedy=_if(compiler is None, absent)),
     ]
 
 
-def _packages(facts: dict[str, Any]) -> list[Finding]:
+def _packages(facts: dict[str, Any]) -> list[MachineCheck]:
     torch, ray = _version("torch"), _version("ray")
     idle = _if(
         bool(facts["gpus"]) and torch.endswith("+cpu"), "this build leaves the GPU idle; install the default one"
     )
     return [
-        Finding("torch", torch or "absent", bool(torch), remedy=_if(not torch, _needed_to_train("torch")) or idle),
-        Finding("ray", ray or "absent", bool(ray), remedy=_if(not ray, _needed_to_train("ray"))),
+        MachineCheck("torch", torch or "absent", bool(torch), remedy=_if(not torch, _needed_to_train("torch")) or idle),
+        MachineCheck("ray", ray or "absent", bool(ray), remedy=_if(not ray, _needed_to_train("ray"))),
         _vllm(),
     ]
 
@@ -151,17 +155,17 @@ def _needed_to_train(package: str) -> str:
     return f"needed by `etude run` alone: {install_command(package)}"
 
 
-def _vllm() -> Finding:
+def _vllm() -> MachineCheck:
     """Check the Python of a separate environment. Only a recipe names it, so this check reads the variable that the tests use."""
     python = os.environ.get(VARIABLE, "")
     if not python:
-        return Finding(
+        return MachineCheck(
             "vllm", "not looked for", remedy=f"not needed; {VARIABLE} names a Python that may have it (docs/vllm.md)"
         )
     try:
-        return Finding("vllm", f"{vllm_version(python)} in {python}")
+        return MachineCheck("vllm", f"{vllm_version(python)} in {python}")
     except NoVllm as error:
-        return Finding("vllm", "absent", False, remedy=str(error))
+        return MachineCheck("vllm", "absent", False, remedy=str(error))
 
 
 def _version(name: str) -> str:

@@ -43,7 +43,7 @@ class StepResult:
     weights: dict[str, float] = field(default_factory=dict)  # of the components in this step
 
 
-class Learner(Protocol):
+class LearnerClient(Protocol):
     """The trainer and the way of its weights to the engine, as the controller sees them."""
 
     async def restore(self, step: int) -> None:
@@ -87,7 +87,7 @@ class Controller:
         self,
         reconciler: Reconciler[Rollout],
         attempt: Attempt,
-        learner: Learner,
+        learner: LearnerClient,
         store: GroupStore,
         ledger: RlLedger,
         *,

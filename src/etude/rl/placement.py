@@ -1,4 +1,4 @@
-"""Where the processes are: engine and trainer as Ray actors, seen from the controller as one `controller.Learner` and a policy.
+"""Where the processes are: engine and trainer as Ray actors, seen from the controller as one `controller.LearnerClient` and a policy.
 
 Thin on purpose: decisions are elsewhere, here is who runs where and what happens when one dies. On a cluster engines spread over the
 machines and the trainer stays with the controller, unless the recipe gives resources that say otherwise. A dead trainer comes back

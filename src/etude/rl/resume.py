@@ -7,7 +7,7 @@ and finished groups are there too, decided batches are in the ledger.
 from __future__ import annotations
 
 from etude.core.trace.segment import Rollout
-from etude.rl.controller import Learner, OnStep
+from etude.rl.controller import LearnerClient, OnStep
 from etude.rl.groups import RolloutGroup, UnfinishedGroup
 from etude.rl.ledger import Progress, RlLedger, fold
 from etude.rl.reconciler import Reconciler
@@ -67,7 +67,7 @@ def reconciler_at(
 
 
 async def train_again(
-    progress: Progress, schedule: Schedule, store: GroupStore, ledger: RlLedger, learner: Learner, on_step: OnStep
+    progress: Progress, schedule: Schedule, store: GroupStore, ledger: RlLedger, learner: LearnerClient, on_step: OnStep
 ) -> None:
     """From the last checkpoint that the ledger names, train the batches decided since; raises ReplayDiverged if the weights come out different."""
     await learner.restore(progress.saved)

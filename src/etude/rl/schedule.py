@@ -15,7 +15,7 @@ from itertools import accumulate
 
 from etude.rl.curriculum import hardness, order
 from etude.rl.settings import RlSettings
-from etude.tasks.task import Measured, TaskSource
+from etude.tasks.task import MeasuredSource, TaskSource
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _harder_later(
     schedule: Schedule, settings: RlSettings, source: TaskSource, pools: Mapping[str, Sequence[str]]
 ) -> Schedule:
     """The same levels at the same places, other tasks of them."""
-    hard = hardness(source.signs()) if isinstance(source, Measured) else {}
+    hard = hardness(source.signs()) if isinstance(source, MeasuredSource) else {}
     if not any(hard.values()):
         raise ValueError(
             f"rl.curriculum.strength = {settings.curriculum.strength:g} goes by the turns and thinking tokens of rollouts, and no two tasks of "

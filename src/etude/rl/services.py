@@ -1,4 +1,4 @@
-"""Trainer and engines as the controller sees them: `controller.Learner` and a policy, over processes that may die.
+"""Trainer and engines as the controller sees them: `controller.LearnerClient` and a policy, over processes that may die.
 
 A version is copied by `publish`, and on its way to the store and into the engines (`sync`) while the trainer is at the next step. A trainer
 that dies meanwhile comes back where the run is: if that is at a later step, the older version is passed over, and the next one is served.

@@ -26,7 +26,7 @@ from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.protocol import FatalStageError, Policy, PolicyError
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Recorder, Session
 from etude.rollout.code_search import CodeSearch
@@ -69,7 +69,7 @@ class AttemptSetup:
     harness: HarnessSettings
     renderer: Renderer | None = None
     settings: AttemptSettings = field(default_factory=AttemptSettings)
-    record: Callable[[Header], Recorder] = Recorder
+    record: Callable[[SessionHeader], Recorder] = Recorder
     adapt: Callable[[SandboxSpec], SandboxSpec] = lambda spec: spec
     verdicts: Verdicts | None = None
     search: CodeSearch | None = None

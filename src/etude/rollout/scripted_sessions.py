@@ -18,7 +18,7 @@ from pathlib import Path
 from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.events.log import EventLog
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.reader import read_session
 from etude.core.trace.session import Recorder, Session
 from etude.core.trace.writer import SessionWriter
@@ -120,7 +120,7 @@ def summarizing(harness: HarnessSettings, settings: SessionSettings, seed: int) 
     return harness.model_copy(update={"summary_trigger_tokens": trigger})
 
 
-def _recorder(path: Path, expert: Expert, seed: int, header: Header) -> Recorder:
+def _recorder(path: Path, expert: Expert, seed: int, header: SessionHeader) -> Recorder:
     """A fresh session file, whatever an earlier try or a kill left there."""
     for suffix in (".jsonl", ".tokens", ".routes"):
         path.with_suffix(suffix).unlink(missing_ok=True)

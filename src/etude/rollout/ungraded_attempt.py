@@ -23,7 +23,7 @@ import zstandard
 from etude.agent.harness.agent import AgentOutcome
 from etude.core.trace.block import pack_routes, pack_tokens, unpack_routes, unpack_tokens
 from etude.core.trace.bounded_zstd import BadFrame, decompress
-from etude.core.trace.entry import Entry, Header
+from etude.core.trace.entry import Entry, SessionHeader
 from etude.core.trace.group_file import LEAST_BOUND_BYTES, MOST_RATIO
 from etude.core.trace.session import Session
 from etude.rollout.verdicts import key_of
@@ -140,4 +140,4 @@ def _session(head: dict[str, Any], tokens: bytes, routes: bytes) -> Session:
         Entry(number, parent, type_, at_s, data, by_tokens.get(number), by_routes.get(number))
         for number, parent, type_, at_s, data in head["entries"]
     ]
-    return Session(Header(**head["header"]), entries)
+    return Session(SessionHeader(**head["header"]), entries)

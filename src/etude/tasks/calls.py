@@ -46,14 +46,14 @@ class Returned:
 
 
 @dataclass(frozen=True)
-class Answers:
+class CallResults:
     """Results in the order of the calls, and how the run ended in a word."""
 
     results: list[Returned]
     ending: str
 
 
-async def run_calls(files: dict[str, bytes], calls: Sequence[Call], pool: Machines) -> Answers:
+async def run_calls(files: dict[str, bytes], calls: Sequence[Call], pool: Machines) -> CallResults:
     """One fresh sandbox holding `files`, one warm run. Raises InfraError; all else is an answer.
 
     A run that was killed for no reason the sandbox knows is made once more: the machine short of memory may have done it, which is no evidence
@@ -63,22 +63,22 @@ async def run_calls(files: dict[str, bytes], calls: Sequence[Call], pool: Machin
     return (await _fresh_run(files, calls, pool))[0] if killed else answers
 
 
-async def _fresh_run(files: dict[str, bytes], calls: Sequence[Call], pool: Machines) -> tuple[Answers, bool]:
+async def _fresh_run(files: dict[str, bytes], calls: Sequence[Call], pool: Machines) -> tuple[CallResults, bool]:
     """The answers, and whether somebody killed the run."""
     spec = SandboxSpec(files=files, memory_mb=MEMORY_MB, pids=PIDS)
     try:
         sandbox = await pool.create(spec)
     except UserError as error:
-        return Answers([Returned(False)] * len(calls), f"files refused: {error}"), False
+        return CallResults([Returned(False)] * len(calls), f"files refused: {error}"), False
     try:
         return await _run(sandbox, calls)
     except UserError as error:
-        return Answers([Returned(False)] * len(calls), type(error).__name__), False
+        return CallResults([Returned(False)] * len(calls), type(error).__name__), False
     finally:
         await sandbox.kill()
 
 
-async def _run(sandbox: Disposable, calls: Sequence[Call]) -> tuple[Answers, bool]:
+async def _run(sandbox: Disposable, calls: Sequence[Call]) -> tuple[CallResults, bool]:
     requests = [(call.module, call.function, list(call.args)) for call in calls]
     found = await replies(
         sandbox, [requests], python="python", timeout_s=TIMEOUT_S, max_output_bytes=MAX_OUTPUT_BYTES, warm=True
@@ -86,7 +86,7 @@ async def _run(sandbox: Disposable, calls: Sequence[Call]) -> tuple[Answers, boo
     result = found.result
     killed = result.signal == signal.SIGKILL and not (result.timed_out or result.oom or result.truncated)
     ending = "replied out of turn" if found.refused else _ending(result)
-    return Answers([_value(text) for text in found.texts], ending), killed
+    return CallResults([_value(text) for text in found.texts], ending), killed
 
 
 def _value(text: str | None) -> Returned:

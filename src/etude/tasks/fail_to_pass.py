@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from etude.tasks.running.testrun import Ran, Runner
+from etude.tasks.running.testrun import Runner, RunReport
 
 REPEATS = 3
 # What a run prints where its environment lacks a package.
@@ -66,7 +66,7 @@ async def prove_fail_to_pass(
     raise CandidateRejected. `run_later` runs the tests on a later date. With `xfail`, a test that fails after the
     change as its marker expects counts as passing.
     """
-    states: dict[str, list[Ran]] = {"after": [], "before": []}
+    states: dict[str, list[RunReport]] = {"after": [], "before": []}
     if known_passing is None:
         states["after"].append(await run(after))
         _require_passing(states["after"][0])
@@ -86,7 +86,7 @@ async def prove_fail_to_pass(
     return _evaluate(states["before"], states["after"], xfail, 1 if run_later is None else 2)
 
 
-def _evaluate(before: list[Ran], after: list[Ran], xfail: bool, dates: int) -> FailToPassProof:
+def _evaluate(before: list[RunReport], after: list[RunReport], xfail: bool, dates: int) -> FailToPassProof:
     """Compares the runs of both states. Raises CandidateRejected where no test shows the change."""
     good, stable = _passed_always(after, xfail), _passed_always(before, xfail)
     now = time.time()
@@ -115,7 +115,7 @@ def _evaluate(before: list[Ran], after: list[Ran], xfail: bool, dates: int) -> F
     )
 
 
-def _require_failing(known_passing: frozenset[str], first: Ran, max_failing: int | None, output: str) -> None:
+def _require_failing(known_passing: frozenset[str], first: RunReport, max_failing: int | None, output: str) -> None:
     """Checks the first run of the state before. `output` is the output of the run of the state after."""
     if first.run.timed_out:
         raise CandidateRejected(f"the tests take longer than {first.run.seconds:.0f} s before the change")
@@ -130,7 +130,7 @@ def _require_failing(known_passing: frozenset[str], first: Ran, max_failing: int
         )
 
 
-def _require_passing(ran: Ran) -> None:
+def _require_passing(ran: RunReport) -> None:
     if ran.run.timed_out:
         raise CandidateRejected(f"the tests take longer than {ran.run.seconds:.0f} s after the change")
     if not ran.run.passed or not ran.honest:
@@ -140,7 +140,7 @@ def _require_passing(ran: Ran) -> None:
         raise TestsDoNotRun(f"the tests do not run after the change (status {ran.run.rc}): {why}")
 
 
-def _require_later(ran: Ran) -> None:
+def _require_later(ran: RunReport) -> None:
     """Checks the run on a later date. The same tests passed today, so a failure means that they depend on the date."""
     if ran.run.timed_out or not ran.run.passed or not ran.honest:
         why = (
@@ -151,16 +151,16 @@ def _require_later(ran: Ran) -> None:
         raise CandidateRejected(f"the proof holds only on its own day: on a later date the tests do not run ({why})")
 
 
-def _passed_always(runs: list[Ran], xfail: bool) -> frozenset[str]:
+def _passed_always(runs: list[RunReport], xfail: bool) -> frozenset[str]:
     return frozenset.intersection(*(_passing(ran, xfail) for ran in runs))
 
 
-def _passed_once(runs: list[Ran], xfail: bool) -> frozenset[str]:
+def _passed_once(runs: list[RunReport], xfail: bool) -> frozenset[str]:
     """Tests that passed in at least one run."""
     return frozenset().union(*(_passing(ran, xfail) for ran in runs))
 
 
-def _passing(ran: Ran, xfail: bool) -> frozenset[str]:
+def _passing(ran: RunReport, xfail: bool) -> frozenset[str]:
     return ran.run.passed | ran.run.xfailed if xfail else ran.run.passed
 
 

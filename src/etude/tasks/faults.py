@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from etude.tasks.running.testrun import Ran
+from etude.tasks.running.testrun import RunReport
 
 Fault = Literal["policy", "infra", "doubtful"]
 
 
 @dataclass(frozen=True)
-class Row:
+class FaultRow:
     """`sign`: by what it is known. `verdict`: the verdict of the attempt."""
 
     name: str
@@ -25,47 +25,49 @@ class Row:
     verdict: str
 
 
-TABLE: tuple[Row, ...] = (
-    Row(
+TABLE: tuple[FaultRow, ...] = (
+    FaultRow(
         "hangs",
         "policy",
         "the time limit, ten times the reference's own, is over",
         "the tests took longer than {s:.0f} s",
     ),
-    Row("refused", "policy", "the sandbox refuses the files: too large, too many, bad names", "{objection}"),
-    Row(
+    FaultRow("refused", "policy", "the sandbox refuses the files: too large, too many, bad names", "{objection}"),
+    FaultRow(
         "memory", "policy", "the run was killed for memory, and the reference needs less", "the tests ran out of memory"
     ),
-    Row(
+    FaultRow(
         "silenced",
         "doubtful",
         "what runs the tests was killed, or could not start",
         "the code ended what runs its tests",
     ),
-    Row("forged", "policy", "an event without the right digest", "{objection}"),
-    Row("tampered", "policy", "a part of the runner is another object than at its start", "{objection}"),
-    Row("canary", "policy", "a test that must fail did not", "{objection}"),
-    Row("pytest 2", "policy", "pytest ended with 2: files could not be collected", "{objection}"),
-    Row("pytest 4", "policy", "pytest ended with 4: a named file is gone", "{objection}"),
-    Row("pytest 5", "policy", "pytest ended with 5: no test found", "{objection}"),
-    Row("pytest 3", "doubtful", "pytest ended with 3: an error of its own", "pytest itself broke on the code"),
-    Row("pytest >5", "doubtful", "a status that pytest does not give, or death by a signal", "the tests' process died"),
-    Row("early end", "policy", "the session's end was not told", "{objection}"),
-    Row("no report", "policy", "the runner wrote none, or one that does not parse", "{objection}"),
-    Row(
+    FaultRow("forged", "policy", "an event without the right digest", "{objection}"),
+    FaultRow("tampered", "policy", "a part of the runner is another object than at its start", "{objection}"),
+    FaultRow("canary", "policy", "a test that must fail did not", "{objection}"),
+    FaultRow("pytest 2", "policy", "pytest ended with 2: files could not be collected", "{objection}"),
+    FaultRow("pytest 4", "policy", "pytest ended with 4: a named file is gone", "{objection}"),
+    FaultRow("pytest 5", "policy", "pytest ended with 5: no test found", "{objection}"),
+    FaultRow("pytest 3", "doubtful", "pytest ended with 3: an error of its own", "pytest itself broke on the code"),
+    FaultRow(
+        "pytest >5", "doubtful", "a status that pytest does not give, or death by a signal", "the tests' process died"
+    ),
+    FaultRow("early end", "policy", "the session's end was not told", "{objection}"),
+    FaultRow("no report", "policy", "the runner wrote none, or one that does not parse", "{objection}"),
+    FaultRow(
         "unbuilt",
         "policy",
         "the runner ended with a failure and told of no test",
         "the tests did not run (status {rc})",
     ),
-    Row("reward", "policy", "a reward file that is no finite number, or too large", "{objection}"),
-    Row("machine", "infra", "InfraError: the sandbox could not be made, or died with its host", "tried again"),
-    Row("environment", "infra", "the snapshot, image or pinned runner of the task is missing", "tried again"),
+    FaultRow("reward", "policy", "a reward file that is no finite number, or too large", "{objection}"),
+    FaultRow("machine", "infra", "InfraError: the sandbox could not be made, or died with its host", "tried again"),
+    FaultRow("environment", "infra", "the snapshot, image or pinned runner of the task is missing", "tried again"),
 )
 ROWS = {row.name: row for row in TABLE}
 
 
-def fault_of(ran: Ran, kind: str = "pytest") -> Row | None:
+def fault_of(ran: RunReport, kind: str = "pytest") -> FaultRow | None:
     """The row of a run that can't be judged by its tests; None for one that can."""
     if ran.run.timed_out:
         return ROWS["hangs"]
@@ -91,6 +93,6 @@ def fault_of(ran: Ran, kind: str = "pytest") -> Row | None:
     return ROWS["early end"]
 
 
-def told(row: Row, ran: Ran) -> str:
+def told(row: FaultRow, ran: RunReport) -> str:
     """The row's verdict on this run."""
     return row.verdict.format(s=ran.run.seconds, rc=ran.run.rc, objection=ran.objection or "the run can't be believed")

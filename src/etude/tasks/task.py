@@ -68,7 +68,7 @@ class TaskSource(Protocol):
 
 
 @runtime_checkable
-class Measured(Protocol):
+class MeasuredSource(Protocol):
     """A source whose training tasks were attempted before: by task the mean turns and thinking tokens, None if unknown."""
 
     def signs(self) -> Mapping[str, tuple[float | None, float | None]]: ...

@@ -18,12 +18,12 @@ MAX_FILE_BYTES = 1 << 20
 MAX_TREE_BYTES = 64 << 20
 
 
-class TooLarge(Exception):
+class TreeTooLarge(Exception):
     """A tree that no sandbox should be filled with."""
 
 
 @dataclass(frozen=True)
-class Tree:
+class RepositoryTree:
     """Files by path, with modes, binary data and links (`tasks.content`). `left_out`: what a task can't hold (submodules, files over 1 MiB,
     names that are no UTF-8) or must not show (caches, builds, histories; `tasks.leftovers`)."""
 
@@ -31,7 +31,7 @@ class Tree:
     left_out: tuple[str, ...]
 
 
-def tree(repository: Path, commit: str) -> Tree:
+def tree(repository: Path, commit: str) -> RepositoryTree:
     """Raises GitError, also for a clone that lacks a file, and TooLarge."""
     wanted: dict[str, tuple[str, Mode]] = {}
     left_out: list[str] = []
@@ -46,7 +46,7 @@ def tree(repository: Path, commit: str) -> Tree:
         wanted[path] = blob, mode
         total += size
     if total > MAX_TREE_BYTES:
-        raise TooLarge(f"{commit[:12]} has {total >> 20} MiB of files, a task holds {MAX_TREE_BYTES >> 20} at most")
+        raise TreeTooLarge(f"{commit[:12]} has {total >> 20} MiB of files, a task holds {MAX_TREE_BYTES >> 20} at most")
     asked = "".join(f"{blob}\n" for blob, _ in wanted.values()).encode()
     contents = _blobs(git(repository, "cat-file", "--batch", data=asked))
     files: dict[str, str] = {}
@@ -57,7 +57,7 @@ def tree(repository: Path, commit: str) -> Tree:
                 f"`git -C {repository} fetch --refetch --no-filter`, or clone it again in whole"
             )
         files[path] = file_text(data, mode)
-    return Tree(files, tuple(sorted(left_out)))
+    return RepositoryTree(files, tuple(sorted(left_out)))
 
 
 def _listed(listing: bytes) -> Iterator[tuple[str, str, int, str]]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from etude.core.trace.change import Change
-from etude.core.trace.entry import Header
+from etude.core.trace.change import TextChange
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.writer import SessionWriter
 
 
@@ -43,14 +43,14 @@ class Lab:
     ) -> SessionWriter:
         """A session that made these edits (path, new text) for real, one after another."""
         facts = {"instruction": "do it", "test_command": [], "workspace": str(self.root)}
-        header = Header(name, harness="h" * 16, policy="model/x", created_unix_s=began, facts=facts)
+        header = SessionHeader(name, harness="h" * 16, policy="model/x", created_unix_s=began, facts=facts)
         writer = SessionWriter(self.home / f"{name.replace('/', '-')}.jsonl", header, every="line")
         writer.append("message", {"role": "user", "text": "do it"})
         for number, (path, text) in enumerate(edits):
             file = self.root / path
             before = file.read_text() if file.exists() else None
             file.unlink() if text is None else self.write(path, text)
-            writer.append("edit", Change(path, before, text).to_entry(f"c{number}"))
+            writer.append("edit", TextChange(path, before, text).to_entry(f"c{number}"))
         if ended:
             self.end(writer)
         return writer

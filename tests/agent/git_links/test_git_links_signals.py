@@ -9,7 +9,7 @@ import pytest
 
 from etude.agent.git_links.follow_up import follow_up
 from etude.agent.git_links.signals import MOMENTS_S, SignalStore
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.writer import SessionWriter
 
 DAY_S = 86400.0
@@ -62,7 +62,7 @@ def test_a_session_that_goes_on_or_whose_folder_is_gone_is_not_measured(lab: Any
 
 def test_talk_is_measured_and_its_secrets_are_gone_before_anything_is_stored(lab: Any) -> None:
     key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    writer = SessionWriter(lab.home / "s.jsonl", Header("s", created_unix_s=1.0), every="line")
+    writer = SessionWriter(lab.home / "s.jsonl", SessionHeader("s", created_unix_s=1.0), every="line")
     clock = iter([0.0, 1.5, 2.0, 4.0, 5.0, 9.0, 9.5])
     writer._start = 0.0
     for kind, data in [

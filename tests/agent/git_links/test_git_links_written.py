@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.agent.git_links.written import WrittenLines, attribute, is_short, written
-from etude.core.trace.change import Change, line_hash, split
-from etude.core.trace.entry import Entry, EntryType, Header
+from etude.core.trace.change import TextChange, line_hash, split
+from etude.core.trace.entry import Entry, EntryType, SessionHeader
 
-HEADER = Header("s-1", policy="m", harness="h")
+HEADER = SessionHeader("s-1", policy="m", harness="h")
 words = st.sampled_from(["alpha = one", "beta = two()", "gamma(three)", "return delta", "}", ""])
 text = st.lists(words, max_size=10).map(lambda lines: "".join(f"{line}\n" for line in lines))
 
@@ -21,7 +21,7 @@ def entries(*edits: tuple[EntryType, dict]) -> list[Entry]:
 @given(texts=st.lists(text, min_size=2, max_size=5))
 def test_lines_a_session_wrote_and_left_are_those_it_added_to_the_first_text(texts: list[str]) -> None:
     """However many steps it took: owned text is in the last text, and what was there first is not owned."""
-    steps = [Change("f", a, b).to_entry("c") for a, b in zip(texts, texts[1:], strict=False)]
+    steps = [TextChange("f", a, b).to_entry("c") for a, b in zip(texts, texts[1:], strict=False)]
     found = written(HEADER, entries(*(("edit", step) for step in steps)))
     last = [line_hash(line) for line in split(texts[-1])]
     owned = found.lines.get("f", [])
@@ -31,9 +31,9 @@ def test_lines_a_session_wrote_and_left_are_those_it_added_to_the_first_text(tex
 
 
 def test_an_undone_edit_and_a_deleted_file_leave_nothing() -> None:
-    made = Change("a", None, "kept = 1\n").to_entry("c0")
-    more = Change("b", None, "lost = 1\n").to_entry("c1")
-    gone = Change("b", "lost = 1\n", None).to_entry("c2")
+    made = TextChange("a", None, "kept = 1\n").to_entry("c0")
+    more = TextChange("b", None, "lost = 1\n").to_entry("c1")
+    gone = TextChange("b", "lost = 1\n", None).to_entry("c2")
     assert written(HEADER, entries(("edit", made), ("edit", more), ("edit", gone))).lines == {
         "a": [line_hash("kept = 1")]
     }
@@ -46,7 +46,7 @@ def of(name: str, *lines: str) -> WrittenLines:
 
 
 def test_lines_belong_to_the_session_that_wrote_them_and_to_nobody_else() -> None:
-    change = Change("f", "old = 0\n", "old = 0\nagent = 1\nperson = 2\nagent_too = 3  \n")
+    change = TextChange("f", "old = 0\n", "old = 0\nagent = 1\nperson = 2\nagent_too = 3  \n")
     spans = attribute(change, [of("s", "agent = 1", "agent_too = 3", "old = 0")])
     assert [(s.session_id, s.start_line, s.end_line, s.text) for s in spans] == [
         ("s", 2, 2, "agent = 1"),
@@ -56,7 +56,7 @@ def test_lines_belong_to_the_session_that_wrote_them_and_to_nobody_else() -> Non
 
 def test_later_sessions_come_first() -> None:
     spans = attribute(
-        Change("f", None, "same_line = 1\n"), [of("first", "same_line = 1"), of("second", "same_line = 1")]
+        TextChange("f", None, "same_line = 1\n"), [of("first", "same_line = 1"), of("second", "same_line = 1")]
     )
     assert [s.session_id for s in spans] == ["second"]
 
@@ -64,7 +64,7 @@ def test_later_sessions_come_first() -> None:
 def test_short_lines_count_only_beside_a_telling_line_of_the_same_session() -> None:
     session = of("s", "if agent_said:", "}", "")
     assert is_short("    }") and is_short("") and not is_short("if agent_said:")
-    spans = attribute(Change("f", None, "person wrote\n}\n\nif agent_said:\n}\n"), [session])
+    spans = attribute(TextChange("f", None, "person wrote\n}\n\nif agent_said:\n}\n"), [session])
     assert [(s.start_line, s.end_line) for s in spans] == [(2, 5)]
-    alone = attribute(Change("f", None, "person wrote\n}\nperson again\n"), [session])
+    alone = attribute(TextChange("f", None, "person wrote\n}\nperson again\n"), [session])
     assert alone == []

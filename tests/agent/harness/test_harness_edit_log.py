@@ -8,7 +8,7 @@ import pytest
 
 from etude.agent.harness.edits.edit_log import EditLog
 from etude.agent.metrics.of_session import changes_of
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.schema import objections
 from etude.core.trace.session import Recorder
 
@@ -17,7 +17,7 @@ class Scene:
     """A log with the recorder that it tells."""
 
     def __init__(self) -> None:
-        self.recorder = Recorder(Header("s"))
+        self.recorder = Recorder(SessionHeader("s"))
         self.log = EditLog(self.recorder)
 
     def answer(self, call_id: str) -> list[int]:

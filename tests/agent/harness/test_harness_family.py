@@ -17,7 +17,7 @@ from etude.agent.harness.transcript import Transcript
 from etude.agent.policy.protocol import Request
 from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.completion import Completion, SampledTokens
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder
 
@@ -204,7 +204,7 @@ def test_whatever_happens_a_prompt_continues_the_held_tokens_or_is_counted_as_a_
 
 
 async def _session(renderer: Any, steps: list[tuple[str, str]]) -> None:
-    recorder = Recorder(Header("s"))
+    recorder = Recorder(SessionHeader("s"))
     grown = Transcript(recorder, renderer, ())
     grown.open([Message("system", "s"), Message("user", "go")])
     held: list[int] = []
@@ -247,7 +247,7 @@ def _sampled(renderer: Any, kind: str, number: int) -> list[int]:
 
 
 def _transcript(renderer: Any) -> Transcript:
-    grown = Transcript(Recorder(Header("s")), renderer, ())
+    grown = Transcript(Recorder(SessionHeader("s")), renderer, ())
     grown.open([Message("user", "go")])
     return grown
 

@@ -24,7 +24,7 @@ from etude.agent.metrics.net_change import NetChange
 from etude.agent.metrics.shell_rules import hides_status, runs_tests, tool_instead
 from etude.agent.metrics.todo import TodoList
 from etude.agent.metrics.wording import asks, claims_green, thought_comments
-from etude.core.trace.change import Change
+from etude.core.trace.change import TextChange
 from etude.core.trace.message import Message, ToolCall
 
 TOOLS = ("read", "edit", "write", "grep", "list", "shell", "test", "done")
@@ -44,7 +44,7 @@ class Scene:
 
     def edit(self, path: str, before: str | None, after: str | None) -> Scene:
         """As the harness records it: the lines that were written are counted where they are seen."""
-        change = Change(path, before, after)
+        change = TextChange(path, before, after)
         entry = change.to_entry("c")
         self._change.edit(self._edits, entry)
         self._edits += 1

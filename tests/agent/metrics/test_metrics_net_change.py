@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.agent.metrics.net_change import NetChange
-from etude.core.trace.change import Change
+from etude.core.trace.change import TextChange
 
 # Lines that differ: where a file says the same line twice, two diffs of it may be of different size and both be right.
 TEXTS = st.none() | st.lists(st.integers(0, 12), unique=True, max_size=8).map(lambda n: "".join(f"{i}\n" for i in n))
@@ -19,7 +19,7 @@ def net_change(
     change, now = NetChange(), dict(start)
     for number, (path, text) in enumerate(edits):
         if now[path] != text:
-            change.edit(number, Change(path, now[path], text).to_entry("c"))
+            change.edit(number, TextChange(path, now[path], text).to_entry("c"))
             now[path] = text
     return change, now
 
@@ -29,7 +29,7 @@ def test_the_sum_of_edits_is_the_difference_of_the_ends(
     start: dict[str, str | None], edits: list[tuple[str, str | None]]
 ) -> None:
     change, now = net_change(start, edits)
-    whole = [Change(path, start[path], now[path]) for path in start if start[path] != now[path]]
+    whole = [TextChange(path, start[path], now[path]) for path in start if start[path] != now[path]]
     files, added, removed = change.size()
     assert change.paths == sorted(one.path for one in whole)
     assert files == len(whole)
@@ -68,7 +68,7 @@ def test_entries_without_the_lines_that_went_are_counted_as_they_stand() -> None
     """Of sessions recorded before `gone`: a line that came back is one that went and one that came."""
     change = NetChange()
     for number, (before, after) in enumerate([("x\ny\n", "x\nz\n"), ("x\nz\n", "x\ny\n")]):
-        entry = Change("a", before, after).to_entry("c")
+        entry = TextChange("a", before, after).to_entry("c")
         for hunk in entry["hunks"]:
             del hunk["gone"]
         change.edit(number, entry)

@@ -14,8 +14,8 @@ from etude.agent.harness.presets.preset import preset
 from etude.agent.importers.read import read_foreign
 from etude.agent.metrics.facts import command, kind
 from etude.agent.metrics.of_session import counters_of, last_test, todos_of, tool_names
-from etude.core.trace.change import Change
-from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.change import TextChange
+from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder, Session
 
@@ -26,7 +26,7 @@ class SessionScene:
     """A short session."""
 
     def __init__(self, **facts: Any) -> None:
-        self.recorder = Recorder(Header("s", harness_facts=facts))
+        self.recorder = Recorder(SessionHeader("s", harness_facts=facts))
         self.calls = 0
 
     def turn(self, *calls: tuple[str, dict[str, Any]], text: str = "", **data: Any) -> list[str]:
@@ -138,7 +138,7 @@ def test_a_summary_that_says_nothing_or_not_all_is_counted(message: Message, fin
 def test_an_undo_makes_the_change_smaller() -> None:
     scene = SessionScene()
     scene.one("edit", facts={"edits": 1.0})
-    number = scene.recorder.append("edit", Change("a.py", "x\n", "x\ny\n").to_entry("c0"))
+    number = scene.recorder.append("edit", TextChange("a.py", "x\n", "x\ny\n").to_entry("c0"))
     assert scene.counts["diff_added"] == 1
     scene.recorder.append("undo", {"edits": [number], "paths": ["a.py"], "by": "user"})
     assert (scene.counts["diff_files"], scene.counts["diff_added"], scene.counts["edits"]) == (0, 0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from etude.core.events.live import Bars, Lines
+from etude.core.events.live import Bars, PlainProgress
 from etude.core.events.log import EventLog
 from etude.core.events.picture import Picture, describe
 from etude.core.events.read import Tail
@@ -34,7 +34,7 @@ def test_a_phase_is_shown_until_progress_comes(tmp_path: Path) -> None:
 
 def test_each_phase_is_printed_at_once_where_there_is_no_terminal(tmp_path: Path) -> None:
     path, out = tmp_path / "events.jsonl", io.StringIO()
-    log, lines = EventLog(path), Lines(out)
+    log, lines = EventLog(path), PlainProgress(out)
     for text in ("starting Ray", "checking 8 tasks, 0 of 64 attempts", "checking 8 tasks, 1 of 64 attempts"):
         log.phase("rl", text)
         lines.show(list(_picture(path).stages.values()))

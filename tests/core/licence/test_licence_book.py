@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from identify.vendor.licenses import LICENSES
 
-from etude.core.licence import Conflict, LicenceBook
+from etude.core.licence import LicenceBook, LicenceConflict
 from etude.core.licence.dep5 import parse_dep5
 from etude.core.licence.header import comments, of_comments
 from etude.core.licence.matching import read
@@ -65,7 +65,7 @@ def test_a_page_that_only_points_to_the_licence_sets_no_folder_apart(tmp_path: P
 def test_where_metadata_and_text_contradict_the_text_holds_and_the_conflict_is_kept(tmp_path: Path) -> None:
     book = _project(tmp_path, PKG_INFO="License: MIT\n", LICENSE=TEXTS["GPL-3.0"])
     assert (book.project.expression, book.project.evidence) == ("GPL-3.0-only", "text")
-    assert book.conflicts == [Conflict("MIT", "GPL-3.0-only")]
+    assert book.conflicts == [LicenceConflict("MIT", "GPL-3.0-only")]
 
 
 def test_a_licence_with_a_restriction_added_is_unknown_whatever_the_metadata_says(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_licence_with_a_restriction_added_is_unknown_whatever_the_metadata_say
     assert text != TEXTS["MIT"]
     book = _project(tmp_path, PKG_INFO="License: MIT\n", LICENSE=text)
     assert book.project.expression == ""
-    assert book.conflicts == [Conflict("MIT", "")]
+    assert book.conflicts == [LicenceConflict("MIT", "")]
 
 
 def test_terms_in_words_of_their_own_are_unknown(tmp_path: Path) -> None:

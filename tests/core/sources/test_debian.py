@@ -14,7 +14,7 @@ from archives import tar
 from registry_server import Registry
 
 from etude.core.sources import debian_version
-from etude.core.sources.apt import Suite, suites
+from etude.core.sources.apt import AptSuite, suites
 from etude.core.sources.debian import DebianSource
 from etude.core.sources.folder import walk
 from etude.core.sources.project import ProjectRefused, SourceOffline
@@ -329,10 +329,10 @@ def test_apts_lists_are_read_in_both_forms(tmp_path):
         "Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc\n"
     )
     assert suites(tmp_path) == [
-        Suite("http://one.test/debian/", "stable", ("main", "contrib"), (Path("/a.gpg"), Path("/b.gpg"))),
-        Suite("http://two.test/debian/", "stable", ("main",), (Path("/c.gpg"),)),
-        Suite("http://two.test/debian/", "stable-updates", ("main",), (Path("/c.gpg"),)),
-        Suite("https://three.test/x/", "s", ("main",), (), True),
+        AptSuite("http://one.test/debian/", "stable", ("main", "contrib"), (Path("/a.gpg"), Path("/b.gpg"))),
+        AptSuite("http://two.test/debian/", "stable", ("main",), (Path("/c.gpg"),)),
+        AptSuite("http://two.test/debian/", "stable-updates", ("main",), (Path("/c.gpg"),)),
+        AptSuite("https://three.test/x/", "s", ("main",), (), True),
     ]
 
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from etude.core.sources import unpack as unpack_module
 from etude.core.sources.project import ProjectRefused
-from etude.core.sources.unpack import UNPACKER, Limits, top, unpack, work_folder
+from etude.core.sources.unpack import UNPACKER, UnpackLimits, top, unpack, work_folder
 
 HONEST = {"a-1.0/src/a.py": b"print('a')\n" * 1000, "a-1.0/README": "Grüße\n".encode(), "a-1.0/empty": b""}
-SMALL = Limits(total_bytes=4_000_000, file_bytes=1_000_000, entries=5_000, path_bytes=200)
+SMALL = UnpackLimits(total_bytes=4_000_000, file_bytes=1_000_000, entries=5_000, path_bytes=200)
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_a_header_of_a_gigabyte_is_refused(into):
     packer = zlib.compressobj(1, wbits=31)
     data = packer.compress(info.tobuf(tarfile.GNU_FORMAT))
     data += b"".join(packer.compress(b"x" * 1_000_000) for _ in range(150)) + packer.flush()
-    assert "memory" in refusal(data, into, Limits(memory_bytes=120_000_000))
+    assert "memory" in refusal(data, into, UnpackLimits(memory_bytes=120_000_000))
 
 
 @pytest.mark.parametrize("cut", [10, 200, -20, -1])
@@ -283,7 +283,7 @@ def test_time_is_limited(into):
     header = zlib.compressobj(9, wbits=31)
     header_text = info.tobuf(tarfile.GNU_FORMAT)
     data = header.compress(header_text) + header.flush(zlib.Z_FULL_FLUSH) + zeros * 2000
-    assert "signal" in refusal(data, into, Limits(cpu_s=1, total_bytes=2**40))
+    assert "signal" in refusal(data, into, UnpackLimits(cpu_s=1, total_bytes=2**40))
 
 
 def test_the_child_inherits_neither_environment_nor_open_files(into, monkeypatch):

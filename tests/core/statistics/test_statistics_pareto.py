@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.core.statistics.interval import weighted_mean
-from etude.core.statistics.pareto import Measured, front, on_front
+from etude.core.statistics.pareto import PolicySamples, front, on_front
 
 points = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=8)
 
@@ -20,8 +20,8 @@ def test_the_front_is_who_nobody_beats(drawn: list[tuple[int, int]]) -> None:
     assert on_front(scores / 4, costs * 1000).tolist() == brute
 
 
-def measured(score: float, cost: float, noise: np.ndarray) -> Measured:
-    return Measured({"": np.clip(score + noise, 0, 1)}, {"": cost * (1 + noise)})
+def measured(score: float, cost: float, noise: np.ndarray) -> PolicySamples:
+    return PolicySamples({"": np.clip(score + noise, 0, 1)}, {"": cost * (1 + noise)})
 
 
 def test_a_clear_point_is_always_on_the_front_a_beaten_one_never_and_a_close_one_sometimes() -> None:
@@ -44,7 +44,7 @@ def test_a_clear_point_is_always_on_the_front_a_beaten_one_never_and_a_close_one
 def test_a_difference_common_to_all_tasks_is_certain_however_much_tasks_differ() -> None:
     """Resamples draw the same tasks for all policies: difficulty does not blur who is ahead."""
     hard = np.random.default_rng(1).random(30)
-    ahead = {name: Measured({"": 0.5 * hard + lift}, {"": 1 + hard}) for name, lift in (("a", 0.0), ("b", 0.02))}
+    ahead = {name: PolicySamples({"": 0.5 * hard + lift}, {"": 1 + hard}) for name, lift in (("a", 0.0), ("b", 0.02))}
     found = front(ahead, resamples=300, seed=0)
     assert (found["a"].share, found["b"].share) == (0, 1)
     assert found["a"].score.high > found["b"].score.low

@@ -7,7 +7,7 @@ from typing import Callable
 import numpy as np
 import pytest
 
-from etude.core.trace.entry import EntryRoutes, EntryTokens, Header
+from etude.core.trace.entry import EntryRoutes, EntryTokens, SessionHeader
 from etude.core.trace.session import Recorder
 
 
@@ -44,5 +44,5 @@ def fill() -> Callable[[Recorder], Recorder]:
 
 
 @pytest.fixture
-def header() -> Header:
-    return Header("s-1", "task-1", harness="abc", recipe={"stage": "rl", "seed": 3})
+def header() -> SessionHeader:
+    return SessionHeader("s-1", "task-1", harness="abc", recipe={"stage": "rl", "seed": 3})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.core.trace.change import Change, Hunk, changed_spans, line_hash, split
+from etude.core.trace.change import Hunk, TextChange, changed_spans, line_hash, split
 
 lines = st.lists(st.sampled_from(["a", "b", "c", "  d", "", "é\ud800"]), max_size=12)
 texts = st.one_of(st.none(), st.builds(lambda found, end: "\n".join(found) + end, lines, st.sampled_from(["", "\n"])))
@@ -16,7 +16,7 @@ texts = st.one_of(st.none(), st.builds(lambda found, end: "\n".join(found) + end
 
 @given(before=texts, after=texts)
 def test_hunks_lead_from_the_old_text_to_the_new(before: str | None, after: str | None) -> None:
-    change = Change("f", before, after)
+    change = TextChange("f", before, after)
     old, new = split(before), split(after)
     built, at = [], 0
     for hunk in change.hunks():
@@ -31,7 +31,7 @@ def test_hunks_lead_from_the_old_text_to_the_new(before: str | None, after: str 
 
 @given(before=texts, after=texts)
 def test_an_edit_entry_survives_json(before: str | None, after: str | None) -> None:
-    change = Change("f", before, after)
+    change = TextChange("f", before, after)
     entry = change.to_entry("c1")
     assert [Hunk.from_json(row) for row in entry["hunks"]] == change.hunks()
     assert entry["kind"] == ("create" if before is None else "delete" if after is None else "change")
@@ -45,17 +45,17 @@ def test_a_line_is_known_whatever_blanks_follow_it() -> None:
 
 def test_an_edit_of_a_long_file_is_cheap() -> None:
     text = "".join(f"line {i}\n" for i in range(50_000))
-    change = Change("f", text, text.replace("line 25000\n", "new\nlines\n"))
+    change = TextChange("f", text, text.replace("line 25000\n", "new\nlines\n"))
     assert [(h.old_start, h.old_lines, h.new_start, h.new_lines) for h in change.hunks()] == [(25001, 1, 25001, 2)]
 
 
 def test_a_journal_of_bytes_tells_text_and_leaves_binary_files_out() -> None:
-    assert Change.of_bytes("f", None, b"caf\xc3\xa9\n") == Change("f", None, "café\n")
-    assert Change.of_bytes("f", b"\xff", b"x") is None and Change.of_bytes("f", b"x", b"\xff") is None
+    assert TextChange.of_bytes("f", None, b"caf\xc3\xa9\n") == TextChange("f", None, "café\n")
+    assert TextChange.of_bytes("f", b"\xff", b"x") is None and TextChange.of_bytes("f", b"x", b"\xff") is None
 
 
 def test_a_rewrite_of_a_long_file_does_not_keep_anybody_waiting() -> None:
-    change = Change("f", "same\n" * 20_000, "x\n" + "same\nother\n" * 10_000)
+    change = TextChange("f", "same\n" * 20_000, "x\n" + "same\nother\n" * 10_000)
     start = time.perf_counter()
     assert change.added - change.removed == 1 and change.hunks()
     assert time.perf_counter() - start < 2.0
@@ -65,7 +65,7 @@ def test_scattered_edits_of_a_long_file_are_told_apart() -> None:
     lines = [f"line {i}" if i % 5 else "" for i in range(20_000)]
     edited = [f"new {i}" if i % 1000 == 1 else line for i, line in enumerate(lines)]
     start = time.perf_counter()
-    change = Change("f", "\n".join(lines), "\n".join(edited))
+    change = TextChange("f", "\n".join(lines), "\n".join(edited))
     assert [(h.old_start, h.old_lines, h.new_lines) for h in change.hunks()] == [
         (i + 2, 1, 1) for i in range(0, 20_000, 1000)
     ]

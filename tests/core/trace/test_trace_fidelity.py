@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.fidelity import fidelity, same_harness
 
 
@@ -23,7 +23,9 @@ FACTS = {
     "settings": {"max_tool_lines": 24},
 }
 SETTINGS = {"max_tool_lines": 24, "temperature": 1.0}
-ROLLOUT = Header("r", harness="a" * 16, harness_facts=FACTS, settings=SETTINGS, policy="step-3", takes_tokens=True)
+ROLLOUT = SessionHeader(
+    "r", harness="a" * 16, harness_facts=FACTS, settings=SETTINGS, policy="step-3", takes_tokens=True
+)
 
 
 def test_a_session_of_use_with_the_rollouts_harness_differs_in_nothing_that_is_seen() -> None:
@@ -64,4 +66,4 @@ def test_every_fact_that_differs_is_named_with_both_values() -> None:
 
 
 def test_sessions_without_a_hash_are_never_called_the_same() -> None:
-    assert not same_harness(Header("a"), Header("b"))
+    assert not same_harness(SessionHeader("a"), SessionHeader("b"))

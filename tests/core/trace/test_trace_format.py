@@ -9,9 +9,9 @@ from typing import Any, Callable
 import jsonschema
 import pytest
 
-from etude.core.trace.change import Change
+from etude.core.trace.change import TextChange
 from etude.core.trace.document import PAGE, SCHEMA, renewed, schema_text
-from etude.core.trace.entry import FORMAT_VERSION, EntryType, Header
+from etude.core.trace.entry import FORMAT_VERSION, EntryType, SessionHeader
 from etude.core.trace.message import Message
 from etude.core.trace.migrations import MIGRATIONS, SessionError, steps_from
 from etude.core.trace.reader import read_rows, read_session
@@ -29,7 +29,7 @@ LATER: list[tuple[EntryType, dict[str, Any]]] = [
     ("message", Message("user", "", delivery="stop").to_json()),
     ("effort", {"effort": "high"}),
     ("approval", {"call_id": "c1", "name": "shell", "decision": "denied", "by": "user", "reason": "no"}),
-    ("edit", Change("a.py", "x\n", "y\nz\n").to_entry("c1")),
+    ("edit", TextChange("a.py", "x\n", "y\nz\n").to_entry("c1")),
     ("undo", {"edits": [12], "paths": ["a.py"], "by": "user"}),
     ("fault", {"kind": "PolicyError", "message": "503", "infra": True}),
     ("verdict", {"score": 1.0, "reason": "", "components": {"outcome": 1.0}}),
@@ -39,7 +39,7 @@ LINK = {"vcs": "git", "repository": "/r", "commit": "a" * 40, "record": "u", "li
 
 
 @pytest.fixture
-def recorded(fill: Callable[[Recorder], Recorder], header: Header, tmp_path: Path) -> Path:
+def recorded(fill: Callable[[Recorder], Recorder], header: SessionHeader, tmp_path: Path) -> Path:
     writer = SessionWriter(tmp_path / "s.jsonl", header)
     fill(writer)
     for kind, data in [*LATER, ("link", LINK)]:

@@ -10,7 +10,7 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.reader import read_session
 from etude.core.trace.session import Recorder, Session
 from etude.core.trace.writer import SessionWriter, add_verdict, write_session
@@ -22,7 +22,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_session_written_at_once_reads_back_as_recorded(fill: Fill, header: Header, tmp_path: Path) -> None:
+def test_a_session_written_at_once_reads_back_as_recorded(fill: Fill, header: SessionHeader, tmp_path: Path) -> None:
     recorded = fill(SessionWriter(tmp_path / "a.jsonl", header)).session
     write_session(tmp_path / "b.jsonl", recorded)
     turns, once = (read_session(tmp_path / name) for name in ("a.jsonl", "b.jsonl"))
@@ -36,7 +36,7 @@ def test_a_session_written_at_once_reads_back_as_recorded(fill: Fill, header: He
 
 
 def test_another_session_at_the_same_place_leaves_nothing_of_the_first(
-    fill: Fill, header: Header, tmp_path: Path
+    fill: Fill, header: SessionHeader, tmp_path: Path
 ) -> None:
     write_session(tmp_path / "s.jsonl", fill(Recorder(header)).session)
     bare = Recorder(replace(header, session_id="s-2"))
@@ -48,7 +48,7 @@ def test_another_session_at_the_same_place_leaves_nothing_of_the_first(
 
 @pytest.mark.parametrize("fails_at", [1, 2, 3])
 def test_a_full_disk_leaves_no_session_rather_than_half_of_one(
-    fill: Fill, header: Header, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int
+    fill: Fill, header: SessionHeader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int
 ) -> None:
     session = fill(Recorder(header)).session
     write_session(tmp_path / "s.jsonl", session)
@@ -70,7 +70,9 @@ def test_a_full_disk_leaves_no_session_rather_than_half_of_one(
     assert len(read_session(tmp_path / "s.jsonl").segments()) == 3
 
 
-def test_a_verdict_is_added_once_however_often_the_work_is_repeated(fill: Fill, header: Header, tmp_path: Path) -> None:
+def test_a_verdict_is_added_once_however_often_the_work_is_repeated(
+    fill: Fill, header: SessionHeader, tmp_path: Path
+) -> None:
     path = tmp_path / "s.jsonl"
     write_session(path, fill(Recorder(header)).session)
     before = read_session(path)
@@ -83,7 +85,7 @@ def test_a_verdict_is_added_once_however_often_the_work_is_repeated(fill: Fill, 
     assert [e.data["step"] for e in read_session(path).of("verdict")] == [3, 4]
 
 
-def test_a_verdict_torn_by_a_kill_is_written_again(fill: Fill, header: Header, tmp_path: Path) -> None:
+def test_a_verdict_torn_by_a_kill_is_written_again(fill: Fill, header: SessionHeader, tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     write_session(path, fill(Recorder(header)).session)
     whole = path.read_bytes()
@@ -95,7 +97,7 @@ def test_a_verdict_torn_by_a_kill_is_written_again(fill: Fill, header: Header, t
         assert path.read_bytes() == whole + line
 
 
-def test_a_session_without_entries_takes_a_verdict(header: Header, tmp_path: Path) -> None:
+def test_a_session_without_entries_takes_a_verdict(header: SessionHeader, tmp_path: Path) -> None:
     write_session(tmp_path / "s.jsonl", Session(header))
     add_verdict(tmp_path / "s.jsonl", {"score": 0.0})
     assert read_session(tmp_path / "s.jsonl").entries[0].data == {"score": 0.0}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.plain_json import MOST_DEPTH, fault_of, parse, plain
 from etude.core.trace.writer import SessionWriter
@@ -68,7 +68,7 @@ def test_a_message_holds_plain_values_whatever_it_is_made_from(value: Any) -> No
 
 
 def test_a_session_file_holds_strict_json(tmp_path: Path) -> None:
-    writer = SessionWriter(tmp_path / "s.jsonl", Header(session_id="s", task_id="t", harness="h"))
+    writer = SessionWriter(tmp_path / "s.jsonl", SessionHeader(session_id="s", task_id="t", harness="h"))
     writer.append("counters", {"counters": {"a": float("nan"), "b": 1.5}})
     writer.close()
 

@@ -13,7 +13,7 @@ from typing import Callable
 import numpy as np
 import pytest
 
-from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.migrations import SessionError
 from etude.core.trace.reader import read_rows, read_session
 from etude.core.trace.session import Recorder, Session
@@ -28,9 +28,9 @@ V1 = Path(__file__).parent / "data" / "v1.jsonl"
 WRITER = """
 import sys
 from pathlib import Path
-from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.writer import SessionWriter
-writer = SessionWriter(Path(sys.argv[1]), Header("s"), every="line")
+writer = SessionWriter(Path(sys.argv[1]), SessionHeader("s"), every="line")
 parent = None
 for number in range(10**9):
     tokens = EntryTokens([number, 1], 1, [-0.5], [0])
@@ -67,7 +67,7 @@ def test_kill_9_costs_at_most_the_line_being_written(tmp_path: Path, after: int)
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_session_torn_at_any_byte_goes_on_as_if_it_had_ended_there(
-    fill: Fill, header: Header, tmp_path: Path, suffix: str
+    fill: Fill, header: SessionHeader, tmp_path: Path, suffix: str
 ) -> None:
     fill(SessionWriter(tmp_path / "whole.jsonl", header))
     whole = {s: (tmp_path / "whole").with_suffix(s).read_bytes() for s in SUFFIXES}
@@ -87,7 +87,9 @@ def test_a_session_torn_at_any_byte_goes_on_as_if_it_had_ended_there(
             assert np.array_equal(one.ids, other.ids) and (one.routes is None) == (other.routes is None)
 
 
-def test_time_goes_on_where_the_session_ended(header: Header, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_goes_on_where_the_session_ended(
+    header: SessionHeader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "s.jsonl"
     clock = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
@@ -115,7 +117,7 @@ def test_an_older_session_goes_on_in_the_present_format(tmp_path: Path) -> None:
     assert [s.ids.tolist() for s in after.segments()] == [s.ids.tolist() for s in before.segments()]
 
 
-def test_only_one_process_writes_a_session_at_a_time(header: Header, tmp_path: Path) -> None:
+def test_only_one_process_writes_a_session_at_a_time(header: SessionHeader, tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     writer = SessionWriter(path, header, every="line")
     writer.append("effort", {"effort": "low"})
@@ -127,7 +129,7 @@ def test_only_one_process_writes_a_session_at_a_time(header: Header, tmp_path: P
     assert [entry.type for entry in read_session(path).entries] == ["effort", "verdict"]
 
 
-def test_routes_may_be_gone_and_a_header_may_not(fill: Fill, header: Header, tmp_path: Path) -> None:
+def test_routes_may_be_gone_and_a_header_may_not(fill: Fill, header: SessionHeader, tmp_path: Path) -> None:
     fill(SessionWriter(tmp_path / "s.jsonl", header))
     (tmp_path / "s.routes").write_bytes(b"")  # gone after it was read: routes have their own retention
     SessionWriter.resume(tmp_path / "s.jsonl").close()
@@ -139,7 +141,7 @@ def test_routes_may_be_gone_and_a_header_may_not(fill: Fill, header: Header, tmp
 
 @pytest.mark.parametrize("step", [1, 7, 64])
 def test_a_follower_sees_every_entry_once_however_the_bytes_arrive(
-    fill: Fill, header: Header, tmp_path: Path, step: int
+    fill: Fill, header: SessionHeader, tmp_path: Path, step: int
 ) -> None:
     session = fill(SessionWriter(tmp_path / "whole.jsonl", header)).session
     data = (tmp_path / "whole.jsonl").read_bytes()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from etude.core.trace.block import DamagedFile
-from etude.core.trace.entry import FORMAT_VERSION, EntryTokens, Header
+from etude.core.trace.entry import FORMAT_VERSION, EntryTokens, SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.reader import SessionError, migrate, read_session
 from etude.core.trace.segment import Segment
@@ -42,7 +42,7 @@ def same_entries(a: Session, b: Session, keep: int | None = None) -> bool:
     return key(a) == key(b)
 
 
-def test_the_tree_gives_one_segment_per_leaf_and_shares_the_prefix(fill: Fill, header: Header) -> None:
+def test_the_tree_gives_one_segment_per_leaf_and_shares_the_prefix(fill: Fill, header: SessionHeader) -> None:
     segments = fill(Recorder(header)).session.segments()
     assert [s.ids.tolist() for s in segments] == [
         [4, 50, 2, 5, 60, 2, 6, 70, 2, 5, 80, 2],
@@ -55,14 +55,14 @@ def test_the_tree_gives_one_segment_per_leaf_and_shares_the_prefix(fill: Fill, h
 
 
 @pytest.mark.parametrize("every", ["turn", "end"])
-def test_a_written_session_is_read_back_whole(fill: Fill, header: Header, tmp_path: Path, every: str) -> None:
+def test_a_written_session_is_read_back_whole(fill: Fill, header: SessionHeader, tmp_path: Path, every: str) -> None:
     recorded = fill(SessionWriter(tmp_path / "s.jsonl", header, every=every)).session  # pyright: ignore
     read = read_session(tmp_path / "s.jsonl")
     assert read.header == header and same_entries(read, recorded)
     assert all(equal(a, b) for a, b in zip(read.segments(), recorded.segments(), strict=True))
 
 
-def test_routes_have_their_own_retention(fill: Fill, header: Header, tmp_path: Path) -> None:
+def test_routes_have_their_own_retention(fill: Fill, header: SessionHeader, tmp_path: Path) -> None:
     fill(SessionWriter(tmp_path / "s.jsonl", header, keep_routes=False))
     assert not (tmp_path / "s.routes").exists()
     assert read_session(tmp_path / "s.jsonl").segments()[0].routes is None
@@ -70,7 +70,7 @@ def test_routes_have_their_own_retention(fill: Fill, header: Header, tmp_path: P
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_kill_at_any_byte_leaves_a_session_that_ended_earlier(
-    fill: Fill, header: Header, tmp_path: Path, suffix: str
+    fill: Fill, header: SessionHeader, tmp_path: Path, suffix: str
 ) -> None:
     recorded = fill(SessionWriter(tmp_path / "s.jsonl", header)).session
     whole = {s: (tmp_path / "s.jsonl").with_suffix(s).read_bytes() for s in SUFFIXES}
@@ -83,7 +83,7 @@ def test_a_kill_at_any_byte_leaves_a_session_that_ended_earlier(
         read.segments()
 
 
-def test_turns_reach_the_disk_as_they_end(header: Header, tmp_path: Path) -> None:
+def test_turns_reach_the_disk_as_they_end(header: SessionHeader, tmp_path: Path) -> None:
     writer = SessionWriter(tmp_path / "s.jsonl", header)
     writer.append("message", {"role": "user", "text": "hi"}, tokens=EntryTokens([1], 1))
     assert not (tmp_path / "s.jsonl").exists()
@@ -93,7 +93,7 @@ def test_turns_reach_the_disk_as_they_end(header: Header, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("whole", range(8))
 def test_a_verdict_behind_a_torn_turn_does_not_take_that_turns_tokens(
-    fill: Fill, header: Header, tmp_path: Path, whole: int
+    fill: Fill, header: SessionHeader, tmp_path: Path, whole: int
 ) -> None:
     """Killed between a turn's tokens and its line; the verdict then has the torn turn's number."""
     path = tmp_path / "s.jsonl"
@@ -109,7 +109,7 @@ def test_a_verdict_behind_a_torn_turn_does_not_take_that_turns_tokens(
 
 @pytest.mark.parametrize("keep_routes", [True, False])
 def test_what_a_kill_left_beside_no_session_is_no_part_of_a_new_one(
-    fill: Fill, header: Header, tmp_path: Path, keep_routes: bool
+    fill: Fill, header: SessionHeader, tmp_path: Path, keep_routes: bool
 ) -> None:
     path = tmp_path / "s.jsonl"
     fill(SessionWriter(path, header))
@@ -121,7 +121,7 @@ def test_what_a_kill_left_beside_no_session_is_no_part_of_a_new_one(
     assert [entry.routes is not None for entry in read.entries].count(True) == keep_routes
 
 
-def test_damage_inside_is_named(fill: Fill, header: Header, tmp_path: Path) -> None:
+def test_damage_inside_is_named(fill: Fill, header: SessionHeader, tmp_path: Path) -> None:
     fill(SessionWriter(tmp_path / "s.jsonl", header))
     tokens, lines = tmp_path / "s.tokens", tmp_path / "s.jsonl"
     broken = bytearray(tokens.read_bytes())
@@ -147,7 +147,7 @@ def test_a_newer_format_is_refused_and_an_older_one_migrated() -> None:
         migrate(rows, {}, 2)
 
 
-def test_a_session_file_is_never_overwritten(header: Header, tmp_path: Path) -> None:
+def test_a_session_file_is_never_overwritten(header: SessionHeader, tmp_path: Path) -> None:
     SessionWriter(tmp_path / "s.jsonl", header).close()
     with pytest.raises(FileExistsError):
         SessionWriter(tmp_path / "s.jsonl", header)
@@ -174,7 +174,7 @@ def test_a_run_has_one_vocabulary(tmp_path: Path) -> None:
         write_vocabulary(tmp_path / "run", ["b"])
 
 
-def test_writing_a_rollout_costs_about_half_a_millisecond(fill: Fill, header: Header, tmp_path: Path) -> None:
+def test_writing_a_rollout_costs_about_half_a_millisecond(fill: Fill, header: SessionHeader, tmp_path: Path) -> None:
     """The bar is 0.5 ms; the assertion leaves room for a loaded machine and takes the best of several tries."""
     best = 1.0
     for i in range(50):

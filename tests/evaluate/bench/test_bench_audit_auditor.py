@@ -13,7 +13,7 @@ import pytest
 
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.agent.policy.scripted import ScriptedPolicy
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder
 from etude.core.trace.writer import write_session
@@ -43,7 +43,7 @@ def outcome(task: str, score: float, *, turns: int = 8, attempt: int = 0) -> Out
 
 def session(path: Path, *calls: ToolCall, tested: bool = True) -> None:
     """A session on disk that made these calls, and ran the tests."""
-    recorder = Recorder(Header(path.stem, "t", policy="secret-name-7", facts={"instruction": "fix add"}))
+    recorder = Recorder(SessionHeader(path.stem, "t", policy="secret-name-7", facts={"instruction": "fix add"}))
     made = [*calls, *([ToolCall("t", "test", {})] if tested else [])]
     recorder.append("completion", {"message": Message("assistant", calls=tuple(made)).to_json()})
     for call in made:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from etude.agent.policy.protocol import Request
 from etude.agent.policy.scripted import ScriptedPolicy
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder, Session
 from etude.core.trace.writer import write_session
@@ -33,7 +33,7 @@ FIELDS = ("policy", "session", "harness", "verdict", "counters", "lints", "usage
 def recorded(secrets: dict[str, str]) -> Session:
     """A session with a secret in every place that tells of the outcome or of who did it."""
     facts = {"instruction": "fix add", "suite": secrets["fact"], "model": secrets["fact"]}
-    header = Header(secrets["session"], "t", policy=secrets["policy"], harness=secrets["harness"], facts=facts)
+    header = SessionHeader(secrets["session"], "t", policy=secrets["policy"], harness=secrets["harness"], facts=facts)
     recorder = Recorder(header)
     call = ToolCall("e", "edit", {"path": "calc.py", "old": "a - b", "new": "a + b"})
     by = f"{secrets['policy']} here"

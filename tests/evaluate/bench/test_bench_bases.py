@@ -10,7 +10,7 @@ from bases_lab import checkpoint, repository
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.writer import SessionWriter
 from etude.evaluate.bench.bases import compare as comparison
@@ -46,7 +46,7 @@ def code(tmp_path: Path) -> Path:
 def recorded(folder: Path) -> Path:
     """One session that looked something up and used it."""
     folder.mkdir()
-    writer = SessionWriter(folder / "0.jsonl", Header("s"))
+    writer = SessionWriter(folder / "0.jsonl", SessionHeader("s"))
     writer.append("message", {"role": "user", "text": "make it retry"})
     calls = [("grep", {"pattern": "retries"}, "http.py:1 def with_retries(call, attempts=3):"),
              ("edit", {"path": "a.py", "old": "return call()", "new": "return with_retries(call, attempts=3)"}, "ok")]  # fmt: skip

@@ -18,9 +18,9 @@ from etude.tasks.fail_to_pass import CandidateRejected, prove_fail_to_pass
 from etude.tasks.protected import is_protected
 from etude.tasks.recorded.asked import asked, category, change_of
 from etude.tasks.recorded.origin import origin_of
-from etude.tasks.recorded.session import Recorded, read_recorded
+from etude.tasks.recorded.session import RecordedSession, read_recorded
 from etude.tasks.running.report import TestRun
-from etude.tasks.running.testrun import Ran
+from etude.tasks.running.testrun import RunReport
 from etude.tasks.tree import tree
 from etude.tasks.validation.change import RepositoryChange, draft_task, prove_change
 
@@ -38,7 +38,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     return Shop(tmp_path)
 
 
-def sessions_of(shop: Shop) -> list[Recorded]:
+def sessions_of(shop: Shop) -> list[RecordedSession]:
     found, left_out = read_recorded([shop.home])
     assert left_out == {}
     return found
@@ -121,14 +121,14 @@ async def test_a_change_whose_tests_do_not_run_is_left_out_with_what_was_printed
         )
 
 
-def ran(*passed: str, failed: tuple[str, ...] = ()) -> Ran:
-    return Ran(TestRun(frozenset(passed), frozenset(failed), 1, 2.0), "said")
+def ran(*passed: str, failed: tuple[str, ...] = ()) -> RunReport:
+    return RunReport(TestRun(frozenset(passed), frozenset(failed), 1, 2.0), "said")
 
 
-def runner(before: list[Ran], after: list[Ran]):
+def runner(before: list[RunReport], after: list[RunReport]):
     waiting = {b"before": iter(before), b"after": iter(after)}
 
-    async def run(files) -> Ran:
+    async def run(files) -> RunReport:
         return next(waiting[files["state"]])
 
     return run

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from etude.agent.harness.settings import HarnessSettings
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.session import Session
 from etude.evaluate.bench.grading.rubric import read_rubric
 from etude.evaluate.bench.outcome import Outcome
@@ -122,7 +122,7 @@ def test_a_check_of_another_name_is_refused_by_it() -> None:
     task = cases("eager")[0]
     strange = replace(task, hidden={"check": {"polite": True}})
     with pytest.raises(KeyError, match="polite"):
-        checked(Work(strange, {}, Session(Header("s"))))
+        checked(Work(strange, {}, Session(SessionHeader("s"))))
 
 
 @pytest.mark.parametrize(

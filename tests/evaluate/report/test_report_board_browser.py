@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.session import Recorder
 from etude.core.trace.writer import write_session
 from etude.evaluate.report.board.server import Board, in_background
@@ -37,7 +37,7 @@ EVIL = "</pre><img src=x onerror=window.hurt=1><script>window.hurt=1</script>"
 @pytest.fixture
 def board(tmp_path: Path, make_run: Callable[..., Path]) -> Iterator[Board]:
     make_run(tmp_path, groups=12)
-    recorder = Recorder(Header("s", task_id=EVIL))
+    recorder = Recorder(SessionHeader("s", task_id=EVIL))
     root = recorder.append("message", {"role": "user", "text": EVIL}, tokens=EntryTokens([0, 1], 2))
     said = {"message": {"role": "assistant", "text": EVIL, "calls": []}}
     recorder.append("completion", said, parent=root, tokens=EntryTokens([2, 1], 0, [-0.5, -0.1], [0, 0]))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.session import Recorder
 from etude.core.trace.writer import write_session
 from etude.evaluate.report.board.columns import Columns
@@ -143,7 +143,7 @@ def test_outcomes_of_a_bench_are_rows_and_find_their_session(tmp_path: Path, pla
     facts = {"stage": "bench", "policy": "expert", "pass": 1}
     sessions = (tmp_path if place == "policies" else folder) / "sessions" / "expert"
     sessions.mkdir(parents=True)
-    header = Header("s", task_id="one-bug/heldout/1", recipe=facts)
+    header = SessionHeader("s", task_id="one-bug/heldout/1", recipe=facts)
     write_session(sessions / "one-bug-failed-0.jsonl", Recorder(header).session)
     index.refresh()
     assert [bool(row["file"]) for row in rows(index)] == [False, True]
@@ -157,7 +157,8 @@ def test_a_suite_s_run_names_its_sessions_by_key_task_and_pass(tmp_path: Path) -
     folder = tmp_path / "sessions" / "expert@low"
     folder.mkdir(parents=True)
     write_session(
-        folder / "one-bug-heldout-1-2.jsonl", Recorder(Header("s", task_id="one-bug/heldout/1", recipe=facts)).session
+        folder / "one-bug-heldout-1-2.jsonl",
+        Recorder(SessionHeader("s", task_id="one-bug/heldout/1", recipe=facts)).session,
     )
     index = opened(tmp_path)
     assert [(row["policy"], row["file"]) for row in rows(index)] == [
@@ -175,7 +176,7 @@ def test_a_line_that_is_no_outcome_is_named(tmp_path: Path) -> None:
 
 def test_demonstrations_are_rows_and_a_file_that_is_no_session_is_named(tmp_path: Path) -> None:
     (tmp_path / "sessions").mkdir()
-    recorder = Recorder(Header("000003.1", task_id="rename/train/9", policy="expert"))
+    recorder = Recorder(SessionHeader("000003.1", task_id="rename/train/9", policy="expert"))
     recorder.append(
         "counters",
         {"counters": {"turns": 5.0, "calls": 6.0, "calls_edit": 1.0, "summaries": 2.0, "broken_summaries": 1.0}},

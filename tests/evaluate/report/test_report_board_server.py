@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.session import Recorder
 from etude.core.trace.writer import write_session
 from etude.evaluate.report.board import server
@@ -158,7 +158,7 @@ def test_an_attempt_has_its_tokens_with_all_that_is_known_of_them(tmp_path: Path
 
 def test_a_kept_session_is_its_transcript_and_its_words_are_no_markup(tmp_path: Path, make_run: Callable) -> None:
     make_run(tmp_path, groups=1)
-    recorder = Recorder(Header("s", task_id=EVIL))
+    recorder = Recorder(SessionHeader("s", task_id=EVIL))
     root = recorder.append("message", {"role": "user", "text": EVIL}, tokens=EntryTokens([0, 1], 2))
     call = {"id": "c", "name": "edit", "arguments": {"path": EVIL, "old": "a\n" + EVIL, "new": "a\nb"}}
     said = {"message": {"role": "assistant", "text": "", "calls": [call]}}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.core.statistics.bounded import difference
-from etude.core.trace.entry import Entry, Header
+from etude.core.trace.entry import Entry, SessionHeader
 from etude.core.trace.session import Session
 from etude.core.trace.writer import write_session
 from etude.evaluate.report.compare.align import AlignedRow, AlignedStep, align, parts_at, steps_of
@@ -52,7 +52,7 @@ def a_run(root: Path, scores: dict[str, float], calls: list[Call], lr: float = 0
     (root / "stages.json").write_text('{"rl": {"seconds": 4.0, "core_seconds": 7.0, "peak_rss_bytes": 1073741824}}')
     path = root / "rl" / "sessions" / "step-000" / "000000-0.jsonl"
     path.parent.mkdir(parents=True)
-    header = Header("s", "one-bug/</details><script>", policy="engine", recipe={"stage": "rl"})
+    header = SessionHeader("s", "one-bug/</details><script>", policy="engine", recipe={"stage": "rl"})
     write_session(path, Session(header, entries(calls, score=score)), keep_routes=False)
     return root
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.core.trace.entry import Entry, Header
+from etude.core.trace.entry import Entry, SessionHeader
 from etude.core.trace.group_file import pack_group
 from etude.core.trace.segment import Rollout, Segment
 from etude.core.trace.session import Session
@@ -92,7 +92,7 @@ def run(tmp_path: Path) -> Path:
     ]
     path = tmp_path / "rl" / "sessions" / "step-000" / "000001-0.jsonl"
     path.parent.mkdir(parents=True)
-    write_session(path, Session(Header("s1", "one-bug/1", recipe={"stage": "rl"}), entries), keep_routes=False)
+    write_session(path, Session(SessionHeader("s1", "one-bug/1", recipe={"stage": "rl"}), entries), keep_routes=False)
     return tmp_path
 
 

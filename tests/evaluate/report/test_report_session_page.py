@@ -7,7 +7,7 @@ import re
 from base64 import b64encode
 from html.parser import HTMLParser
 
-from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.session import Recorder, Session
 from etude.evaluate.report.session_page import session_page
 
@@ -15,7 +15,7 @@ EVIL = "</style></pre><script>alert(1)</script><img src=x onerror=alert(1)>&\"'\
 
 
 def session() -> Session:
-    recorder = Recorder(Header("s<1>", task_id=EVIL, policy=EVIL, effort="high", recipe={"stage": EVIL}))
+    recorder = Recorder(SessionHeader("s<1>", task_id=EVIL, policy=EVIL, effort="high", recipe={"stage": EVIL}))
     add = recorder.append
     root = add("message", {"role": "user", "text": EVIL}, tokens=EntryTokens([0, 1], 2))
     call = {"id": "c0", "name": EVIL, "arguments": {EVIL: EVIL}}
@@ -79,7 +79,7 @@ def test_tokens_are_shown_only_if_asked_for_coloured_by_doubt() -> None:
 
 
 def test_a_calls_longer_texts_are_shown_as_they_are() -> None:
-    recorder = Recorder(Header("s"))
+    recorder = Recorder(SessionHeader("s"))
     arguments = {"path": "a.py", "new": "def f():\n    return 1\n", "lines": [1, 2]}
     call = {"id": "c", "name": "edit", "arguments": arguments}
     recorder.append("completion", {"message": {"role": "assistant", "text": "", "calls": [call]}})
@@ -90,7 +90,7 @@ def test_a_calls_longer_texts_are_shown_as_they_are() -> None:
 
 
 def test_what_would_reorder_a_line_or_steer_a_terminal_is_spelled_out() -> None:
-    recorder = Recorder(Header("s\u202eevil"))
+    recorder = Recorder(SessionHeader("s\u202eevil"))
     hidden = "a\u202eb\u2066c\x1b[31md\x07\r\nend\x9b"
     call = {
         "id": "c",

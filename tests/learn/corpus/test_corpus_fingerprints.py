@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.core.fingerprint.publish import Written, grams, write_fingerprints
+from etude.core.fingerprint.publish import PublishSummary, grams, write_fingerprints
 from etude.learn.corpus.fingerprints import Fingerprints, FingerprintsBroken
 
 GOLD = """\
@@ -128,7 +128,9 @@ def test_several_suites_are_told_apart_also_where_they_share_grams(tmp_path: Pat
 
 
 def test_texts_too_short_to_tell_are_counted_and_refuse_nothing(tmp_path: Path) -> None:
-    assert write_fingerprints(tmp_path / "f", "s", ["x = 1\n", GOLD], []) == Written(2, len(np.unique(grams(GOLD))), 1)
+    assert write_fingerprints(tmp_path / "f", "s", ["x = 1\n", GOLD], []) == PublishSummary(
+        2, len(np.unique(grams(GOLD))), 1
+    )
     assert Fingerprints.load([tmp_path / "f"]).refusal("p", "x = 1\n") is None
 
 

@@ -1,6 +1,6 @@
 """A question is mined only where something that was looked up occurs in the edit, and could not have been known."""
 
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder
 from etude.learn.corpus.fresh_knowledge import KnowledgeQuestion, knowledge_questions, mined
@@ -13,7 +13,7 @@ EDIT = {"path": "client.py", "old": "return call()", "new": "return with_retries
 
 def session(*calls, verdict=None, name="s"):
     """A session of calls (tool, arguments, result[, failed])."""
-    recorder = Recorder(Header(name))
+    recorder = Recorder(SessionHeader(name))
     recorder.append("message", {"role": "user", "text": REQUEST})
     for number, (tool, arguments, result, *failed) in enumerate(calls):
         call = ToolCall(f"c{number}", tool, arguments)

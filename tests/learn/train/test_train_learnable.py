@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.core.events.log import EventLog
-from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.segment import Segment
 from etude.core.trace.session import Recorder
 from etude.learn.train.learnable import SessionTooLong, fitted, learnable
@@ -118,7 +118,7 @@ def test_nothing_but_such_segments_is_refused(make, tmp_path):
 
 
 def test_a_sessions_segments_know_whose_they_are():
-    recorder = Recorder(Header("task-1#0.2"))
+    recorder = Recorder(SessionHeader("task-1#0.2"))
     recorder.append("completion", {}, tokens=EntryTokens([1, 2, 3], 1, [-0.1, -0.2], [0, 0]))
     (found,) = recorder.session.segments()
     assert found.session == "task-1#0.2"

@@ -15,7 +15,7 @@ from etude.evaluate.bench.outcome import Outcome, OutcomeFile
 from etude.pipeline.run.rollouts import tried_in
 from etude.rl.store import GroupStore
 from etude.rollout.collect.tries import CollectedAttempt, CollectionLog
-from etude.tasks.difficulty.score import Tried
+from etude.tasks.difficulty.score import DifficultySample
 from etude.tasks.errors import TaskError
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.task import Task
@@ -36,10 +36,10 @@ def runs(tmp_path: Path) -> Path:
 
 def test_every_kind_of_run_is_read_once(runs: Path) -> None:
     assert sorted(tried_in([runs]), key=lambda one: (one.task, one.turns)) == [
-        Tried("easy", 1.0, 7.0, 40.0),
-        Tried("hard", 0.0, 12.0),
-        Tried("hard", 0.0, 12.0),
-        Tried("hard", 0.0, 20.0),
+        DifficultySample("easy", 1.0, 7.0, 40.0),
+        DifficultySample("hard", 0.0, 12.0),
+        DifficultySample("hard", 0.0, 12.0),
+        DifficultySample("hard", 0.0, 20.0),
     ]
 
 

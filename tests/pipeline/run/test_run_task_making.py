@@ -22,7 +22,7 @@ from etude.tasks.generate.generator import Baseline, InstalledProject, ProofCont
 from etude.tasks.generate.protocols import GenerationRequest, InstallResult, ProjectDiscarded
 from etude.tasks.generate.run.duplicates import DuplicateFilter
 from etude.tasks.generate.run.journal import GenerationJournal
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.task import Task
 from etude.tasks.validation.suite_build import Candidate
@@ -81,7 +81,7 @@ class _Installer:
     def __init__(self, name: str, able: bool) -> None:
         self.name, self.able = name, able
 
-    async def install(self, wanted: Wanted) -> InstallResult:
+    async def install(self, wanted: CatalogueProject) -> InstallResult:
         if self.able:
             return InstallResult(PROJECT, self.name, 0.25)
         error = ProjectDiscarded("no steps", self.name)
@@ -90,7 +90,7 @@ class _Installer:
 
 
 async def test_the_first_builder_that_can_installs_and_what_the_others_cost_is_told() -> None:
-    listed = {"one": Wanted("one", "sdist", "1.0")}
+    listed = {"one": CatalogueProject("one", "sdist", "1.0")}
     unable, able = _Installer("small", able=False), _Installer("large", able=True)
     found = await task_making.installing(listed, [unable, able])("one")  # type: ignore[list-item]
     assert (found.builder, found.dollars) == ("large", 0.75)

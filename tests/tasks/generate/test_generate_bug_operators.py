@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from etude.tasks.generate.generators.bugs import listing
 from etude.tasks.generate.generators.bugs.code import Code
-from etude.tasks.generate.generators.bugs.edit import Edit, Overlap, applied
+from etude.tasks.generate.generators.bugs.edit import OverlappingEdits, SourceEdit, applied
 from etude.tasks.generate.generators.bugs.registry import OPERATORS
 
 PYTHON = {
@@ -242,5 +242,5 @@ def test_a_constant_drifts_in_the_module_that_imports_it():
 
 
 def test_edits_of_the_same_bytes_are_refused():
-    with pytest.raises(Overlap, match="ends at 3"):
-        applied(b"abcdef", [Edit("m.py", 0, 3, b"x"), Edit("m.py", 2, 4, b"y")])
+    with pytest.raises(OverlappingEdits, match="ends at 3"):
+        applied(b"abcdef", [SourceEdit("m.py", 0, 3, b"x"), SourceEdit("m.py", 2, 4, b"y")])

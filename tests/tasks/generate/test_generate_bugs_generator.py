@@ -22,7 +22,7 @@ from etude.tasks.generate.generators.bugs.failures import read_failures
 from etude.tasks.generate.generators.bugs.injection import BugInjection
 from etude.tasks.generate.generators.bugs.listing import listed, sources
 from etude.tasks.generate.generators.bugs.symptom import facts
-from etude.tasks.generate.generators.bugs.trial import Trial
+from etude.tasks.generate.generators.bugs.trial import BugTrial
 from etude.tasks.generate.generators.combined import build_combined, groups, hides
 from etude.tasks.generate.generators.log_debugging import pasted
 from etude.tasks.registry import grade
@@ -174,7 +174,7 @@ def test_facts_say_what_came_and_what_was_wanted_and_never_name_the_test():
 
 async def test_two_bugs_are_one_task_only_where_each_breaks_what_the_other_does_not(bench: ProofContext):
     codes = sources(FILES)
-    trial = Trial(project(), bench, Concern(project()))
+    trial = BugTrial(project(), bench, Concern(project()))
     every = {
         (site.operator, site.function): site
         for site in listed(codes, 1, ("bound", "comprehension-filter", "flip-comparison"))

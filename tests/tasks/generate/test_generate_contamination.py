@@ -9,7 +9,7 @@ import pytest
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.message import Message
-from etude.tasks.generate.contamination.probing import Answers, ask, flags, marked, summary
+from etude.tasks.generate.contamination.probing import ProbeAnswers, ask, flags, marked, summary
 from etude.tasks.generate.contamination.question import LEAST_LINES, continuation, paths, questions
 from etude.tasks.task import Task
 
@@ -41,32 +41,32 @@ def remembering(known: set[str], asked: list[str] | None = None) -> ScriptedPoli
 
 
 async def test_what_a_model_reproduces_is_flagged_and_the_rest_is_not(tmp_path: Path) -> None:
-    rows = await ask(remembering({"t1", "t4"}), TASKS, Answers(tmp_path / "foreign.jsonl"))
+    rows = await ask(remembering({"t1", "t4"}), TASKS, ProbeAnswers(tmp_path / "foreign.jsonl"))
     assert flags(rows) == {name: {"continuation": 1.0, "paths": 1.0} for name in ("t1", "t4")}
     told = summary("foreign", rows)
     assert told["means"] == {"continuation": pytest.approx(1 / 3, abs=1e-3), "paths": pytest.approx(1 / 3, abs=1e-3)}
 
 
 async def test_a_model_that_knew_all_tasks_is_flagged_at_all_of_them(tmp_path: Path) -> None:
-    rows = await ask(remembering({task.id for task in TASKS}), TASKS, Answers(tmp_path / "foreign.jsonl"))
+    rows = await ask(remembering({task.id for task in TASKS}), TASKS, ProbeAnswers(tmp_path / "foreign.jsonl"))
     assert len(flags(rows)) == len(TASKS)
 
 
 async def test_a_model_whose_every_answer_names_the_same_files_is_not_flagged(tmp_path: Path) -> None:
     every = "\n".join(path for task in TASKS for path in task.solution)
     policy = ScriptedPolicy(lambda request: Message("assistant", every), name="foreign")
-    rows = await ask(policy, TASKS, Answers(tmp_path / "foreign.jsonl"))
+    rows = await ask(policy, TASKS, ProbeAnswers(tmp_path / "foreign.jsonl"))
     assert summary("foreign", rows)["means"]["paths"] == 1.0 and not flags(rows)
 
 
 async def test_nothing_is_asked_twice_and_a_torn_line_again(tmp_path: Path) -> None:
     asked: list[str] = []
     file = tmp_path / "foreign.jsonl"
-    first = await ask(remembering({"t1"}, asked), TASKS, Answers(file))
+    first = await ask(remembering({"t1"}, asked), TASKS, ProbeAnswers(file))
     assert len(asked) == 12
-    assert await ask(remembering({"t1"}, asked), TASKS, Answers(file)) == first and len(asked) == 12
+    assert await ask(remembering({"t1"}, asked), TASKS, ProbeAnswers(file)) == first and len(asked) == 12
     file.write_bytes(file.read_bytes()[:-5])
-    await ask(remembering({"t1"}, asked), TASKS, Answers(file), concurrency=1)
+    await ask(remembering({"t1"}, asked), TASKS, ProbeAnswers(file), concurrency=1)
     assert len(asked) == 13
 
 
@@ -82,8 +82,8 @@ async def test_a_model_that_can_not_be_asked_is_an_error_and_keeps_what_was_answ
 
     file = tmp_path / "foreign.jsonl"
     with pytest.raises(ExceptionGroup):
-        await ask(ScriptedPolicy(say, name="foreign"), TASKS, Answers(file), concurrency=1)
-    assert len(Answers(file).rows) == 3
+        await ask(ScriptedPolicy(say, name="foreign"), TASKS, ProbeAnswers(file), concurrency=1)
+    assert len(ProbeAnswers(file).rows) == 3
 
 
 def test_the_shown_head_holds_nothing_that_is_wanted() -> None:
@@ -102,7 +102,7 @@ def test_short_references_and_tasks_without_a_project_are_not_probed() -> None:
 
 
 async def test_the_flag_goes_into_the_tasks_metadata_beside_other_models(tmp_path: Path) -> None:
-    rows = await ask(remembering({"t1"}), TASKS, Answers(tmp_path / "foreign.jsonl"))
+    rows = await ask(remembering({"t1"}), TASKS, ProbeAnswers(tmp_path / "foreign.jsonl"))
     known = flags(rows)
     task = marked(marked(TASKS[1], "other", [], {}), "foreign", rows, known)
     assert task.metadata["contamination"]["foreign"] == {"continuation": 1.0, "paths": 1.0, "flagged": True}

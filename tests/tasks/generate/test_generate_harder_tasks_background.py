@@ -20,7 +20,7 @@ from etude.tasks.generate.harder_tasks.selection import WINDOW, HarderTaskSelect
 from etude.tasks.generate.harder_tasks.variants import FolderVariants, sized_task
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.store.folder import TaskFolder
-from etude.tasks.store.source import FolderSource
+from etude.tasks.store.source import FolderTaskSource
 from etude.tasks.task import Task
 from etude.tasks.validation.suite_build import Candidate
 
@@ -72,7 +72,7 @@ class Run:
             tasks.add(a_task(f"single-{number}", 2), PROJECT)
         place = TaskFolder(root / "harder", make=True)
         self.ids, self.notes = tasks.ids("train"), list[str]()
-        self.source = GrowingTaskSource(FolderSource(tasks), place)
+        self.source = GrowingTaskSource(FolderTaskSource(tasks), place)
         siblings = FolderVariants(map(sized_task, [*tasks.rows.values(), *place.rows.values()]))
         self.service = HarderTaskSelector(siblings, root / "harder.jsonl", self.ids)
         bench = ProofContext(None)  # type: ignore[arg-type]

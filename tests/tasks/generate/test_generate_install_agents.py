@@ -25,23 +25,23 @@ from etude.tasks.generate.install.account import account, describe_account
 from etude.tasks.generate.install.agents.builder import ModelBuilder
 from etude.tasks.generate.install.agents.interview import Model
 from etude.tasks.generate.install.agents.judge import ModelJudge
-from etude.tasks.generate.install.agents.recorded import Recorded
+from etude.tasks.generate.install.agents.recorded import RecordedPolicy
 from etude.tasks.generate.install.agents.setter import ModelSetter
-from etude.tasks.generate.install.agents.spending import Bill, Limits, Spent
+from etude.tasks.generate.install.agents.spending import Bill, SessionLimits, Spent
 from etude.tasks.generate.install.building import build
 from etude.tasks.generate.install.goal import Goal
 from etude.tasks.generate.install.installing import Installer
-from etude.tasks.generate.install.pair import Tried
-from etude.tasks.generate.install.recipe import Recipe
+from etude.tasks.generate.install.pair import RecipeTrial
+from etude.tasks.generate.install.recipe import InstallRecipe
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 
 FILES = {
     "thing.py": b"from helper import one\n",
     "tests/test_thing.py": b"from thing import one\n\n\ndef test_one():\n    assert one() == 1\n",
 }
-PROJECT = Fetched(Wanted("thing", "folder", "1.0", path="/nowhere"), FILES, "folder thing")
+PROJECT = Fetched(CatalogueProject("thing", "folder", "1.0", path="/nowhere"), FILES, "folder thing")
 SUITE = "python3 -m pytest -q tests"
 GOALS = {
     "goals": [
@@ -128,7 +128,7 @@ async def test_two_models_install_a_project_and_what_they_cost_is_told(pool: San
     for path, data in FILES.items():
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_bytes(data)
-    wanted, bill = Wanted("thing", "folder", "1.0", path=str(tree)), Bill()
+    wanted, bill = CatalogueProject("thing", "folder", "1.0", path=str(tree)), Bill()
     sessions = tmp_path / "sessions"
     sessions.mkdir()
 
@@ -144,14 +144,14 @@ async def test_two_models_install_a_project_and_what_they_cost_is_told(pool: San
     spent = {"turns": 3, "input_tokens": 300, "output_tokens": 30, "dollars": 0.03, "tries": 1}
     assert dict(built.spent) == spent and (await installer.install(wanted)).spent == spent
 
-    said = Recorded(sessions)  # the same run again, from what was recorded
+    said = RecordedPolicy(sessions)  # the same run again, from what was recorded
     again = ModelBuilder(model(said), pool)
     recipe, tried = await build(PROJECT, pool, ModelSetter(model(said), pool), again)
     assert not tried and recipe.steps == (HELPER,)
     with pytest.raises(
         InfraError, match="has no session thing-1.0.build-2; there are: thing-1.0.build-1, thing-1.0.goals"
     ):
-        await again.build(PROJECT, [], [Tried(recipe, "no")])
+        await again.build(PROJECT, [], [RecipeTrial(recipe, "no")])
 
 
 async def test_a_try_is_told_what_the_one_before_did_and_starts_from_the_untouched_tree(pool: SandboxPool) -> None:
@@ -174,14 +174,14 @@ async def test_a_try_is_told_what_the_one_before_did_and_starts_from_the_untouch
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        (Limits(turns=2), "its 2 turns are used up"),
-        (Limits(tokens=150), "its 150 tokens are used up"),
-        (Limits(dollars=0.01), r"its \$0.01 are spent"),
-        (Limits(seconds=0.0), "its 0 seconds are over"),
+        (SessionLimits(turns=2), "its 2 turns are used up"),
+        (SessionLimits(tokens=150), "its 150 tokens are used up"),
+        (SessionLimits(dollars=0.01), r"its \$0.01 are spent"),
+        (SessionLimits(seconds=0.0), "its 0 seconds are over"),
     ],
 )
 async def test_a_session_ends_at_its_limits_and_the_project_is_discarded_with_the_one(
-    pool: SandboxPool, limits: Limits, why: str
+    pool: SandboxPool, limits: SessionLimits, why: str
 ) -> None:
     looks = model(playing(*[call("list_dir", target_directory=".")] * 9), limits=limits)
     with pytest.raises(ProjectDiscarded, match=f"no goals: scripted-model gave none: {why}") as caught:
@@ -227,7 +227,7 @@ async def test_what_a_start_script_starts_is_there_when_goals_are_judged(pool: S
     class Builds:
         name = "starts"
 
-        async def build(self, project: Fetched, goals: object, tried: object) -> Recipe:
+        async def build(self, project: Fetched, goals: object, tried: object) -> InstallRecipe:
             made = await ModelBuilder(model(playing(says({**RECIPE, "start_script": script}))), pool).build(
                 project, [], []
             )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from etude.tasks.generate.install.agents.answers import Malformed, build, goals
+from etude.tasks.generate.install.agents.answers import MalformedAnswer, build, goals
 from etude.tasks.generate.install.agents.patterns import unsafe
 from etude.tasks.generate.install.goal import Goal, counts
 
@@ -48,7 +48,7 @@ def test_ten_goals_come_back_as_they_were_told_and_tests_may_end_with_any_status
     ],
 )
 def test_goals_that_are_none_say_which_and_why(row: dict[str, Any], why: str) -> None:
-    with pytest.raises(Malformed, match=why.replace("(", r"\(")):
+    with pytest.raises(MalformedAnswer, match=why.replace("(", r"\(")):
         goals(json.dumps(row))
 
 
@@ -83,13 +83,13 @@ def test_a_recipe_s_test_files_are_found_by_patterns_over_the_tree() -> None:
     ],
 )
 def test_a_recipe_that_is_none_says_what_is_wrong(changes: dict[str, Any], why: str) -> None:
-    with pytest.raises(Malformed, match=why):
+    with pytest.raises(MalformedAnswer, match=why):
         build(json.dumps({"steps": ["make"], "tests": TESTS, **changes}), TREE)
 
 
 @given(st.text(max_size=200))
 def test_words_without_an_object_are_malformed_and_nothing_else(text: str) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedAnswer):
         goals(text)
 
 

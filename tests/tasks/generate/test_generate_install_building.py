@@ -17,19 +17,19 @@ from etude.tasks.generate.install.baseline import _sound, baseline
 from etude.tasks.generate.install.building import TRIES, build
 from etude.tasks.generate.install.goal import Goal
 from etude.tasks.generate.install.installing import Installer
-from etude.tasks.generate.install.pair import RULES, Tried
-from etude.tasks.generate.install.recipe import Recipe
+from etude.tasks.generate.install.pair import RULES, RecipeTrial
+from etude.tasks.generate.install.recipe import InstallRecipe
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.running.report import TestRun
-from etude.tasks.running.testrun import Ran
+from etude.tasks.running.testrun import RunReport
 
 FILES = {
     "thing.py": b"def one():\n    return 1\n",
     "test_thing.py": b"from thing import one\n\n\ndef test_one():\n    assert one() == 1\n",
 }
-WANTED = Wanted("thing", "folder", "1.0", path="/nowhere")
+WANTED = CatalogueProject("thing", "folder", "1.0", path="/nowhere")
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ class Played:
     name = "played"
 
     def __init__(self, *tries: str) -> None:
-        self.tries, self.told = tries, list[Tried]()
+        self.tries, self.told = tries, list[RecipeTrial]()
 
-    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> Recipe:
+    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> InstallRecipe:
         self.told = list(tried)
         step = self.tries[min(len(tried), len(self.tries) - 1)]
         plan = TestPlan("pytest", (), ("test_thing.py",))
-        return Recipe(
+        return InstallRecipe(
             "thing", "1.0", "python", project.digest, (f"mkdir -p {DEPS}", step), plan, {"PYTHONPATH": WORKDIR}
         )
 
@@ -104,7 +104,7 @@ async def test_the_rules_begin_no_other_try_once_their_time_is_over(
     class Rules(Played):
         name = RULES
 
-        async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> Recipe:
+        async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> InstallRecipe:
             recipe = await super().build(project, goals, tried)
             return replace(recipe, goals=tuple(goal.command for goal in goals))
 
@@ -122,9 +122,9 @@ async def test_the_search_for_files_that_hang_ends_and_keeps_what_it_found(monke
     class Hanging:
         runs = 0
 
-        async def run(self, files: Sequence[str]) -> Ran:
+        async def run(self, files: Sequence[str]) -> RunReport:
             self.runs += 1
-            return Ran(TestRun(frozenset(), frozenset(), -1), "", False, objection="it hangs")
+            return RunReport(TestRun(frozenset(), frozenset(), -1), "", False, objection="it hangs")
 
     bench = Hanging()
     assert await _sound(bench, ["a", "b", "c"]) == [] and bench.runs == 1  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ async def test_an_installed_folder_has_its_tests_measured_and_is_taken_from_disk
     tree.mkdir()
     for path, data in FILES.items():
         (tree / path).write_bytes(data)
-    wanted = Wanted("thing", "folder", "1.0", path=str(tree))
+    wanted = CatalogueProject("thing", "folder", "1.0", path=str(tree))
     first = await Installer(pool, tmp_path, Set(), Played(BUILDS)).install(wanted)
     assert first.installed.baseline.by_file == {"test_thing.py": ("test_thing::test_one",)}
     again = await Installer(pool, tmp_path, Set(), Played("false")).install(wanted)

@@ -14,7 +14,7 @@ from etude.tasks.generate.install.goal import Goal
 from etude.tasks.generate.install.pair import RuleBuilder
 from etude.tasks.generate.install.system import lacking, notes
 from etude.tasks.generate.sources.fetched import Fetched
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 
 DOCKERFILE = """\
 # syntax=docker/dockerfile:1
@@ -84,7 +84,7 @@ def test_packages_that_the_machine_has_not_are_told_and_the_others_are_not(
 
 async def test_rules_install_what_it_names_and_leave_it_out_once_it_can_t_be_had() -> None:
     files = {"Dockerfile": DOCKERFILE.encode(), "thing.py": b"", "tests/test_thing.py": b"", "setup.py": b""}
-    project = Fetched(Wanted("thing", "folder", "1", path="/nowhere"), files, "folder thing")
+    project = Fetched(CatalogueProject("thing", "folder", "1", path="/nowhere"), files, "folder thing")
     recipe = await RuleBuilder("2024-01-01").build(project, [Goal("true", "")], [])
     assert any("'freezegun' 'respx==0.20'" in step for step in recipe.steps)
     assert (

@@ -9,7 +9,7 @@ from etude.sandbox.spec import WORKDIR
 from etude.tasks.generate.install.rules import python_django
 from etude.tasks.generate.install.rules.python_rules import env, steps
 from etude.tasks.generate.sources.fetched import Fetched
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 
 TEST = "from django.test import TestCase\n\n\nclass T(TestCase):\n    def test_x(self): pass\n"
 SETTINGS = "INSTALLED_APPS = []\nSECRET_KEY = 'x'\n"
@@ -17,7 +17,9 @@ SETTINGS = "INSTALLED_APPS = []\nSECRET_KEY = 'x'\n"
 
 def project(**files: str) -> Fetched:
     tree = {"shop/__init__.py": "", "shop/apps.py": "", "shop/urls.py": "", "shop/tests/test_x.py": TEST} | files
-    return Fetched(Wanted("shop", "sdist", "1.0"), {path: text.encode() for path, text in tree.items()}, "sdist shop")
+    return Fetched(
+        CatalogueProject("shop", "sdist", "1.0"), {path: text.encode() for path, text in tree.items()}, "sdist shop"
+    )
 
 
 def test_its_own_settings_are_taken_those_for_tests_first() -> None:

@@ -20,7 +20,7 @@ from etude.tasks.generate.install.left_out import left_out
 from etude.tasks.generate.install.rules import go_rules, node_build, node_script, python_interpreter, python_needs
 from etude.tasks.generate.install.rules.python_version import version, written
 from etude.tasks.generate.sources.fetched import Fetched, fetch
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 
 DIGITS = "9" * 5000  # more than Python reads as a number
 
@@ -48,7 +48,7 @@ def test_counts_of_a_long_row_of_digits_take_no_time() -> None:
 def test_a_file_whose_name_is_no_text_is_no_part_of_a_project(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
     Path(os.fsdecode(bytes(tmp_path) + b"/caf\xe9.txt")).write_text("x")
-    found = fetch(Wanted("x", "folder", "", path=str(tmp_path)), tmp_path)
+    found = fetch(CatalogueProject("x", "folder", "", path=str(tmp_path)), tmp_path)
     assert set(found.files) == {"a.py"} and len(found.digest) == 64
 
 
@@ -99,7 +99,7 @@ def test_a_demand_with_thousands_of_digits_asks_for_nothing(text: str) -> None:
 
 
 def test_a_version_with_thousands_of_digits_is_unknown() -> None:
-    project = Fetched(Wanted("x", "sdist", "1.0"), {"PKG-INFO": f"Version: 1.{DIGITS}\n".encode()}, "sdist x")
+    project = Fetched(CatalogueProject("x", "sdist", "1.0"), {"PKG-INFO": f"Version: 1.{DIGITS}\n".encode()}, "sdist x")
     assert len(version(project)) <= 200
     assert written({"pyproject.toml": "tool = 5\n"}) == []
 
@@ -118,7 +118,7 @@ def goproxy(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     request.addfinalizer(go_rules.own_proxy.cache_clear)
 
 
-GO = Fetched(Wanted("x", "git", "v1", "go"), {"go.mod": b"module a\n"}, "git")
+GO = Fetched(CatalogueProject("x", "git", "v1", "go"), {"go.mod": b"module a\n"}, "git")
 
 
 @pytest.mark.parametrize("goproxy", ["https://user:token@go.corp:8443/x,direct"], indirect=True)

@@ -16,7 +16,7 @@ from etude.tasks.generate.install.rules import python_interpreter
 from etude.tasks.generate.install.rules.python_interpreter import declared, learned, venv
 from etude.tasks.generate.install.rules.python_rules import steps
 from etude.tasks.generate.sources.fetched import Fetched
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def test_a_requirement_that_has_releases_for_a_newer_python_alone_asks_for_it_on
     assert learned(PIP) == ["python>=3.12"]
     assert learned(PIP.replace(">=3.12", ">=3.8")) == []  # the sandbox's own would do: another cause
     assert learned(PIP.splitlines()[0]) == []  # versions were passed over, and another one was found
-    project = Fetched(Wanted("x", "sdist", "1.0"), {"test_x.py": b"def test_x(): pass\n"}, "sdist x")
+    project = Fetched(CatalogueProject("x", "sdist", "1.0"), {"test_x.py": b"def test_x(): pass\n"}, "sdist x")
     made = steps(project, ["requests", "python>=3.12"])
     assert any("python3.12" in step and "venv" in step for step in made)
     guess = next(step for step in made if "'requests'" in step)

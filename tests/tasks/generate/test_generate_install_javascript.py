@@ -18,19 +18,21 @@ from hypothesis import strategies as st
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.environment.environment import Runner
 from etude.tasks.generate.install.left_out import LEFT_OUT
-from etude.tasks.generate.install.pair import RuleBuilder, RuleSetter, Tried
+from etude.tasks.generate.install.pair import RecipeTrial, RuleBuilder, RuleSetter
 from etude.tasks.generate.install.rules import node_build, node_install, node_package, node_plan, node_rules
 from etude.tasks.generate.install.rules.node_plan import BUILD_FAILED, Builds, plan
 from etude.tasks.generate.install.rules.repairs import javascript_wants
 from etude.tasks.generate.sources.fetched import Fetched
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="this machine has no node")
 
 
 def project(document: dict, **files: str) -> Fetched:
     tree = {"package.json": json.dumps(document)} | files
-    return Fetched(Wanted("thing", "npm", "1.0", "javascript"), {k: v.encode() for k, v in tree.items()}, "npm thing")
+    return Fetched(
+        CatalogueProject("thing", "npm", "1.0", "javascript"), {k: v.encode() for k, v in tree.items()}, "npm thing"
+    )
 
 
 def scripted(test: str, **files: str) -> Fetched:
@@ -105,7 +107,7 @@ def test_a_try_with_the_other_choice_runs_the_goal_in_the_same_way_as_its_plan()
     goals = asyncio.run(RuleSetter().goals(found))
     builder = RuleBuilder("2026-01-01")
     first = asyncio.run(builder.build(found, goals, []))
-    second = asyncio.run(builder.build(found, goals, [Tried(first, "the suite broke", BUILD_FAILED)]))
+    second = asyncio.run(builder.build(found, goals, [RecipeTrial(first, "the suite broke", BUILD_FAILED)]))
     assert first.tests != second.tests and node_plan.suite(second.tests) in second.goals
     assert second.goals[1:] == first.goals[1:]
 
@@ -361,7 +363,7 @@ def test_a_list_of_several_manners_ends() -> None:
     found, tried = replace(scripted("mocha", **SOURCE, **{"test/a.js": "it('a')"}), released="2025-05-05"), []
     builder = RuleBuilder("2026-01-01")
     for _ in range(5):
-        tried.append(Tried(asyncio.run(builder.build(found, [], tried)), "step `x` ended with 1"))
+        tried.append(RecipeTrial(asyncio.run(builder.build(found, [], tried)), "step `x` ended with 1"))
     assert len({one.recipe.digest for one in tried}) == 5
 
 

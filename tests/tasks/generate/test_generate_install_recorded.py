@@ -18,14 +18,14 @@ from etude.sandbox.settings import SandboxSettings
 from etude.tasks.generate.install.agents import answers
 from etude.tasks.generate.install.agents.builder import ModelBuilder
 from etude.tasks.generate.install.agents.interview import Model
-from etude.tasks.generate.install.agents.recorded import Recorded
+from etude.tasks.generate.install.agents.recorded import RecordedPolicy
 from etude.tasks.generate.install.agents.setter import ModelSetter
 from etude.tasks.generate.install.installing import Installer
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 
 DATA = Path(__file__).parent / "data" / "installs"
-GO = Wanted("shlex", "debian", "0.0~git20191202.e7afc7f-1", "go", "golang-github-google-shlex")
-JAVA = Wanted("json-simple", "debian", "2.3.0-1", "java")
+GO = CatalogueProject("shlex", "debian", "0.0~git20191202.e7afc7f-1", "go", "golang-github-google-shlex")
+JAVA = CatalogueProject("json-simple", "debian", "2.3.0-1", "java")
 JARS = ("junit4", "hamcrest", "junit-platform-console-standalone")
 RUST = "librust-semver-dev"
 
@@ -50,9 +50,9 @@ def test_recorded_answers_are_goals_and_a_recipe_that_are_taken(goals: Path) -> 
     ).tests.files
 
 
-async def installed(wanted: Wanted, pool: SandboxPool, cache: Path) -> dict[str, int]:
+async def installed(wanted: CatalogueProject, pool: SandboxPool, cache: Path) -> dict[str, int]:
     """Tests by file of the project as the recorded run installs it."""
-    said = Recorded(DATA / wanted.name)
+    said = RecordedPolicy(DATA / wanted.name)
     model = Model(said, HarnessSettings.full(preset="search_replace", lint_delta_s=0.0, max_command_s=600.0))
     installer = Installer(pool, cache, ModelSetter(model, pool), ModelBuilder(model, pool))
     try:
@@ -95,6 +95,6 @@ async def test_a_rust_project_is_installed_by_a_recorded_run(pool: SandboxPool, 
     except (OSError, subprocess.SubprocessError) as error:
         pytest.skip(f"{RUST} can't be fetched: {error}")
     (tree,) = (tmp_path / "x/usr/share/cargo/registry").glob("semver-1.0.14")
-    wanted = Wanted("semver", "folder", "1.0.14", "rust", path=str(tree))
+    wanted = CatalogueProject("semver", "folder", "1.0.14", "rust", path=str(tree))
     found = await installed(wanted, pool, tmp_path)
     assert found["tests/test_version.rs"] >= 10 and len(found) == 4

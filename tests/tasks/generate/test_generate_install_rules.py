@@ -16,8 +16,8 @@ from etude.tasks.environment.environment import TestPlan
 from etude.tasks.errors import TaskError
 from etude.tasks.generate.install.cause import MOST_CHARS, cause
 from etude.tasks.generate.install.goal import TEN, Goal, chosen
-from etude.tasks.generate.install.pair import RuleBuilder, RuleSetter, Tried
-from etude.tasks.generate.install.recipe import Recipe, read_recipe
+from etude.tasks.generate.install.pair import RecipeTrial, RuleBuilder, RuleSetter
+from etude.tasks.generate.install.recipe import InstallRecipe, read_recipe
 from etude.tasks.generate.install.rules import (
     go_rules,
     node_plan,
@@ -33,7 +33,7 @@ from etude.tasks.generate.install.rules.python_needs import test_requirements as
 from etude.tasks.generate.install.rules.repairs import javascript_wants, python_wants
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
-from etude.tasks.generate.sources.projects import Wanted, read_projects
+from etude.tasks.generate.sources.projects import CatalogueProject, read_projects
 
 PYPROJECT = '[project]\nname="Thing_One"\n[project.optional-dependencies]\ntest=["pytest"]\n[project.scripts]\nthing="thing:main"\n'
 
@@ -41,18 +41,22 @@ PYPROJECT = '[project]\nname="Thing_One"\n[project.optional-dependencies]\ntest=
 def python(**files: str) -> Fetched:
     tree = {"src/thing/__init__.py": "x = 1\n", "tests/test_x.py": "def test_x(): pass\n", "pyproject.toml": PYPROJECT}
     return Fetched(
-        Wanted("thing-one", "sdist", "1.0"), {k: v.encode() for k, v in (tree | files).items()}, "sdist thing"
+        CatalogueProject("thing-one", "sdist", "1.0"), {k: v.encode() for k, v in (tree | files).items()}, "sdist thing"
     )
 
 
 def javascript(package: dict, **files: str) -> Fetched:
     tree = {"package.json": json.dumps(package)} | files
-    return Fetched(Wanted("thing", "npm", "1.0", "javascript"), {k: v.encode() for k, v in tree.items()}, "npm thing")
+    return Fetched(
+        CatalogueProject("thing", "npm", "1.0", "javascript"), {k: v.encode() for k, v in tree.items()}, "npm thing"
+    )
 
 
-def recipe() -> Recipe:
+def recipe() -> InstallRecipe:
     plan = TestPlan("pytest", (), ("tests/test_x.py",))
-    return Recipe("thing", "1.0", "python", "ab", ("true",), plan, {"A": "b"}, "2024-01-01", ("ls",), deny=("thing",))
+    return InstallRecipe(
+        "thing", "1.0", "python", "ab", ("true",), plan, {"A": "b"}, "2024-01-01", ("ls",), deny=("thing",)
+    )
 
 
 def test_three_goals_are_drawn_by_the_seed_and_a_suite_is_always_among_them() -> None:
@@ -121,7 +125,7 @@ def test_the_rules_try_what_was_on_the_index_at_the_release_before_they_give_up(
     project, tried, builder = replace(python(), released="2020-05-05"), [], RuleBuilder("2026-01-01")
     with pytest.raises(ProjectDiscarded, match="nothing more to try: the suite broke"):
         while len(tried) < TEN:
-            tried.append(Tried(asyncio.run(builder.build(project, [], tried)), "the suite broke"))
+            tried.append(RecipeTrial(asyncio.run(builder.build(project, [], tried)), "the suite broke"))
     assert [one.recipe.until for one in tried][:2] == ["2026-01-01", "2020-05-05"]
     assert len({one.recipe.digest for one in tried}) == len(tried)
 
@@ -279,7 +283,7 @@ def test_a_version_that_the_build_asks_git_for_is_the_tag_s() -> None:
     steps = "\n".join(python_rules.steps(python(**{"pyproject.toml": scm})))
     assert "SETUPTOOLS_SCM_PRETEND_VERSION=1.0 " in steps and "cp /tmp/deps/build/src/thing/_v.py" in steps
     assert "PRETEND" not in "\n".join(python_rules.steps(python()))
-    tagged = replace(python(), wanted=Wanted("thing", "git", "0a1b2c3d4e"), described="thing-v2.3.1")
+    tagged = replace(python(), wanted=CatalogueProject("thing", "git", "0a1b2c3d4e"), described="thing-v2.3.1")
     assert python_version.version(tagged) == "2.3.1"
     assert python_version.version(replace(tagged, described="")) == python_version.UNKNOWN
 
@@ -289,7 +293,7 @@ def test_a_project_that_does_not_build_is_imported_from_its_tree_with_its_requir
     builder, tried = RuleBuilder("2026-01-01"), []
     first = asyncio.run(builder.build(broken, [], tried))
     tried.append(
-        Tried(
+        RecipeTrial(
             first, f"step `cp -r {node_rules.WORKDIR} /tmp/deps/build && …` ended with 1: Multiple top-level packages"
         )
     )
@@ -301,7 +305,7 @@ def test_a_project_that_does_not_build_is_imported_from_its_tree_with_its_requir
 
 def test_go_modules_are_fetched_only_where_go_mod_asks_for_some() -> None:
     go = lambda text: Fetched(
-        Wanted("thing", "git", "v1", "go"), {"go.mod": text.encode(), "a_test.go": b"package a"}, "git"
+        CatalogueProject("thing", "git", "v1", "go"), {"go.mod": text.encode(), "a_test.go": b"package a"}, "git"
     )
     assert "go mod download" in go_rules.steps(go("module a\n\nrequire b v1.0.0\n"))
     assert "go mod download" not in go_rules.steps(go("module a\n"))
@@ -350,8 +354,8 @@ def test_a_recipe_reads_as_it_was_written_and_betrays_a_change_by_hand() -> None
 
 def test_a_snapshot_is_named_by_tree_and_steps_not_by_who_built_it() -> None:
     told = {name: getattr(recipe(), name) for name in recipe().__dataclass_fields__}
-    assert Recipe(**{**told, "builder": "model", "goals": ()}).snapshot == recipe().snapshot
-    assert Recipe(**{**told, "tree": "cd"}).snapshot != recipe().snapshot
+    assert InstallRecipe(**{**told, "builder": "model", "goals": ()}).snapshot == recipe().snapshot
+    assert InstallRecipe(**{**told, "tree": "cd"}).snapshot != recipe().snapshot
 
 
 @pytest.mark.parametrize(

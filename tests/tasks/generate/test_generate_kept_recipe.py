@@ -7,11 +7,11 @@ from pathlib import Path
 
 from etude.tasks.environment.environment import TestPlan
 from etude.tasks.generate.install.kept import recipe_of
-from etude.tasks.generate.install.recipe import Recipe
+from etude.tasks.generate.install.recipe import InstallRecipe
 
 
 def test_a_snapshots_recipe_is_the_one_that_made_it(tmp_path: Path):
-    first = Recipe("a", "1", "python", "0" * 64, ("true",), TestPlan())
+    first = InstallRecipe("a", "1", "python", "0" * 64, ("true",), TestPlan())
     for number, recipe in enumerate((first, replace(first, version="2"))):
         place = tmp_path / "environments" / f"sdist-a-{number}"
         place.mkdir(parents=True)

@@ -17,21 +17,21 @@ from etude.tasks.environment.workspace import opened
 from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.install import preparing
 from etude.tasks.generate.install.preparing import Unprepared, wanted_of
-from etude.tasks.generate.install.recipe import Recipe
+from etude.tasks.generate.install.recipe import InstallRecipe
 from etude.tasks.generate.sources.fetched import Fetched
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.task import Task
 
 FILES = {"sums.py": b"total = 3\n"}
-PROJECT = Fetched(Wanted("sums", "sdist", "1.0"), FILES, "sdist py-sums 1.0 sha256:00")
+PROJECT = Fetched(CatalogueProject("sums", "sdist", "1.0"), FILES, "sdist py-sums 1.0 sha256:00")
 
 
-def recipe(step: str = "mkdir -p /tmp/deps && echo built > /tmp/deps/it") -> Recipe:
-    return Recipe("sums", "1.0", "python", PROJECT.digest, (step,), TestPlan(files=("test_sums.py",)))
+def recipe(step: str = "mkdir -p /tmp/deps && echo built > /tmp/deps/it") -> InstallRecipe:
+    return InstallRecipe("sums", "1.0", "python", PROJECT.digest, (step,), TestPlan(files=("test_sums.py",)))
 
 
-def a_folder(root: Path, made: Recipe, kept: str, origin: str = PROJECT.origin) -> TaskFolder:
+def a_folder(root: Path, made: InstallRecipe, kept: str, origin: str = PROJECT.origin) -> TaskFolder:
     installed = InstalledProject(made.environment, PROJECT.texts(), Baseline(frozenset()), origin)
     folder = TaskFolder(root, make=True)
     metadata = {KEY: made.environment.to_record(), "project": installed.name}
@@ -67,7 +67,7 @@ async def test_what_came_from_git_or_a_folder_is_made_from_the_tree_that_the_tas
     tmp_path: Path, pool: SandboxPool, origin: str
 ) -> None:
     files = {"sums.py": b"total = 3\n", "run.sh": file_bytes(b"#!/bin/sh\n", "100755"), "data.bin": b"\xff\x00"}
-    whole = Fetched(Wanted("sums", "sdist", "1.0"), files, origin)
+    whole = Fetched(CatalogueProject("sums", "sdist", "1.0"), files, origin)
     made = replace(recipe(f"test -x run.sh && mkdir -p /tmp/deps/{tmp_path.name}"), tree=whole.digest)
     folder = TaskFolder(tmp_path / "tasks", make=True)
     metadata = {KEY: made.environment.to_record(), "project": "sums-1.0"}
@@ -83,7 +83,7 @@ async def test_what_came_from_git_or_a_folder_is_made_from_the_tree_that_the_tas
 
 async def test_what_can_not_be_made_says_why(tmp_path: Path, pool: SandboxPool, released: None) -> None:
     made = recipe(f"exit 3 # {tmp_path.name}")
-    other = Recipe(**{**vars(made), "tree": "another"})
+    other = InstallRecipe(**{**vars(made), "tree": "another"})
     for name, found, kept, why in (
         ("none", made, "", "keeps no recipe of it; go on with its making"),
         ("fails", made, made.to_toml(), "its recipe can't be replayed"),

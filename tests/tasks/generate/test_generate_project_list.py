@@ -8,7 +8,7 @@ import pytest
 
 from etude.agent.git_links.git import git
 from etude.cli.answer import Answer
-from etude.cli.tasks.make import MakeError, make
+from etude.cli.tasks.make import TaskMakeError, make
 from etude.tasks.errors import TaskError
 from etude.tasks.generate.install.recipe import read_recipe
 from etude.tasks.generate.sources.projects import read_projects
@@ -106,5 +106,5 @@ def test_a_dry_run_says_what_would_be_made_and_an_unknown_name_what_there_is(tmp
         one.name for one in read_projects(PROJECTS)
     }
     assert not (tmp_path / "out").exists()
-    with pytest.raises(MakeError, match="it has"):
+    with pytest.raises(TaskMakeError, match="it has"):
         make(PROJECTS, tmp_path / "out", generators=["absent"])

@@ -14,7 +14,7 @@ from etude.tasks.importers.swe_bench import named_as
 from etude.tasks.importers.swe_bench_rows import SweBenchRow
 from etude.tasks.importers.swe_grading import FAILED, PASSED, status_of
 from etude.tasks.running.report import TestRun
-from etude.tasks.running.testrun import Ran
+from etude.tasks.running.testrun import RunReport
 from etude.tasks.task import Task
 
 FILE = "tests/test_a.py"
@@ -85,8 +85,8 @@ def test_import_keeps_a_name_exactly_where_grading_knows_its_status(names: list[
 
 
 async def proof(before: TestRun, after: TestRun, *, xfail: bool) -> FailToPassProof:
-    async def run(files: Mapping[str, bytes]) -> Ran:
-        return Ran(after if files["state"] == b"after" else before, "")
+    async def run(files: Mapping[str, bytes]) -> RunReport:
+        return RunReport(after if files["state"] == b"after" else before, "")
 
     return await prove_fail_to_pass({"state": b"before"}, {"state": b"after"}, run, xfail=xfail)
 

@@ -28,7 +28,7 @@ from etude.agent.harness.observer import AgentObserver
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.session import Session
 from etude.core.trace.writer import SessionBusy, SessionWriter
 
@@ -179,7 +179,7 @@ def effort_of(session: Session) -> str:
     return changes[-1].data["effort"] if changes else session.header.effort
 
 
-def choice_of(header: Header) -> ModelChoice:
+def choice_of(header: SessionHeader) -> ModelChoice:
     """The model that a session ran with. Raises UsageError for a session that this app did not start."""
     kept = header.recipe.get("model")
     if not isinstance(kept, dict):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from etude.agent.app.errors import UsageError
 from etude.agent.git_links.home import read_entries, read_header, session_files, sessions_home
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.unicode import whole
 
 LAST = "last"
@@ -22,7 +22,7 @@ class SavedSession:
     """The file and the header of one session."""
 
     file: Path
-    header: Header
+    header: SessionHeader
 
     @property
     def line(self) -> str:
@@ -32,7 +32,7 @@ class SavedSession:
         return f"{self.header.session_id}  {used}  {title[:_TITLE_CHARS]}"
 
 
-def find_session(named: str, folder: Path) -> tuple[Path, Header]:
+def find_session(named: str, folder: Path) -> tuple[Path, SessionHeader]:
     """The session with this id (or prefix of one), or the last one that worked in the folder. Raises UsageError."""
     if named == LAST:
         matches = sessions_in(folder)

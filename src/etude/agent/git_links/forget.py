@@ -17,7 +17,7 @@ from etude.agent.git_links.git import GitError, repository
 from etude.agent.git_links.home import is_session, read_entries
 from etude.agent.git_links.notes import blobs_naming, forget_session, still_there
 from etude.agent.git_links.signals import SignalStore
-from etude.core.trace.entry import Entry, Header
+from etude.core.trace.entry import Entry, SessionHeader
 
 
 @dataclass
@@ -66,7 +66,7 @@ def _owner(name: str, sessions: list[str]) -> str:
     return max((s for s in sessions if name == s or name.startswith(f"{s}.")), key=len, default="")
 
 
-def _repositories(header: Header, entries: list[Entry], found: RemovalReport) -> list[Path]:
+def _repositories(header: SessionHeader, entries: list[Entry], found: RemovalReport) -> list[Path]:
     """Where notes may name the session: the repositories of its links, and that of its workspace."""
     linked = [entry.data["repository"] for entry in entries if entry.type == "link"]
     roots: list[Path] = []

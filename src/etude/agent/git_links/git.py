@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.core.trace.change import Change
+from etude.core.trace.change import TextChange
 
 TIMEOUT_S = 60.0
 # Git sets these for its hooks; they would turn `-C` away from the folder it names.
@@ -63,17 +63,17 @@ def commit_id(folder: Path, name: str) -> str:
         raise GitError(f"{name!r} is no commit of {folder}") from error
 
 
-def commit_changes(folder: Path, commit: str) -> list[Change]:
+def commit_changes(folder: Path, commit: str) -> list[TextChange]:
     """What a commit did to text files, against its parent; a merge did nothing of its own. Binary and huge files are left out."""
     raw = git(folder, "diff-tree", "-r", "-z", "--root", "--raw", "--no-commit-id", "--no-renames", commit)
     fields = raw.decode("utf-8", "surrogateescape").split("\0")
-    found: list[Change] = []
+    found: list[TextChange] = []
     for meta, path in zip(fields[::2], fields[1::2], strict=False):
         _, _, old, new, _ = meta.split(" ")
         texts = [_text(folder, blob) for blob in (old, new)]
         if None not in texts:
             before, after = (text.text if text and text.there else None for text in texts)
-            found.append(Change(path, before, after))
+            found.append(TextChange(path, before, after))
     return found
 
 

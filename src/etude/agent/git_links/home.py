@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Iterator
 
-from etude.core.trace.entry import FORMAT_VERSION, Entry, Header
+from etude.core.trace.entry import FORMAT_VERSION, Entry, SessionHeader
 from etude.core.trace.migrations import steps_from
 from etude.core.trace.reader import header_of, parse_line
 from etude.core.trace.tail import SessionTail
@@ -41,7 +41,7 @@ def is_session(file: Path) -> bool:
         return opened.read(len(FIRST_BYTES)) == FIRST_BYTES
 
 
-def read_entries(file: Path) -> tuple[Header, list[Entry]]:
+def read_entries(file: Path) -> tuple[SessionHeader, list[Entry]]:
     """A session without its tokens. Raises SessionError, FileNotFoundError."""
     tail = SessionTail(file)
     entries = tail.read()
@@ -50,7 +50,7 @@ def read_entries(file: Path) -> tuple[Header, list[Entry]]:
     return tail.header, entries
 
 
-def read_header(file: Path) -> Header:
+def read_header(file: Path) -> SessionHeader:
     """A session's first line alone: many are looked at to find one. Raises SessionError."""
     with open(file, "rb") as opened:
         row = parse_line(opened.readline(), f"{file}:1")
@@ -59,7 +59,7 @@ def read_header(file: Path) -> Header:
     return header_of({**row, "version": FORMAT_VERSION})
 
 
-def sessions_of(home: Path, workspace: Path) -> Iterator[tuple[Path, Header, list[Entry]]]:
+def sessions_of(home: Path, workspace: Path) -> Iterator[tuple[Path, SessionHeader, list[Entry]]]:
     """The sessions that worked in a folder or below it, oldest first."""
     root = workspace.resolve()
     headers = [(file, read_header(file)) for file in session_files(home)]

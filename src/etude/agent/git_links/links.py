@@ -24,7 +24,7 @@ from etude.agent.git_links.git import commit_changes, file_text, git
 from etude.agent.git_links.notes import read_note, write_note
 from etude.agent.git_links.written import Span, WrittenLines, attribute, written
 from etude.core.trace.change import split
-from etude.core.trace.entry import Entry, Header
+from etude.core.trace.entry import Entry, SessionHeader
 from etude.core.trace.writer import SessionBusy, add_entry
 
 SUFFIX = ".agent-trace.jsonl"
@@ -52,7 +52,7 @@ class LinkReport:
     busy: tuple[str, ...] = ()
 
 
-Found = tuple[Path, Header, list[Entry]]
+Found = tuple[Path, SessionHeader, list[Entry]]
 
 
 def link_commit(repository: Path, commit: str, sessions: Sequence[Found]) -> LinkReport:
@@ -114,7 +114,7 @@ def _find(lines: list[str], start: int, count: int, wanted: str) -> int | None:
     return next((at for at in starts if content_hash("\n".join(lines[at - 1 : at - 1 + count])) == wanted), None)
 
 
-def in_repository(repository: Path, header: Header, entries: Sequence[Entry]) -> WrittenLines:
+def in_repository(repository: Path, header: SessionHeader, entries: Sequence[Entry]) -> WrittenLines:
     """A session's lines, by paths from the repository's root."""
     found = written(header, entries)
     place = Path(header.facts.get("workspace") or repository).resolve()
@@ -138,7 +138,7 @@ def _beside(file: Path, record: Record, session_id: str) -> None:
     side.replace(path)
 
 
-def _tell(file: Path, header: Header, entries: Sequence[Entry], repository: Path, record: Record) -> None:
+def _tell(file: Path, header: SessionHeader, entries: Sequence[Entry], repository: Path, record: Record) -> None:
     """The session's own entry, unless it has one for this record."""
     if any(entry.type == "link" and entry.data["record"] == record["id"] for entry in entries):
         return

@@ -20,7 +20,7 @@ from etude.agent.git_links.home import read_entries, read_header, session_files
 from etude.agent.git_links.written import written
 from etude.core.redact.redaction import redact
 from etude.core.trace.change import line_hash, split
-from etude.core.trace.entry import Entry, Header
+from etude.core.trace.entry import Entry, SessionHeader
 
 FOLDER = "signals"
 MOMENTS_S = {"5min": 300.0, "7days": 7 * 86400.0}
@@ -105,14 +105,14 @@ class SignalStore:
                     yield row
 
 
-def kept_row(header: Header, moment: str, age_s: float, lines: int, kept: int, commit: str = "") -> Row:
+def kept_row(header: SessionHeader, moment: str, age_s: float, lines: int, kept: int, commit: str = "") -> Row:
     """How many of a session's lines stand at a moment."""
     number = commit or moment
     row = {**_base(header), "kind": "kept", "n": number, "moment": moment, "age_s": round(age_s, 1)}
     return {**row, "lines": lines, "kept": kept, "share": round(kept / lines, 4)}
 
 
-def _kept(header: Header, entries: Sequence[Entry], moment: str, age_s: float) -> Row | None:
+def _kept(header: SessionHeader, entries: Sequence[Entry], moment: str, age_s: float) -> Row | None:
     """None if the session wrote nothing, or its folder is gone."""
     root = Path(header.facts.get("workspace") or "")
     wrote = written(header, entries)
@@ -126,7 +126,7 @@ def _kept(header: Header, entries: Sequence[Entry], moment: str, age_s: float) -
     return kept_row(header, moment, age_s, wrote.count, kept)
 
 
-def _talk(header: Header, entries: Sequence[Entry]) -> Iterator[Row]:
+def _talk(header: SessionHeader, entries: Sequence[Entry]) -> Iterator[Row]:
     """Follow-up messages, latency and rejected edits of a session that is over."""
     base = _base(header)
     asked = [e for e in entries if e.type == "message" and e.data["role"] == "user" and not e.data.get("summary")]
@@ -152,7 +152,7 @@ def _talk(header: Header, entries: Sequence[Entry]) -> Iterator[Row]:
     yield {**base, "kind": "rejected", "n": 0, "edits": edits, "edits_undone": undone, "calls_denied": denied}
 
 
-def _base(header: Header) -> Row:
+def _base(header: SessionHeader) -> Row:
     """What every signal names: sessions are compared by who answered, and with which effort."""
     return {"session_id": header.session_id, "policy": header.policy, "effort": header.effort}
 

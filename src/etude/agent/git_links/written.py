@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Sequence
 
-from etude.core.trace.change import Change, Hunk, line_hash, split
-from etude.core.trace.entry import Entry, Header
+from etude.core.trace.change import Hunk, TextChange, line_hash, split
+from etude.core.trace.entry import Entry, SessionHeader
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Span:
     text: str
 
 
-def written(header: Header, entries: Sequence[Entry]) -> WrittenLines:
+def written(header: SessionHeader, entries: Sequence[Entry]) -> WrittenLines:
     """What the session's edits left behind."""
     undone = {number for entry in entries if entry.type == "undo" for number in entry.data["edits"]}
     files: dict[str, list[tuple[int, str]]] = {}
@@ -65,7 +65,7 @@ def _after(owned: list[tuple[int, str]], hunks: list[Hunk]) -> list[tuple[int, s
     return kept + [(hunk.new_start + i, known) for hunk in hunks for i, known in enumerate(hunk.lines)]
 
 
-def attribute(change: Change, sessions: Sequence[WrittenLines]) -> list[Span]:
+def attribute(change: TextChange, sessions: Sequence[WrittenLines]) -> list[Span]:
     """Which of the lines that a commit added each session wrote. Later sessions come first where several wrote the same.
 
     Short lines (`}`, `else:`, blank ones) belong to every author: they count only next to a line of the same session.

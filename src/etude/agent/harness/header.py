@@ -12,7 +12,7 @@ from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.protocol import Policy, window_of
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.unicode import whole
 
 
@@ -25,12 +25,12 @@ def session_header(
     session_id: str | None = None,
     recipe: dict[str, Any] | None = None,
     services: AgentServices | None = None,
-) -> Header:
+) -> SessionHeader:
     """The header with everything needed to attribute and replay the session. `services` are those of the agent."""
     chat = renderer_for(renderer, settings).fingerprint if renderer else ""
     window = window_of(policy) if renderer is None else None
     known = harness_facts(settings, chat, services.mcp if services else ())
-    return Header(
+    return SessionHeader(
         session_id=session_id or f"{facts.task_id}-{time.time_ns():x}",
         task_id=facts.task_id,
         harness=hash_of(known),

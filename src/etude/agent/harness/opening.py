@@ -9,7 +9,7 @@ from etude.agent.harness.presets.preset import Preset, preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.harness.transcript import Transcript
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.message import Message
 from etude.core.trace.session import Recorder
 
@@ -24,7 +24,9 @@ def opening_messages(preset: Preset, settings: HarnessSettings, facts: TaskFacts
 async def first_prompt(settings: HarnessSettings, facts: TaskFacts, renderer: Renderer) -> tuple[int, ...]:
     """Token ids of the first request of a session, as the agent would send them."""
     preset = preset_of(settings, ())
-    recorder = Recorder(Header(session_id=facts.task_id, task_id=facts.task_id, harness="", effort=settings.effort))
+    recorder = Recorder(
+        SessionHeader(session_id=facts.task_id, task_id=facts.task_id, harness="", effort=settings.effort)
+    )
     transcript = Transcript(recorder, renderer_for(renderer, settings), preset.schemas)
     transcript.open(opening_messages(preset, settings, facts))
     return await transcript.prompt()

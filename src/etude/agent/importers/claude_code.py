@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from etude.agent.importers.draft import ForeignError, Row, SessionDraft, maybe, need, rest, unix_s
-from etude.core.trace.change import Change
+from etude.core.trace.change import TextChange
 from etude.core.trace.message import Message, ToolCall
 
 NAME = "claude-code"
@@ -171,18 +171,18 @@ def _usage(usage: Row, place: str) -> Row:
     return {"input_tokens": fresh + cached, "cached_tokens": cached, "output_tokens": answer, "seconds": 0.0}
 
 
-def _change(result_row: Row) -> Change | None:
+def _change(result_row: Row) -> TextChange | None:
     """The edit that a tool's own account tells of: of Write (`content`) or Edit (`oldString`, `newString`)."""
     path, before = result_row.get("filePath"), result_row.get("originalFile")
     if not isinstance(path, str):
         return None
     if result_row.get("type") in ("create", "update") and isinstance(result_row.get("content"), str):
-        return Change(path, before if isinstance(before, str) else None, result_row["content"])
+        return TextChange(path, before if isinstance(before, str) else None, result_row["content"])
     if (
         isinstance(before, str)
         and isinstance(result_row.get("oldString"), str)
         and isinstance(result_row.get("newString"), str)
     ):
         count = -1 if result_row.get("replaceAll") else 1
-        return Change(path, before, before.replace(result_row["oldString"], result_row["newString"], count))
+        return TextChange(path, before, before.replace(result_row["oldString"], result_row["newString"], count))
     return None

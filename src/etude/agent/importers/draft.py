@@ -10,8 +10,8 @@ from collections import Counter
 from datetime import datetime
 from typing import Any, Mapping, TypeVar, get_origin
 
-from etude.core.trace.change import Change
-from etude.core.trace.entry import Effort, Entry, EntryType, Header
+from etude.core.trace.change import TextChange
+from etude.core.trace.entry import Effort, Entry, EntryType, SessionHeader
 from etude.core.trace.message import Message
 from etude.core.trace.session import Session
 
@@ -86,10 +86,10 @@ class SessionDraft:
         data = {"number": self._summaries, "text": text, "state": [], "message": carried}
         return self.add("summary", data, parent=parent, foreign=foreign)
 
-    def edit(self, call_id: str, change: Change) -> None:
+    def edit(self, call_id: str, change: TextChange) -> None:
         """An edit of which the log tells both texts; the path is made relative to the workspace."""
         path = change.path.removeprefix(self.workspace.rstrip("/") + "/") if self.workspace else change.path
-        self.add("edit", Change(path, change.before, change.after).to_entry(call_id))
+        self.add("edit", TextChange(path, change.before, change.after).to_entry(call_id))
 
     def keep(self, row: Row) -> int:
         """A line that this format has no type for."""
@@ -114,7 +114,7 @@ class SessionDraft:
             "kept_as_foreign": self.kept,
             "dropped": dict(sorted(self.dropped.items())),
         }
-        header = Header(
+        header = SessionHeader(
             session_id=f"{self.agent}-{self.session_id}",
             harness_facts=self.harness_facts,
             effort=self.effort,

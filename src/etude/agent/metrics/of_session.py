@@ -14,7 +14,7 @@ from etude.agent.metrics.counters import Counters
 from etude.agent.metrics.net_change import NetChange
 from etude.agent.metrics.todo import STATUSES, TodoList
 from etude.agent.metrics.tokens import TurnTokens, estimate, spoken
-from etude.core.trace.entry import Entry, Header
+from etude.core.trace.entry import Entry, SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.plain_json import parse
 from etude.core.trace.session import Session
@@ -80,7 +80,7 @@ def tool_names(session: Session) -> tuple[str, ...]:
     return offered or tuple(sorted(called))
 
 
-def _offered(header: Header) -> tuple[str, ...]:
+def _offered(header: SessionHeader) -> tuple[str, ...]:
     rows = header.harness_facts.get("schemas") or header.harness_facts.get("tools") or ()
     names = [row.get("function", row).get("name") for row in rows if isinstance(row, dict)]
     return tuple(name for name in names if name)

@@ -10,7 +10,7 @@ from typing import Any
 from etude.agent.chat.renderer import Renderer
 from etude.agent.policy.protocol import Policy
 from etude.agent.proxy.ask import Ask
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 
 # Part of every captured session's harness hash: raise it when what a policy sees of the same request changes.
 VERSION = 1
@@ -18,7 +18,7 @@ VERSION = 1
 
 def capture_header(
     session_id: str, task_id: str, ask: Ask, policy: Policy, renderer: Renderer | None, source: dict[str, str]
-) -> Header:
+) -> SessionHeader:
     """Made from the first request. The harness is the agent's system prompt and tools: two sessions with the same hash saw the
     same ones. `source` says where the request came from: the format, the agent's own name for itself."""
     known: dict[str, Any] = {
@@ -28,7 +28,7 @@ def capture_header(
         "tools": list(ask.tools),
     }
     request = next((message.text for message in ask.messages if message.role == "user"), "")
-    return Header(
+    return SessionHeader(
         session_id=session_id,
         task_id=task_id,
         harness=hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16],

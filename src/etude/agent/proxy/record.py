@@ -11,7 +11,7 @@ from etude.agent.metrics.of_session import counters_of
 from etude.agent.proxy.graph import Node
 from etude.agent.proxy.tokens import TokenChain
 from etude.core.trace.completion import Completion, SampledTokens
-from etude.core.trace.entry import EntryRoutes, EntryTokens, Header
+from etude.core.trace.entry import EntryRoutes, EntryTokens, SessionHeader
 from etude.core.trace.message import Message
 from etude.core.trace.writer import SessionWriter
 
@@ -19,7 +19,7 @@ from etude.core.trace.writer import SessionWriter
 class Record:
     """Keeps to the format of `docs/session-format.md`; `tokens` says whether entries have any."""
 
-    def __init__(self, path: Path, header: Header, *, tokens: bool) -> None:
+    def __init__(self, path: Path, header: SessionHeader, *, tokens: bool) -> None:
         self.counts: Counter[str] = Counter()
         self.effort = header.effort
         self._tokens = tokens

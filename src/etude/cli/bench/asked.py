@@ -17,7 +17,7 @@ class PriceError(Exception):
     """Prices were given twice, or by half."""
 
 
-class PresetName(StrEnum):
+class BenchPreset(StrEnum):
     nano = "nano"
     full = "full"
     search_replace = "search_replace"
@@ -49,7 +49,7 @@ Harnesses = Annotated[
         help="Harness that runs the policies: etude or mini-swe-agent; repeatable, each is a separate participant.",
     ),
 ]
-Preset = Annotated[PresetName | None, _how("--preset", help="Tools and prompts of endpoints and checkpoints.")]
+Preset = Annotated[BenchPreset | None, _how("--preset", help="Tools and prompts of endpoints and checkpoints.")]
 Temperature = Annotated[float, _how("--temperature", min=0.0, help="Sampling temperature.")]
 Context = Annotated[
     int | None,

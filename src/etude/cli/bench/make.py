@@ -41,12 +41,12 @@ from etude.cli.prepare import DEFAULT_RECIPE
 if TYPE_CHECKING:
     from etude.pipeline.recipe.recipe import Recipe
     from etude.pipeline.run.suite_making import SuiteBuildPlan
-    from etude.tasks.recorded.asked import Asked
+    from etude.tasks.recorded.asked import RecordedTaskPlan
 
 TASKS = "From tasks"
 
 
-class MakeError(Exception):
+class SuiteMakeError(Exception):
     """The suite was not described well enough to make it."""
 
 
@@ -123,14 +123,14 @@ def _test_runs(
 def _check_sources(sessions: list[Path] | None, tasks: str | None, rubrics: str | None) -> None:
     """Raises MakeError unless exactly one source is given, and sessions where rubrics are drafted."""
     if bool(sessions) == bool(tasks):
-        raise MakeError("say what the suite is made of: --from-sessions DIR, or --from-tasks DIR|exercises|real")
+        raise SuiteMakeError("say what the suite is made of: --from-sessions DIR, or --from-tasks DIR|exercises|real")
     if rubrics and not sessions:
-        raise MakeError(
+        raise SuiteMakeError(
             "--rubrics drafts from the solutions of sessions: tasks of other sources keep the rubrics they have"
         )
 
 
-def asked_of(places: list[Path], repository: Path | None) -> tuple[list[Asked], dict[str, str]]:
+def asked_of(places: list[Path], repository: Path | None) -> tuple[list[RecordedTaskPlan], dict[str, str]]:
     """What sessions came to, oldest first, and why others came to nothing."""
     from etude.tasks.recorded.asked import asked
     from etude.tasks.recorded.session import read_recorded
@@ -143,7 +143,7 @@ def asked_of(places: list[Path], repository: Path | None) -> tuple[list[Asked], 
 def of_sessions(
     recipe: Recipe,
     making: SuiteBuildPlan,
-    found: list[Asked],
+    found: list[RecordedTaskPlan],
     left_out: dict[str, str],
     test_command: str | None,
     drafting: tuple[str | None, str],

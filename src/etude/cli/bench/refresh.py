@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from etude.evaluate.bench.renewal import Renewal
     from etude.evaluate.bench.suites.folder import FolderSuite
     from etude.pipeline.run.suite_making import SuiteBuildPlan
-    from etude.tasks.recorded.asked import Asked
+    from etude.tasks.recorded.asked import RecordedTaskPlan
 
 
 class RefreshError(Exception):
@@ -119,9 +119,9 @@ def _check_sources(sessions: list[Path] | None, runs: list[Path] | None) -> None
         )
 
 
-def _newer(found: list[Asked], by: Renewal, since: date) -> tuple[list[Asked], dict[str, str]]:
+def _newer(found: list[RecordedTaskPlan], by: Renewal, since: date) -> tuple[list[RecordedTaskPlan], dict[str, str]]:
     """What is new to the suite, and why the rest is not."""
-    fresh: list[Asked] = []
+    fresh: list[RecordedTaskPlan] = []
     old: dict[str, str] = {}
     for one in found:
         day = date.fromtimestamp(one.reference.session.header.created_unix_s)  # as `released` is: of this machine

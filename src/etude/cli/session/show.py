@@ -37,12 +37,12 @@ def show(
     if follow:
         return _follow(file if file.suffix == ".jsonl" else find_session(file), full)
     file = find_session(file)
-    from etude.cli.session.transcript import Transcript
+    from etude.cli.session.transcript import TranscriptRenderer
     from etude.core.trace.reader import read_session
 
     session = read_session(file)
     document = _document(session)
-    transcript = Transcript(full)
+    transcript = TranscriptRenderer(full)
     lines = transcript.header(session.header)
     lines += _summary(session, document)
     lines += [line for entry in session.entries for line in transcript.entry(entry)]
@@ -106,10 +106,10 @@ def _counters(session: Session) -> dict[str, float]:
 
 def _follow(file: Path, full: bool) -> Answer:
     """Print until the session's end, or until it is interrupted."""
-    from etude.cli.session.transcript import Transcript
+    from etude.cli.session.transcript import TranscriptRenderer
     from etude.core.trace.tail import SessionTail
 
-    tail, transcript, ended, entries = SessionTail(file), Transcript(full), False, []
+    tail, transcript, ended, entries = SessionTail(file), TranscriptRenderer(full), False, []
     headed = False
     while not ended:
         fresh = tail.read()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Sequence
 
 from etude.cli.session.gist import token_counts, tool_counts
-from etude.core.trace.entry import Entry, Header
+from etude.core.trace.entry import Entry, SessionHeader
 
 # A tool's answer is there to be recognised; --full shows all of it.
 SHOWN_LINES = 6
@@ -17,14 +17,14 @@ _SHOWN = frozenset("message completion tool_result summary edit counters end for
 
 
 @dataclass
-class Transcript:
+class TranscriptRenderer:
     """Renders entries in order; knows which turn it is, and how each call began."""
 
     full: bool = False
     turn: int = 0
     _asked: dict[str, float] = field(default_factory=dict)  # call id -> when its turn was recorded
 
-    def header(self, header: Header) -> list[str]:
+    def header(self, header: SessionHeader) -> list[str]:
         """Who, when, with which harness."""
         began = datetime.fromtimestamp(header.created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
         parts = [f"session {header.session_id}"]

@@ -56,10 +56,10 @@ def agents(
     from etude.evaluate.bench.errors import SuiteError
     from etude.evaluate.bench.prices import Prices, read_prices
     from etude.pipeline.run.install_agents import Agents
-    from etude.tasks.generate.install.agents.spending import Limits
+    from etude.tasks.generate.install.agents.spending import SessionLimits
 
     if prices is not None and not prices.is_file():
         raise SuiteError(f"--prices {prices}: there is no such file")
-    limits = Limits(turns, tokens, minutes * 60, dollars)
+    limits = SessionLimits(turns, tokens, minutes * 60, dollars)
     listed = read_prices(prices) if prices else Prices()
     return Agents(tuple(builders or ("rules",)), setter, judge, key_env, limits, sessions, listed)

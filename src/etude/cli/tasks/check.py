@@ -31,9 +31,9 @@ def check(
 async def _rows(folder: Path, concurrency: int, again: bool) -> list[Any]:
     from etude.sandbox.pool import open_pool
     from etude.sandbox.settings import SandboxSettings
-    from etude.tasks.checking.check import Row, check_folder
+    from etude.tasks.checking.check import CheckRow, check_folder
 
-    def progress(done: int, whole: int, row: Row) -> None:
+    def progress(done: int, whole: int, row: CheckRow) -> None:
         print(f"{done}/{whole} {'ok ' if row.good else 'OFF'} {row.id}", file=sys.stderr, flush=True)
 
     pool = await open_pool(SandboxSettings())

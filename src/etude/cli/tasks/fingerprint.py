@@ -11,7 +11,7 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json
 
 if TYPE_CHECKING:
-    from etude.core.fingerprint.publish import Written
+    from etude.core.fingerprint.publish import PublishSummary
 
 
 def fingerprint(
@@ -33,7 +33,7 @@ def fingerprint(
     return Answer({"files": [{"file": str(path), **asdict(w)} for path, w in found]}, "\n".join(lines))
 
 
-def _own(out: Path) -> list[tuple[Path, Written]]:
+def _own(out: Path) -> list[tuple[Path, PublishSummary]]:
     from etude.tasks.generate.exercises import published as exercises
     from etude.tasks.real import published as real
 
@@ -42,7 +42,7 @@ def _own(out: Path) -> list[tuple[Path, Written]]:
 
 def _of_folder(
     folder: Path, out: Path, splits: tuple[Literal["train", "validation", "heldout"], ...]
-) -> tuple[Path, Written]:
+) -> tuple[Path, PublishSummary]:
     from etude.tasks.store.opened import open_tasks
     from etude.tasks.store.published import SPLITS, publish
 

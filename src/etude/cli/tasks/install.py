@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from etude.pipeline.recipe.recipe import Recipe
     from etude.pipeline.run.install_agents import Agents
     from etude.tasks.generate.install.installing import Installer
-    from etude.tasks.generate.sources.projects import Wanted
+    from etude.tasks.generate.sources.projects import CatalogueProject
 
 
 class InstallError(Exception):
@@ -71,7 +71,7 @@ def install(
 
 
 async def _installed(
-    recipe: Recipe, chosen: list[Wanted], jobs: int, who: Agents
+    recipe: Recipe, chosen: list[CatalogueProject], jobs: int, who: Agents
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     from etude.pipeline.run.install_agents import crew
     from etude.sandbox.fleet.open import open_sandboxes
@@ -85,7 +85,7 @@ async def _installed(
             turn, done = asyncio.Semaphore(jobs), 0
             of = len(chosen) * len(found.installers)
 
-            async def one(installer: Installer, wanted: Wanted) -> dict[str, Any]:
+            async def one(installer: Installer, wanted: CatalogueProject) -> dict[str, Any]:
                 nonlocal done
                 async with turn:
                     row = await _row(installer, wanted)
@@ -100,7 +100,7 @@ async def _installed(
         await pool.close()
 
 
-async def _row(installer: Installer, wanted: Wanted) -> dict[str, Any]:
+async def _row(installer: Installer, wanted: CatalogueProject) -> dict[str, Any]:
     from etude.sandbox.errors import InfraError
     from etude.tasks.generate.protocols import ProjectDiscarded
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from etude.tasks.splits import Shares
 
 
-class MakeError(Exception):
+class TaskMakeError(Exception):
     """What was asked for names something that there is not."""
 
 
@@ -148,7 +148,7 @@ def _plan(order: GenerationRequest, shares: Shares, out: Path, commit_environmen
 def _known(wanted: list[str] | None, there: object, option: str, where: str) -> list[str]:
     known = list(there)  # type: ignore[call-overload]
     if strange := [name for name in wanted or () if name not in known]:
-        raise MakeError(
+        raise TaskMakeError(
             f"{option} {strange[0]}: {where} has none of that name; it has {', '.join(sorted(known)) or 'nothing'}"
         )
     return [name for name in known if not wanted or name in wanted]

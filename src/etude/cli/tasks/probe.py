@@ -15,7 +15,7 @@ from etude.cli.prepare import DEFAULT_RECIPE
 from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
-    from etude.tasks.generate.contamination.probing import Row
+    from etude.tasks.generate.contamination.probing import ProbeRow
     from etude.tasks.task import Task
 
 EXERCISES = 200  # of a hundred thousand and more, unless --count says otherwise
@@ -76,15 +76,15 @@ def probe(
     return Answer(document, _text(name, len(rows), document))
 
 
-def _asked(policy: str, key_env: str, tasks: list[Task], place: Path, concurrency: int) -> list[Row]:
+def _asked(policy: str, key_env: str, tasks: list[Task], place: Path, concurrency: int) -> list[ProbeRow]:
     """The model's answers, kept at `place`. Raises ProbeError where it stops answering."""
     from etude.agent.policy.protocol import PolicyError
     from etude.pipeline.run.judges import answering
-    from etude.tasks.generate.contamination.probing import Answers, ask
+    from etude.tasks.generate.contamination.probing import ProbeAnswers, ask
 
-    async def work() -> list[Row]:
+    async def work() -> list[ProbeRow]:
         async with answering(policy, key_env, "--policy") as model:
-            return await ask(model, tasks, Answers(place), concurrency=concurrency, progress=_tell)
+            return await ask(model, tasks, ProbeAnswers(place), concurrency=concurrency, progress=_tell)
 
     try:
         return run_async(work())
@@ -103,7 +103,7 @@ def _text(name: str, questions: int, document: dict[str, Any]) -> str:
     return "\n".join([head, *known])
 
 
-def _tell(done: int, whole: int, last: Row) -> None:
+def _tell(done: int, whole: int, last: ProbeRow) -> None:
     print(f"{done} of {whole}  {last.task} {last.probe}: {last.score:.0%}", file=sys.stderr, flush=True)
 
 

@@ -44,7 +44,7 @@ class LiveView:
         self._thread = threading.Thread(target=self._follow, name="live-view", daemon=True)
 
     def __enter__(self) -> LiveView:
-        self._screen = Bars(self._stream) if self._stream.isatty() else Lines(self._stream)
+        self._screen = Bars(self._stream) if self._stream.isatty() else PlainProgress(self._stream)
         self._thread.start()
         return self
 
@@ -70,7 +70,7 @@ class LiveView:
         self._screen.show(list(self._picture.stages.values()))
 
 
-class Lines:
+class PlainProgress:
     """Plain lines for whatever is no terminal."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -49,7 +49,7 @@ BLOCK_COMMENT = re.compile(r"/\*(?<![^\s]/\*)(?:[^*]|\*(?!/))*\*/")
 
 
 @dataclass(frozen=True)
-class Written:
+class PublishSummary:
     """What went into a file: texts under LEAST_TEXT_GRAMS can't be found and are only counted."""
 
     texts: int
@@ -68,7 +68,7 @@ def grams(text: str) -> Hashes:
     return shingle(token_hashes(text), GRAM_TOKENS)
 
 
-def write_fingerprints(path: Path, suite: str, texts: Iterable[str], projects: Iterable[str]) -> Written:
+def write_fingerprints(path: Path, suite: str, texts: Iterable[str], projects: Iterable[str]) -> PublishSummary:
     """Publishes a suite's texts (each gold patch, test file and statement is one) and its projects' names; whole or not at all."""
     hashes: list[Hashes] = []
     owners: list[NDArray[np.uint32]] = []
@@ -106,7 +106,7 @@ def write_fingerprints(path: Path, suite: str, texts: Iterable[str], projects: I
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    return Written(count, len(order), too_short)
+    return PublishSummary(count, len(order), too_short)
 
 
 def digest(header: dict[str, Any], body: bytes) -> str:

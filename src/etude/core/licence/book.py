@@ -19,7 +19,7 @@ from etude.core.licence.expression import symbols
 from etude.core.licence.header import comments, of_comments
 from etude.core.licence.licence import Licence
 from etude.core.licence.texts import MOST_BYTES, Texts, licence_files, of_files
-from etude.core.licence.weighing import Verdict, weigh
+from etude.core.licence.weighing import LicenceVerdict, weigh
 
 # A project has some kinds of heads and many files; a thousand of 6 kB is 6 MB at most.
 HEADS_KEPT = 1_000
@@ -29,7 +29,7 @@ TEXT_FOLDERS = ("LICENSES", "licenses", "LICENSE", "license")
 
 
 @dataclass(frozen=True)
-class Conflict:
+class LicenceConflict:
     """Metadata that a licence text contradicts; `text` is the licence that counts ("" where its terms have no identifier)."""
 
     metadata: str
@@ -40,10 +40,10 @@ class Conflict:
 class LicenceBook:
     """`project` is the licence of files without evidence of their own; `folders` the licence texts below the root."""
 
-    project: Verdict
+    project: LicenceVerdict
     dep5: Dep5 | None = None
     folders: dict[str, Texts] = field(default_factory=dict)
-    conflicts: list[Conflict] = field(default_factory=list)
+    conflicts: list[LicenceConflict] = field(default_factory=list)
     _heads: OrderedDict[str, str | None] = field(default_factory=OrderedDict, repr=False)
 
     @classmethod
@@ -67,7 +67,7 @@ class LicenceBook:
         below = {folder: _texts(root, folder, names) for folder in names if folder not in skipped}
         # docs/license.md that only includes the root's file sets nothing apart.
         folders = {folder: texts for folder, texts in below.items() if texts.expression or texts.foreign}
-        conflicts = [Conflict(said.expression, verdict.expression)] if verdict.conflict else []
+        conflicts = [LicenceConflict(said.expression, verdict.expression)] if verdict.conflict else []
         return cls(verdict, dep5, folders, conflicts)
 
     def of(self, path: str, head: str) -> Licence:

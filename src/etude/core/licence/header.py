@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from etude.core.licence.expression import SOME_BSD, joined, spdx
-from etude.core.licence.matching import Reading, read
+from etude.core.licence.matching import LicenceAnalysis, read
 from etude.core.licence.notices import OWN_TERMS, choice, granted
 from etude.core.licence.words import words
 
@@ -49,7 +49,7 @@ def of_comments(text: str) -> str | None:
         return joined(spdx(tag) for tag in tags) if all(spdx(tag) for tag in tags) else ""
     if not WORTH_READING.search(text):
         return None
-    reading = read(text) if FULL_TEXT.search(text) else Reading((), " ".join(words(text)), "")
+    reading = read(text) if FULL_TEXT.search(text) else LicenceAnalysis((), " ".join(words(text)), "")
     if reading.restricted:
         return ""
     rest = reading.rest

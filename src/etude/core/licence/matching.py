@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from etude.core.licence.templates import Pair, Template, templates
+from etude.core.licence.templates import LicenceTemplate, Pair, templates
 from etude.core.licence.words import dice, pairs, words
 
 # A BSD text whose organisation occurs at four places keeps 0.93; a licence rewritten by its user falls below 0.85.
@@ -39,7 +39,7 @@ MOST_LICENCES = 40
 
 
 @dataclass(frozen=True)
-class Match:
+class LicenceMatch:
     """`licence` is an SPDX identifier, `start` the place of its first word."""
 
     licence: str
@@ -48,11 +48,11 @@ class Match:
 
 
 @dataclass(frozen=True)
-class Reading:
+class LicenceAnalysis:
     """What a text consists of: licences in the order they stand, and the words that belong to none, before the first licence and after it.
     `restricted` says that words were added inside a licence that no licence of ours has: it isn't that licence any more."""
 
-    matches: tuple[Match, ...]
+    matches: tuple[LicenceMatch, ...]
     before: str
     after: str
     restricted: bool = False
@@ -73,11 +73,11 @@ class Reading:
         return f"{self.before} \n {self.after}"
 
 
-def read(text: str, expected: frozenset[str] = frozenset()) -> Reading:
+def read(text: str, expected: frozenset[str] = frozenset()) -> LicenceAnalysis:
     """The licences that a text consists of. Those `expected`, because the metadata names them, may differ more from their templates."""
     found = words(text)[:MOST_WORDS]
     segments = [(0, found)]
-    matches: list[Match] = []
+    matches: list[LicenceMatch] = []
     rest: list[tuple[int, list[str]]] = []
     restricted = False
     while segments:
@@ -89,17 +89,17 @@ def read(text: str, expected: frozenset[str] = frozenset()) -> Reading:
         template, share, first, last = hit
         added = Counter(segment[first:last]) - Counter(word for pair in template.pairs.elements() for word in pair)
         restricted |= not RESTRICTING.isdisjoint(added)
-        matches.append(Match(template.licence, share, start + first))
+        matches.append(LicenceMatch(template.licence, share, start + first))
         segments += [(start, segment[:first]), (start + last, segment[last:])]
     matches.sort(key=lambda match: match.start)
     rest.sort()
     first = matches[0].start if matches else len(found)
     before = " ".join(word for start, part in rest if start < first for word in part)
     after = " \n ".join(" ".join(part) for start, part in rest if part and start >= first)
-    return Reading(tuple(matches), before, after, restricted)
+    return LicenceAnalysis(tuple(matches), before, after, restricted)
 
 
-def _best(segment: list[str], expected: frozenset[str]) -> tuple[Template, float, int, int] | None:
+def _best(segment: list[str], expected: frozenset[str]) -> tuple[LicenceTemplate, float, int, int] | None:
     """The template that explains most of the segment, its Dice, and the words [first, last) that it explains."""
     neighbours = pairs(segment)
     bag = Counter(neighbours)
@@ -120,7 +120,7 @@ def _best(segment: list[str], expected: frozenset[str]) -> tuple[Template, float
     return best
 
 
-def _span(neighbours: list[Pair], template: Template) -> tuple[int, int]:
+def _span(neighbours: list[Pair], template: LicenceTemplate) -> tuple[int, int]:
     """The pairs [first, last) with the most of the template's less others, near the place where most pairs stand in the template's order: the same
     licence a second time further down is not taken into the span."""
     slack = max(4, template.size // SLACK)

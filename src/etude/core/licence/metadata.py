@@ -23,21 +23,23 @@ MOST_BYTES = 2_000_000
 
 
 @dataclass(frozen=True)
-class Said:
+class MetadataLicence:
     """`exact` is false where the name leaves a version or variant open, which a licence text next to it may show."""
 
     expression: str = ""
     exact: bool = True
 
 
-def said(name: str) -> Said:
+def said(name: str) -> MetadataLicence:
     """What one field in free words says: an expression, a name, or a whole licence text."""
     name = name.strip()
     if not name or name.upper() in ("UNKNOWN", "UNLICENSED", "NONE", "OTHER"):
-        return Said()
+        return MetadataLicence()
     if _is_text(name):
         texts = of_files({"License": name})
-        return Said(texts.expression) if texts.expression or texts.foreign else of_line(name.split("\n", 1)[0])
+        return (
+            MetadataLicence(texts.expression) if texts.expression or texts.foreign else of_line(name.split("\n", 1)[0])
+        )
     return of_line(name)
 
 
@@ -45,22 +47,22 @@ def _is_text(name: str) -> bool:
     return "\n" in name.strip() or len(name) > MOST_CHARS
 
 
-def of_line(name: str) -> Said:
+def of_line(name: str) -> MetadataLicence:
     expression = spdx(name) or of_name(name)
     vague = SOME_BSD in symbols(expression) or (
         re.search(r"GPL|general public", name, re.IGNORECASE) and not re.search(r"\d", name)
     )
-    return Said(expression, exact=not vague)
+    return MetadataLicence(expression, exact=not vague)
 
 
-def of_fields(expression: str, free: str, classifiers: list[str]) -> Said:
+def of_fields(expression: str, free: str, classifiers: list[str]) -> MetadataLicence:
     """`License-Expression` alone decides; then the free words, made precise by the classifiers; then the classifiers: several hold all together,
     as nothing tells whether they are for choice."""
     if found := spdx(expression):
-        return Said(found)
+        return MetadataLicence(found)
     words = said(free)
     listed = of_classifiers(classifiers)
-    by_list = Said(
+    by_list = MetadataLicence(
         joined(listed) if all(listed) else "",
         exact=not any("(GPL)" in c or "(LGPL)" in c or "BSD License" in c for c in classifiers),
     )
@@ -75,7 +77,7 @@ def of_fields(expression: str, free: str, classifiers: list[str]) -> Said:
     return words
 
 
-def of_pkg_info(text: str) -> Said:
+def of_pkg_info(text: str) -> MetadataLicence:
     fields = HeaderParser().parsestr(text)
     free = re.sub(r"\n[ \t]*\|?", "\n", str(fields.get("License", "")))
     return of_fields(
@@ -83,7 +85,7 @@ def of_pkg_info(text: str) -> Said:
     )
 
 
-def of_pyproject(text: str) -> Said:
+def of_pyproject(text: str) -> MetadataLicence:
     tables = bounded_toml.loads(text)
     project = tables.get("project")
     if not isinstance(project, dict):
@@ -96,7 +98,7 @@ def of_pyproject(text: str) -> Said:
     return of_fields("", str(licence), [str(line) for line in classifiers] if isinstance(classifiers, list) else [])
 
 
-def of_setup_cfg(text: str) -> Said:
+def of_setup_cfg(text: str) -> MetadataLicence:
     parser = configparser.RawConfigParser(strict=False)
     parser.read_string(text)
     metadata = dict(parser["metadata"]) if parser.has_section("metadata") else {}
@@ -104,29 +106,31 @@ def of_setup_cfg(text: str) -> Said:
     return of_fields("", metadata.get("license", ""), classifiers)
 
 
-def of_package_json(text: str) -> Said:
+def of_package_json(text: str) -> MetadataLicence:
     """The old list `licenses` offers a choice, as npm's own documentation rewrites it."""
     found = json.loads(text)
     if not isinstance(found, dict):
-        return Said()
+        return MetadataLicence()
     values = found.get("license", found.get("licenses", ""))
     parts = [_npm(value) for value in (values if isinstance(values, list) else [values])]
     if not all(part.expression for part in parts):
-        return Said()
-    return Said(joined((part.expression for part in parts), choice=True), exact=all(part.exact for part in parts))
+        return MetadataLicence()
+    return MetadataLicence(
+        joined((part.expression for part in parts), choice=True), exact=all(part.exact for part in parts)
+    )
 
 
-def _npm(value: Any) -> Said:
+def _npm(value: Any) -> MetadataLicence:
     name = str(value.get("type") or value.get("name") or "") if isinstance(value, dict) else str(value or "")
-    return Said() if name.upper().startswith("SEE LICEN") else said(name)
+    return MetadataLicence() if name.upper().startswith("SEE LICEN") else said(name)
 
 
-def of_cargo(text: str) -> Said:
+def of_cargo(text: str) -> MetadataLicence:
     package = bounded_toml.loads(text).get("package", {})
-    return said(str(package.get("license", ""))) if isinstance(package, dict) else Said()
+    return said(str(package.get("license", ""))) if isinstance(package, dict) else MetadataLicence()
 
 
-Reader = Callable[[str], Said]
+Reader = Callable[[str], MetadataLicence]
 PYTHON: tuple[tuple[str, Reader], ...] = (
     ("PKG-INFO", of_pkg_info),
     ("METADATA", of_pkg_info),
@@ -143,7 +147,7 @@ def dist_info(root: Path) -> Path | None:
     return found[0] if len(found) == 1 else None
 
 
-def of_project(root: Path, kind: str) -> Said:
+def of_project(root: Path, kind: str) -> MetadataLicence:
     """What the first metadata file says that says anything. An npm package is asked for its own file first, every other for Python's."""
     installed = dist_info(root)
     for name, reader in (*NODE, *PYTHON, *RUST) if kind == "npm" else (*PYTHON, *RUST, *NODE):
@@ -156,4 +160,4 @@ def of_project(root: Path, kind: str) -> Said:
             continue  # damaged metadata says nothing; the licence text still may
         if found.expression:
             return found
-    return Said()
+    return MetadataLicence()

@@ -29,7 +29,7 @@ RENAMED = {
 
 
 @dataclass(frozen=True)
-class Template:
+class LicenceTemplate:
     """`pairs` with their counts; `places` of those that occur once. A licence that ends in advice has two templates."""
 
     licence: str
@@ -39,13 +39,13 @@ class Template:
 
 
 @cache
-def templates() -> tuple[Template, ...]:
+def templates() -> tuple[LicenceTemplate, ...]:
     """All of them, made once a process (0.1 s)."""
     ours = tomllib.loads((files("etude.core.licence") / "templates.toml").read_text(encoding="utf-8"))
     texts = [(RENAMED.get(name, name), text) for name, text in LICENSES] + [
         (name, entry["text"]) for name, entry in ours.items()
     ]
-    found: list[Template] = []
+    found: list[LicenceTemplate] = []
     for name, text in texts:
         found.append(_template(name, text))
         if advice := ADVICE.search(text):
@@ -53,10 +53,12 @@ def templates() -> tuple[Template, ...]:
     return tuple(found)
 
 
-def _template(name: str, text: str) -> Template:
+def _template(name: str, text: str) -> LicenceTemplate:
     neighbours = pairs(words(text))
     bag = Counter(neighbours)
     licence = name if name.endswith("-exception") else spdx(name)
     if not licence:
         raise ValueError(f"template {name!r} is no SPDX identifier: correct its name in templates.toml")
-    return Template(licence, bag, {pair: place for place, pair in enumerate(neighbours) if bag[pair] == 1}, bag.total())
+    return LicenceTemplate(
+        licence, bag, {pair: place for place, pair in enumerate(neighbours) if bag[pair] == 1}, bag.total()
+    )

@@ -10,7 +10,7 @@ from typing import Literal
 from etude.core.licence.covering import GNU, covers
 from etude.core.licence.expression import PUBLIC_DOMAIN, SOME_BSD, family, joined, symbols
 from etude.core.licence.licence import FAMILIES
-from etude.core.licence.metadata import Said
+from etude.core.licence.metadata import MetadataLicence
 from etude.core.licence.texts import Texts
 
 # Names that stand for more than one licence in everyday use.
@@ -18,7 +18,7 @@ LEAVES_OPEN = frozenset((SOME_BSD, PUBLIC_DOMAIN, "MIT", "Python-2.0"))
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LicenceVerdict:
     """`conflict` is set where the metadata says what the text doesn't bear out."""
 
     expression: str
@@ -26,19 +26,19 @@ class Verdict:
     conflict: bool = False
 
 
-def weigh(said: Said, texts: Texts) -> Verdict:
+def weigh(said: MetadataLicence, texts: Texts) -> LicenceVerdict:
     """What holds for a project."""
     own_name = any(
         claim.startswith("LicenseRef-") and claim not in (SOME_BSD, PUBLIC_DOMAIN) for claim in symbols(said.expression)
     )
     if own_name:  # a licence of their own, by a name of their own: no text of ours is it
-        return Verdict(said.expression, "metadata")
+        return LicenceVerdict(said.expression, "metadata")
     if texts.foreign:
-        return Verdict("", "text", conflict=bool(said.expression))
+        return LicenceVerdict("", "text", conflict=bool(said.expression))
     if not said.expression:
-        return Verdict(texts.expression, "text") if texts.expression else Verdict("", "none")
+        return LicenceVerdict(texts.expression, "text") if texts.expression else LicenceVerdict("", "none")
     if not texts.expression:
-        return Verdict(said.expression, "metadata")
+        return LicenceVerdict(said.expression, "metadata")
     claimed, granted = symbols(said.expression), symbols(texts.expression)
     meant = {claim: {grant for grant in granted if covers(claim, grant)} for claim in claimed}
     borne_out = all(meant.values())
@@ -46,13 +46,13 @@ def weigh(said: Said, texts: Texts) -> Verdict:
     if explained:
         return _refined(said, texts, meant)
     if borne_out and " OR " in texts.expression:  # the text offers more
-        return Verdict(texts.expression, "text")
+        return LicenceVerdict(texts.expression, "text")
     if borne_out and not _worse(texts.expression, said.expression):  # the text goes on about works of others inside
         return _refined(said, texts, meant)
-    return Verdict(texts.expression, "text", conflict=True)
+    return LicenceVerdict(texts.expression, "text", conflict=True)
 
 
-def _refined(said: Said, texts: Texts, meant: dict[str, set[str]]) -> Verdict:
+def _refined(said: MetadataLicence, texts: Texts, meant: dict[str, set[str]]) -> LicenceVerdict:
     """The metadata's expression, each name that left something open replaced by the text's."""
     expression = said.expression
     for claim, grants in meant.items():
@@ -61,12 +61,12 @@ def _refined(said: Said, texts: Texts, meant: dict[str, set[str]]) -> Verdict:
             continue
         if expression == claim:
             whole = grants == symbols(texts.expression)
-            return Verdict(texts.expression if whole else joined(grants), "text")
+            return LicenceVerdict(texts.expression if whole else joined(grants), "text")
         new = joined(grants)
         expression = re.sub(
             rf"(?<![\w.-]){re.escape(claim)}(?![\w.-])", new if len(grants) == 1 else f"({new})", expression
         )
-    return Verdict(expression, "metadata" if expression == said.expression else "text")
+    return LicenceVerdict(expression, "metadata" if expression == said.expression else "text")
 
 
 def _worse(one: str, other: str) -> bool:

@@ -22,7 +22,7 @@ UNDERSCORED = re.compile(r"_[A-Za-z0-9]{20}")
 HYPHENED = re.compile(r"-[A-Za-z0-9][\w-]{17}")
 
 
-class Rule(NamedTuple):
+class SecretRule(NamedTuple):
     """`pattern`'s group "value" (or all of it) goes, where `check` says that it is no stand-in."""
 
     kind: str
@@ -31,8 +31,8 @@ class Rule(NamedTuple):
     check: Callable[[str], bool] = token_is_drawn
 
 
-def _rule(kind: str, gate: str, pattern: str, check: Callable[[str], bool] = token_is_drawn) -> Rule:
-    return Rule(kind, gate, re.compile(rf"(?<![A-Za-z0-9_])(?:{pattern})(?![A-Za-z0-9])"), check)
+def _rule(kind: str, gate: str, pattern: str, check: Callable[[str], bool] = token_is_drawn) -> SecretRule:
+    return SecretRule(kind, gate, re.compile(rf"(?<![A-Za-z0-9_])(?:{pattern})(?![A-Za-z0-9])"), check)
 
 
 def _is_jwt(value: str) -> bool:

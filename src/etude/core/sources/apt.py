@@ -11,7 +11,7 @@ APT = Path("/etc/apt")
 
 
 @dataclass(frozen=True)
-class Suite:
+class AptSuite:
     """`uri` ends in "/"; `keys` are the key files that may sign for it (none: all that apt trusts)."""
 
     uri: str
@@ -25,11 +25,11 @@ class Suite:
         return f"{self.uri}dists/{self.name}/InRelease"
 
 
-def suites(apt: Path = APT) -> list[Suite]:
+def suites(apt: Path = APT) -> list[AptSuite]:
     """All suites reached over http, in apt's order; lines for binaries count too, for a mirror has the sources as well."""
     folder = apt / "sources.list.d"
     parts = sorted(folder.iterdir()) if folder.is_dir() else []
-    found: list[Suite] = []
+    found: list[AptSuite] = []
     for file in [apt / "sources.list", *parts]:
         if file.suffix == ".list" and file.is_file():
             found += _one_line(file.read_text(errors="replace"))
@@ -60,7 +60,7 @@ def stanzas(lines: Iterable[str]) -> Iterator[dict[str, str]]:
         yield fields
 
 
-def _deb822(text: str) -> Iterator[Suite]:
+def _deb822(text: str) -> Iterator[AptSuite]:
     for fields in stanzas(text.splitlines()):
         if fields.get("enabled", "yes").lower() in ("no", "false", "0", "off"):
             continue
@@ -73,7 +73,7 @@ def _deb822(text: str) -> Iterator[Suite]:
                 yield from _suite(uri, suite, components, keys, fields.get("trusted", ""))
 
 
-def _one_line(text: str) -> Iterator[Suite]:
+def _one_line(text: str) -> Iterator[AptSuite]:
     for line in text.splitlines():
         match = re.match(r"\s*deb(?:-src)?\s+(?:\[([^\]]*)\]\s*)?(\S+)\s+(\S+)\s*([^#]*)", line)
         if match is None:
@@ -83,7 +83,9 @@ def _one_line(text: str) -> Iterator[Suite]:
         yield from _suite(match[2], match[3], tuple(match[4].split()), keys, options.get("trusted", ""))
 
 
-def _suite(uri: str, name: str, components: tuple[str, ...], keys: tuple[Path, ...], trusted: str) -> Iterator[Suite]:
+def _suite(
+    uri: str, name: str, components: tuple[str, ...], keys: tuple[Path, ...], trusted: str
+) -> Iterator[AptSuite]:
     # A name that ends in "/" is a folder of loose packages without a suite.
     if not name.endswith("/") and components:
-        yield Suite(uri.rstrip("/") + "/", name, components, keys, trusted.lower() in ("yes", "true", "1", "on"))
+        yield AptSuite(uri.rstrip("/") + "/", name, components, keys, trusted.lower() in ("yes", "true", "1", "on"))

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from etude.core.sources.checksum import of_address
 from etude.core.sources.fetch import Fetcher
-from etude.core.sources.project import Project, ProjectRefused, Ref
-from etude.core.sources.unpack import Limits, top, unpack, work_folder
+from etude.core.sources.project import ProjectRefused, Ref, SourceProject
+from etude.core.sources.unpack import UnpackLimits, top, unpack, work_folder
 
 REFUSED = "refused:"
 
@@ -25,10 +25,10 @@ def check(ref: Ref) -> None:
 
 
 @contextmanager
-def archived(ref: Ref, fetcher: Fetcher, limits: Limits) -> Iterator[Project]:
+def archived(ref: Ref, fetcher: Fetcher, limits: UnpackLimits) -> Iterator[SourceProject]:
     """The archive at `ref.location`, fetched and unpacked. Raises SourceOffline or ProjectRefused."""
     check(ref)
     archive = fetcher.artefact(ref.location)
     with work_folder(fetcher.scratch) as folder:
         unpacked = unpack(archive, folder, limits)
-        yield Project(ref, top(folder), str(of_address(ref.location)[1]), dict(unpacked.skipped))
+        yield SourceProject(ref, top(folder), str(of_address(ref.location)[1]), dict(unpacked.skipped))

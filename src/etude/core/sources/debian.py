@@ -17,15 +17,15 @@ from pathlib import Path
 from urllib.parse import quote, urljoin
 
 from etude.core.sources import debian_version
-from etude.core.sources.apt import APT, Suite, stanzas, suites
+from etude.core.sources.apt import APT, AptSuite, stanzas, suites
 from etude.core.sources.archive import check, refused
 from etude.core.sources.checksum import Checksum, of_address
 from etude.core.sources.download import Missing
 from etude.core.sources.dsc import assemble, checksums, read_dsc
 from etude.core.sources.fetch import Fetcher
-from etude.core.sources.project import Project, ProjectRefused, Ref, SourceOffline
+from etude.core.sources.project import ProjectRefused, Ref, SourceOffline, SourceProject
 from etude.core.sources.signature import signed_text, trusted_keys
-from etude.core.sources.unpack import Limits, work_folder
+from etude.core.sources.unpack import UnpackLimits, work_folder
 
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}  # in the order they are preferred: xz is two thirds of gz
 # Of debian/changelog: the first entry's last line is within it, but for generated entries.
@@ -37,7 +37,13 @@ class DebianSource:
     "golang-*" or "*" (all 35,000)."""
 
     def __init__(
-        self, name: str, packages: Sequence[str], fetcher: Fetcher, *, limits: Limits = Limits(), apt: Path = APT
+        self,
+        name: str,
+        packages: Sequence[str],
+        fetcher: Fetcher,
+        *,
+        limits: UnpackLimits = UnpackLimits(),
+        apt: Path = APT,
     ) -> None:
         self.name, self.packages, self.fetcher, self.limits, self.apt = name, packages, fetcher, limits, apt
         self._patterns = [pattern for pattern in packages if set("*?[") & set(pattern)]
@@ -57,7 +63,7 @@ class DebianSource:
                 yield refused(self.name, "debian", pattern, f"no source package matches {pattern!r}")
 
     @contextmanager
-    def open(self, ref: Ref) -> Iterator[Project]:
+    def open(self, ref: Ref) -> Iterator[SourceProject]:
         """`ref.released` is then known from the changelog. Raises SourceOffline or ProjectRefused."""
         check(ref)
         dsc = read_dsc(self.fetcher.artefact(ref.location))
@@ -69,9 +75,9 @@ class DebianSource:
         with work_folder(self.fetcher.scratch) as folder:
             root, skipped = assemble(dsc, fetch, folder, self.limits)
             dated = replace(ref, released=_released(root / "debian" / "changelog"))
-            yield Project(dated, root, str(checksum), dict(skipped))
+            yield SourceProject(dated, root, str(checksum), dict(skipped))
 
-    def _read_into(self, newest: dict[str, Ref], suite: Suite) -> bool:
+    def _read_into(self, newest: dict[str, Ref], suite: AptSuite) -> bool:
         """Whether the suite has sources at all: many have only binaries."""
         try:
             listed = self.fetcher.page(suite.release, "*/*", lambda page: self._listed(page, suite))
@@ -92,7 +98,7 @@ class DebianSource:
                     break
         return found
 
-    def _listed(self, page: bytes, suite: Suite) -> dict[str, Checksum]:
+    def _listed(self, page: bytes, suite: AptSuite) -> dict[str, Checksum]:
         """Checksum by path of what the Release file lists. Raises ValueError."""
         text = (
             page.decode(errors="replace") if suite.trusted else signed_text(page, suite.keys or trusted_keys(self.apt))
@@ -104,7 +110,7 @@ class DebianSource:
             )
         return checksums(listed)
 
-    def _index(self, suite: Suite, path: str, checksum: Checksum) -> Path:
+    def _index(self, suite: AptSuite, path: str, checksum: Checksum) -> Path:
         """The index file; by its hash first, where a mirror keeps it for some days after the Release file has moved on."""
         base = f"{suite.uri}dists/{suite.name}/"
         by_hash = f"{path.rpartition('/')[0]}/by-hash/SHA256/{checksum.hex}"
@@ -117,7 +123,7 @@ class DebianSource:
         advice = f"if the index page is old, remove {self.fetcher.cache / 'index'}"
         raise SourceOffline(f"{'; '.join(refusals)}; {advice}")
 
-    def _take(self, newest: dict[str, Ref], suite: Suite, sources: Iterator[dict[str, str]]) -> None:
+    def _take(self, newest: dict[str, Ref], suite: AptSuite, sources: Iterator[dict[str, str]]) -> None:
         for fields in sources:
             name, version = fields.get("package", ""), fields.get("version", "")
             if name not in self._names and not any(fnmatchcase(name, pattern) for pattern in self._patterns):

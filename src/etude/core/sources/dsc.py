@@ -12,7 +12,7 @@ from pathlib import Path
 from etude.core.sources.apt import stanzas
 from etude.core.sources.checksum import Checksum, strongest
 from etude.core.sources.project import ProjectRefused
-from etude.core.sources.unpack import Limits, top, unpack
+from etude.core.sources.unpack import UnpackLimits, top, unpack
 
 FORMATS = ("1.0", "3.0 (native)", "3.0 (quilt)")
 # A plain file name: it is put into an address.
@@ -57,7 +57,7 @@ def read_dsc(file: Path) -> Dsc:
 
 
 def assemble(
-    dsc: Dsc, fetch: Callable[[str, Checksum], Path], folder: Path, limits: Limits
+    dsc: Dsc, fetch: Callable[[str, Checksum], Path], folder: Path, limits: UnpackLimits
 ) -> tuple[Path, Counter[str]]:
     """Unpacks into new folders below `folder`; returns the project's and the counts of what was left out. Raises ProjectRefused."""
     skipped: Counter[str] = Counter()

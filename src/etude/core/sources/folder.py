@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from etude.core.sources.project import Project, ProjectRefused, Ref
+from etude.core.sources.project import ProjectRefused, Ref, SourceProject
 
 # Folders of tools, made again whenever they are missing; hidden ones (.git, .tox, .venv, .mypy_cache …) are left out by their dot.
 CACHES = frozenset({"__pycache__", "__pypackages__", "node_modules", "bower_components", "jspm_packages"})
@@ -32,12 +32,12 @@ class FolderSource:
         yield Ref(self.name, "folder", path.name or self.name, "", "", str(path))
 
     @contextmanager
-    def open(self, ref: Ref) -> Iterator[Project]:
+    def open(self, ref: Ref) -> Iterator[SourceProject]:
         """The folder itself, nothing copied."""
         root = Path(ref.location)
         if not root.is_dir():
             raise ProjectRefused(f"the folder {root} is gone")
-        yield Project(ref, root, "")
+        yield SourceProject(ref, root, "")
 
 
 def walk(root: Path, skipped: Counter[str] | None = None) -> Iterator[Path]:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from etude.core.sources.archive import check, refused
-from etude.core.sources.project import Project, ProjectRefused, Ref, SourceOffline
+from etude.core.sources.project import ProjectRefused, Ref, SourceOffline, SourceProject
 from etude.core.sources.release import checked_day, is_before, tag_release
-from etude.core.sources.unpack import Limits, Unpacked, unpack, work_folder
+from etude.core.sources.unpack import Unpacked, UnpackLimits, unpack, work_folder
 
 # A listing answers in milliseconds; only a disk that hangs takes this long.
 LIST_S = 120
@@ -48,7 +48,14 @@ class GitSource:
     as make it `releases` projects in all. Unpacks into `scratch`."""
 
     def __init__(
-        self, name: str, path: Path, scratch: Path, *, before: str = "", releases: int = 1, limits: Limits = Limits()
+        self,
+        name: str,
+        path: Path,
+        scratch: Path,
+        *,
+        before: str = "",
+        releases: int = 1,
+        limits: UnpackLimits = UnpackLimits(),
     ) -> None:
         self.name, self.path, self.scratch, self.limits = name, path, scratch, limits
         self.before, self.releases = checked_day(before), releases
@@ -69,7 +76,7 @@ class GitSource:
             yield Ref(self.name, "git", name, tag.name, tag.released, tag.commit)
 
     @contextmanager
-    def open(self, ref: Ref) -> Iterator[Project]:
+    def open(self, ref: Ref) -> Iterator[SourceProject]:
         """The commit's files. Raises ProjectRefused."""
         check(ref)
         with work_folder(self.scratch) as folder:
@@ -77,7 +84,7 @@ class GitSource:
             root.mkdir()
             self.view(view)
             unpacked = self._export(view, ref.location, root)
-            yield Project(ref, root, f"git:{ref.location}", dict(unpacked.skipped))
+            yield SourceProject(ref, root, f"git:{ref.location}", dict(unpacked.skipped))
 
     def head(self) -> tuple[str, str] | None:
         """(id, ISO time) of the last commit, before the day if there is one. Raises NotADirectoryError (no repository) or SourceOffline."""

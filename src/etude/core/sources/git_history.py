@@ -18,7 +18,7 @@ MOST_COMMITS = 20_000  # the newest: some megabytes of listing
 REGULAR = ("100644", "100755")
 
 
-class History:
+class GitHistory:
     """`versions` are object ids by path, of files that still stand and changed at least once; `head` is the newest commit."""
 
     def __init__(self, versions: dict[str, list[str]], head: str, blobs: subprocess.Popen[bytes]) -> None:
@@ -40,7 +40,7 @@ class History:
 
 
 @contextmanager
-def history(repository: Path) -> Iterator[History | None]:
+def history(repository: Path) -> Iterator[GitHistory | None]:
     """Of a folder inside a repository only what lies in it. None where there is no git repository or no commit. Raises
     SourceOffline where git is not installed."""
     source = GitSource("history", repository, Path(tempfile.gettempdir()))
@@ -54,7 +54,7 @@ def history(repository: Path) -> Iterator[History | None]:
         command = ["git", f"--git-dir={view}", "cat-file", "--batch"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=git_environment()) as blobs:
             try:
-                yield History(_versions(view, head, source.prefix()), head, blobs)
+                yield GitHistory(_versions(view, head, source.prefix()), head, blobs)
             finally:
                 assert blobs.stdin is not None
                 blobs.stdin.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from etude.core.sources.archive import check, refused
 from etude.core.sources.placing import place
-from etude.core.sources.project import Project, ProjectRefused, Ref
+from etude.core.sources.project import ProjectRefused, Ref, SourceProject
 
 # What PEP 639 and the wheel format's own default call licence files.
 LICENCE_FILE = re.compile(r"(?:AUTHORS|COPYING|LICEN[CS]E|NOTICE)", re.IGNORECASE)
@@ -42,7 +42,7 @@ class InstalledSource:
                 yield Ref(self.name, "installed", name, distribution.version, "", str(distribution.locate_file("")))
 
     @contextmanager
-    def open(self, ref: Ref) -> Iterator[Project]:
+    def open(self, ref: Ref) -> Iterator[SourceProject]:
         """Raises ProjectRefused if it isn't installed, or not any more."""
         check(ref)
         root = Path(ref.location)
@@ -57,7 +57,7 @@ class InstalledSource:
             for file in own[0].files or ():
                 digest.update(f"{file} {file.hash.value if file.hash else ''}\n".encode())
                 _take(root, file.as_posix(), Path(folder), skipped)
-            yield Project(ref, Path(folder), f"sha256:{digest.hexdigest()}", dict(skipped))
+            yield SourceProject(ref, Path(folder), f"sha256:{digest.hexdigest()}", dict(skipped))
 
 
 def canonical(name: str) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from etude.core.sources.checksum import of_integrity, strongest
 from etude.core.sources.project import SourceOffline
-from etude.core.sources.registry import RegistrySource, Release, asked
+from etude.core.sources.registry import RegistryRelease, RegistrySource, asked
 from etude.core.sources.release import is_before, semver_release
 
 
@@ -38,7 +38,7 @@ class NpmSource(RegistrySource):
     def page_name(self, package: str) -> str:
         return quote(package, safe="@")  # the slash after a scope is part of the name
 
-    def newest(self, package: str, page: str) -> list[Release]:
+    def newest(self, package: str, page: str) -> list[RegistryRelease]:
         found = [
             (numbers, release)
             for release in self.fetcher.page(page, "application/json", _versions)
@@ -56,13 +56,13 @@ def _of_npmrc(file: Path) -> str:
     return found[-1] if found else ""
 
 
-def _versions(page: bytes) -> list[Release]:
+def _versions(page: bytes) -> list[RegistryRelease]:
     """All versions of a package's document that are not deprecated. Raises ValueError."""
     try:
         document = json.loads(page)
         times = document.get("time") or {}
         return [
-            Release(
+            RegistryRelease(
                 version,
                 str(times.get(version) or ""),
                 str(about["dist"]["tarball"]),

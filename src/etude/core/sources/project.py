@@ -42,7 +42,7 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Project:
+class SourceProject:
     """`root` holds the files, to be read only, and is gone after the context; `origin` names the artefact by content:
     "sha256:<hex>" of the archive, "git:<commit>", or "" for a live folder; `skipped` counts what was left out of it while it was
     unpacked, by reason (links, devices, files above the limit)."""
@@ -53,7 +53,7 @@ class Project:
     skipped: Mapping[str, int] = field(default_factory=dict)
 
 
-class Source(Protocol):
+class ProjectSource(Protocol):
     """Somewhere that projects come from."""
 
     name: str
@@ -62,6 +62,6 @@ class Source(Protocol):
         """All projects in a fixed order. Raises SourceOffline."""
         ...
 
-    def open(self, ref: Ref) -> AbstractContextManager[Project]:
+    def open(self, ref: Ref) -> AbstractContextManager[SourceProject]:
         """The unpacked project. Raises SourceOffline or ProjectRefused."""
         ...

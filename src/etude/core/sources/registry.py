@@ -14,13 +14,13 @@ from etude.core.sources.archive import archived, refused
 from etude.core.sources.checksum import Checksum
 from etude.core.sources.download import Missing, shown
 from etude.core.sources.fetch import Fetcher
-from etude.core.sources.project import Project, ProjectRefused, Ref, SourceOffline
+from etude.core.sources.project import ProjectRefused, Ref, SourceOffline, SourceProject
 from etude.core.sources.release import checked_day
-from etude.core.sources.unpack import Limits
+from etude.core.sources.unpack import UnpackLimits
 
 
 @dataclass(frozen=True)
-class Release:
+class RegistryRelease:
     """One version as an index lists it; `address` may be relative to the page. Without a checksum `open` refuses it."""
 
     version: str
@@ -55,7 +55,7 @@ class RegistrySource(ABC):
         *,
         releases: int = 1,
         before: str = "",
-        limits: Limits = Limits(),
+        limits: UnpackLimits = UnpackLimits(),
         index: str = "",
     ) -> None:
         """`index` is the address of an index that the package manager isn't configured with."""
@@ -82,7 +82,7 @@ class RegistrySource(ABC):
                 until = f" before {self.before}" if self.before else ""
                 yield refused(self.name, self.kind, package, f"no release of {package}{until} that can be taken")
 
-    def open(self, ref: Ref) -> AbstractContextManager[Project]:
+    def open(self, ref: Ref) -> AbstractContextManager[SourceProject]:
         """Raises SourceOffline or ProjectRefused."""
         return archived(ref, self.fetcher, self.limits)
 
@@ -95,5 +95,5 @@ class RegistrySource(ABC):
         """The package's page, relative to the index."""
 
     @abstractmethod
-    def newest(self, package: str, page: str) -> list[Release]:
+    def newest(self, package: str, page: str) -> list[RegistryRelease]:
         """All releases that fit, newest first. Raises SourceOffline, Missing or ProjectRefused."""

@@ -20,7 +20,7 @@ from packaging.version import Version
 
 from etude.core.sources.checksum import strongest
 from etude.core.sources.project import SourceOffline
-from etude.core.sources.registry import RegistrySource, Release, asked
+from etude.core.sources.registry import RegistryRelease, RegistrySource, asked
 from etude.core.sources.release import is_before
 
 JSON_FORM = "application/vnd.pypi.simple.v1+json"
@@ -45,9 +45,9 @@ class SdistSource(RegistrySource):
     def page_name(self, package: str) -> str:
         return f"{canonicalize_name(package)}/"
 
-    def newest(self, package: str, page: str) -> list[Release]:
+    def newest(self, package: str, page: str) -> list[RegistryRelease]:
         name = canonicalize_name(package)
-        best: dict[Version, tuple[tuple[int, str], Release]] = {}
+        best: dict[Version, tuple[tuple[int, str], RegistryRelease]] = {}
         for filename, release in self.fetcher.page(page, JSON_FORM, _files):
             found = _version_and_rank(filename, name)
             if found is None or not is_before(release.released, self.before):
@@ -56,18 +56,20 @@ class SdistSource(RegistrySource):
             if not version.is_prerelease and (version not in best or rank < best[version][0]):
                 best[version] = (rank, release)
         return [
-            Release(str(version), release.released, release.address, release.checksum)
+            RegistryRelease(str(version), release.released, release.address, release.checksum)
             for version, (_, release) in sorted(best.items(), key=lambda item: item[0], reverse=True)
         ]
 
 
-def _files(page: bytes) -> list[tuple[str, Release]]:
+def _files(page: bytes) -> list[tuple[str, RegistryRelease]]:
     """(filename, file as a release whose version isn't read yet), without the yanked ones. Raises ValueError."""
     try:
         return [
             (
                 str(file["filename"]),
-                Release("", str(file.get("upload-time") or ""), str(file["url"]), strongest(file.get("hashes") or {})),
+                RegistryRelease(
+                    "", str(file.get("upload-time") or ""), str(file["url"]), strongest(file.get("hashes") or {})
+                ),
             )
             for file in json.loads(page)["files"]
             if not file.get("yanked")

@@ -23,7 +23,7 @@ from etude.core.licence.texts import of_files
 from etude.core.sources.archive import check, refused
 from etude.core.sources.folder import walk
 from etude.core.sources.placing import place
-from etude.core.sources.project import Project, ProjectRefused, Ref
+from etude.core.sources.project import ProjectRefused, Ref, SourceProject
 
 LICENCE = "PSF-2.0"
 LICENCE_FILES = ("LICENSE.txt", "LICENSE")  # where `site` looks for the text of license()
@@ -63,7 +63,7 @@ class StdlibSource:
                 yield Ref(self.name, "stdlib", name, platform.python_version(), "", str(found[name]))
 
     @contextmanager
-    def open(self, ref: Ref) -> Iterator[Project]:
+    def open(self, ref: Ref) -> Iterator[SourceProject]:
         """Raises ProjectRefused for what is left out, or gone."""
         check(ref)
         path = Path(ref.location)
@@ -80,7 +80,7 @@ class StdlibSource:
                     continue
                 place(file, root / name)
                 digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
-            yield Project(ref, root, f"sha256:{digest.hexdigest()}", dict(skipped))
+            yield SourceProject(ref, root, f"sha256:{digest.hexdigest()}", dict(skipped))
 
 
 def _module(path: Path) -> bool:

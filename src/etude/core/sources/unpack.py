@@ -1,7 +1,7 @@
 """Archives of strangers, unpacked in a child process with limits. The parent never parses a byte of one.
 
 Promises: the child writes only below the folder it is given, makes no links and no devices, inherits neither environment nor open
-files, and stops at the limits of `Limits`; whatever ends it early is a ProjectRefused with the reason, and the half-unpacked folder
+files, and stops at the limits of `UnpackLimits`; whatever ends it early is a ProjectRefused with the reason, and the half-unpacked folder
 is gone. Run from the context of `unpacked`, which also removes the folder when the reading is done.
 """
 
@@ -32,7 +32,7 @@ PREFIX = f"open-{os.uname().nodename}-"
 
 
 @dataclass(frozen=True)
-class Limits:
+class UnpackLimits:
     """What one archive may cost. The defaults let the largest usual projects in and stop everything that is made to hurt."""
 
     total_bytes: int = 4 * 1024**3  # the largest C++ code bases are half of it
@@ -52,7 +52,9 @@ class Unpacked:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-def unpack(archive: Path | IO[bytes], into: Path, limits: Limits = Limits(), *, diff: bool = False) -> Unpacked:
+def unpack(
+    archive: Path | IO[bytes], into: Path, limits: UnpackLimits = UnpackLimits(), *, diff: bool = False
+) -> Unpacked:
     """Unpacks a .tar(.gz|.bz2|.xz|.lzma), a .zip or a tar stream below `into`, which exists. `diff`: it is the (compressed) diff of a
     Debian source of format 1.0. Raises ProjectRefused, or OSError if the machine failed; `into` is then for the caller to remove."""
     if isinstance(archive, Path):

@@ -19,7 +19,7 @@ Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
 
 
 @dataclass(frozen=True)
-class Measured:
+class PolicySamples:
     """One policy at one effort: scores and costs by level, the same tasks in the same order."""
 
     scores: Values
@@ -37,7 +37,7 @@ class FrontPoint:
 
 
 def front(
-    points: Mapping[str, Measured], weights: Mapping[str, float] | None = None, *, resamples: int, seed: int
+    points: Mapping[str, PolicySamples], weights: Mapping[str, float] | None = None, *, resamples: int, seed: int
 ) -> dict[str, FrontPoint]:
     """All points with both 95% intervals, the same as those of the averages, and the share of resamples in which each is on the front.
 

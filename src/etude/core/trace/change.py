@@ -42,7 +42,7 @@ class Hunk:
 
 
 @dataclass(frozen=True)
-class Change:
+class TextChange:
     """`before` is None for a file that was created, `after` for one that was deleted. Paths are relative to the workspace."""
 
     path: str
@@ -50,7 +50,7 @@ class Change:
     after: str | None
 
     @classmethod
-    def of_bytes(cls, path: str, before: bytes | None, after: bytes | None) -> Change | None:
+    def of_bytes(cls, path: str, before: bytes | None, after: bytes | None) -> TextChange | None:
         """What a journal of file bytes tells; None if either side is no UTF-8 text: binary files have no lines."""
         try:
             texts = [None if data is None else data.decode("utf-8") for data in (before, after)]

@@ -76,7 +76,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Header:
+class SessionHeader:
     """The first line: what is needed to read, attribute and replay the session."""
 
     session_id: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 
 Missing = object()
 
@@ -25,7 +25,7 @@ class FactDifference:
     only: Literal["first", "second"] | None = None
 
 
-def fidelity(first: Header, second: Header) -> list[FactDifference]:
+def fidelity(first: SessionHeader, second: SessionHeader) -> list[FactDifference]:
     """Every difference of what two sessions' policies could see, then those they could not."""
     found = _deep("", first.harness_facts, second.harness_facts, True)
     known = {row.fact for row in found}
@@ -36,7 +36,7 @@ def fidelity(first: Header, second: Header) -> list[FactDifference]:
     return found + _deep("policy", first.policy, second.policy, False)
 
 
-def same_harness(first: Header, second: Header) -> bool:
+def same_harness(first: SessionHeader, second: SessionHeader) -> bool:
     """Whether both sessions saw the same harness, by its hash."""
     return bool(first.harness) and first.harness == second.harness
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from etude.core.trace.block import unpack_routes, unpack_tokens
-from etude.core.trace.entry import FORMAT_VERSION, Entry, Header
+from etude.core.trace.entry import FORMAT_VERSION, Entry, SessionHeader
 from etude.core.trace.migrations import MIGRATIONS, Row, SessionError, migrate
 from etude.core.trace.session import Session
 
@@ -37,11 +37,11 @@ def read_session(path: Path) -> Session:
     return session
 
 
-def header_of(row: Row) -> Header:
+def header_of(row: Row) -> SessionHeader:
     """The header of a session's first line, already migrated. Raises SessionError for keys that no header has."""
     fields = {key: value for key, value in row.items() if key != "type"}
     try:
-        return Header(**fields)
+        return SessionHeader(**fields)
     except TypeError as error:
         raise SessionError(f"a session header with {', '.join(sorted(fields))}: {error}") from error
 

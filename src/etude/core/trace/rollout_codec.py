@@ -44,7 +44,7 @@ def rollout_from_bytes(data: bytes) -> Rollout:
         )
     size = _U32.unpack_from(data, 4)[0]
     header = json.loads(data[8 : 8 + size])
-    reader = _Reader(data, 8 + size)
+    reader = _ArrayReader(data, 8 + size)
     segments = [_unpack(reader, row) for row in header.pop("segments")]
     return Rollout(segments=segments, **header)
 
@@ -69,7 +69,7 @@ def _pack(segment: Segment) -> bytes:
     return b"".join(arrays)
 
 
-class _Reader:
+class _ArrayReader:
     """Takes arrays off a bytes object in order."""
 
     def __init__(self, data: bytes, at: int) -> None:
@@ -82,7 +82,7 @@ class _Reader:
         return array
 
 
-def _unpack(reader: _Reader, row: dict) -> Segment:
+def _unpack(reader: _ArrayReader, row: dict) -> Segment:
     length, count = row["tokens"], row["sampled"]
     ids = reader.take("<i4", length)
     sampled = np.unpackbits(reader.take("u1", (length + 7) // 8), count=length).astype(bool)

@@ -83,7 +83,7 @@ class SpokenPart(_Part):
     message: int = Field(ge=0, description="what is said to the user")
 
 
-class _Line(_Part):
+class _EntryLine(_Part):
     id: int = Field(ge=0, description="the entry's number: its place in the file, from 0")
     parent: int | None = Field(description="the entry whose tokens come just before; null: none do")
     at_s: float = Field(ge=0, description="seconds since the session began")
@@ -115,13 +115,13 @@ class SessionLine(_Part):
     version: Literal[2] = Field(description="format version")
 
 
-class MessageLine(_Line, MessagePart):
+class MessageLine(_EntryLine, MessagePart):
     """The request, the system prompt, a message of the user's, or the query for a self-summary."""
 
     type: Literal["message"]
 
 
-class CompletionLine(_Line):
+class CompletionLine(_EntryLine):
     """What the policy answered."""
 
     type: Literal["completion"]
@@ -134,7 +134,7 @@ class CompletionLine(_Line):
     )
 
 
-class ToolResultLine(_Line):
+class ToolResultLine(_EntryLine):
     """What a tool answered, as the model saw it."""
 
     type: Literal["tool_result"]
@@ -150,7 +150,7 @@ class ToolResultLine(_Line):
     reads: list[str] = Field([], description="files whose text it shows")
 
 
-class SummaryLine(_Line):
+class SummaryLine(_EntryLine):
     """A self-summary: the next segment hangs on the original request and begins with `message`."""
 
     type: Literal["summary"]
@@ -160,7 +160,7 @@ class SummaryLine(_Line):
     message: MessagePart | None = Field(None, description="the user message that carries both on")
 
 
-class ShortenedLine(_Line):
+class ShortenedLine(_EntryLine):
     """Texts of the conversation became shorter, so that it fits the model's window; entries keep them as they were."""
 
     type: Literal["shortened"]
@@ -172,14 +172,14 @@ class ShortenedLine(_Line):
     refused: bool = Field(False, description="the endpoint refused the conversation; else it was known to be too long")
 
 
-class ForkLine(_Line):
+class ForkLine(_EntryLine):
     """The next prompt did not continue the tokens held: a new root that holds all of it."""
 
     type: Literal["fork"]
     held_by: int | None = Field(None, description="the entry whose tokens were held until then")
 
 
-class FaultLine(_Line):
+class FaultLine(_EntryLine):
     """What went wrong outside of the conversation."""
 
     type: Literal["fault"]
@@ -188,14 +188,14 @@ class FaultLine(_Line):
     infra: bool = Field(description="ours (never scored) rather than the policy's")
 
 
-class EffortLine(_Line):
+class EffortLine(_EntryLine):
     """The effort was changed; it holds from the next turn on."""
 
     type: Literal["effort"]
     effort: Effort = Field(description="the new one")
 
 
-class HarnessLine(_Line):
+class HarnessLine(_EntryLine):
     """The session was taken up with another harness than before (other tools on offer, a newer version); it holds from here on."""
 
     type: Literal["harness"]
@@ -203,7 +203,7 @@ class HarnessLine(_Line):
     harness_facts: dict[str, Any] = Field(description="what the hash is of, as in the header")
 
 
-class ApprovalLine(_Line):
+class ApprovalLine(_EntryLine):
     """A call was decided on before it ran."""
 
     type: Literal["approval"]
@@ -214,7 +214,7 @@ class ApprovalLine(_Line):
     reason: str = Field("", description="the rule, or what the person said")
 
 
-class EditLine(_Line):
+class EditLine(_EntryLine):
     """An edit of a file by a tool: which lines it wrote. Edits by shell commands are not seen."""
 
     type: Literal["edit"]
@@ -226,7 +226,7 @@ class EditLine(_Line):
     hunks: list[HunkPart] = Field(description="where, in order")
 
 
-class UndoLine(_Line):
+class UndoLine(_EntryLine):
     """Edits were taken back."""
 
     type: Literal["undo"]
@@ -235,7 +235,7 @@ class UndoLine(_Line):
     by: Literal["user", "agent"] = Field(description="who took them back; a user's undo is a rejected edit")
 
 
-class LintsLine(_Line):
+class LintsLine(_EntryLine):
     """What the session's edits changed of what linters find, measured when it ended."""
 
     type: Literal["lints"]
@@ -245,7 +245,7 @@ class LintsLine(_Line):
     problems: list[str] = Field([], description="what kept others from it; their findings do not count")
 
 
-class LinkLine(_Line):
+class LinkLine(_EntryLine):
     """A commit holds lines of this session; its git note says which."""
 
     type: Literal["link"]
@@ -257,21 +257,21 @@ class LinkLine(_Line):
     paths: list[str] = Field(description="files they are in")
 
 
-class CountersLine(_Line):
+class CountersLine(_EntryLine):
     """Hygiene counters, at the end."""
 
     type: Literal["counters"]
     counters: dict[str, float] = Field(description="by name; see docs/counters.md")
 
 
-class VerdictLine(_Line):
+class VerdictLine(_EntryLine):
     """What the session was worth, added later: by a grader, or by the training step that used it."""
 
     model_config = ConfigDict(extra="allow", strict=True)
     type: Literal["verdict"]
 
 
-class EndLine(_Line):
+class EndLine(_EntryLine):
     """How it ended."""
 
     type: Literal["end"]
@@ -280,7 +280,7 @@ class EndLine(_Line):
     seconds: dict[str, float] = Field({}, description="wall seconds by phase")
 
 
-class ForeignLine(_Line):
+class ForeignLine(_EntryLine):
     """A line of another agent's log that this format has no type for; all of it is in `foreign`."""
 
     type: Literal["foreign"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from etude.core.trace.builder import merge_routes
-from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, EntryType, Header
+from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, EntryType, SessionHeader
 from etude.core.trace.segment import Segment
 
 
@@ -18,7 +18,7 @@ from etude.core.trace.segment import Segment
 class Session:
     """What happened in one attempt, in order."""
 
-    header: Header
+    header: SessionHeader
     entries: list[Entry] = field(default_factory=list)
 
     def of(self, *types: EntryType) -> list[Entry]:
@@ -42,7 +42,7 @@ class Session:
 class Recorder:
     """Appends entries. `flush` and `close` do nothing in memory; `trace.writer.SessionWriter` writes there."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: SessionHeader) -> None:
         self.session = Session(header)
         self.on_entry: Callable[[Entry], None] = _unwatched
         self._start = time.monotonic()

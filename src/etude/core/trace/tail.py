@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Callable
 
-from etude.core.trace.entry import FORMAT_VERSION, Entry, Header
+from etude.core.trace.entry import FORMAT_VERSION, Entry, SessionHeader
 from etude.core.trace.migrations import Row, SessionError, steps_from
 from etude.core.trace.reader import entry_of, header_of, parse_line
 
@@ -15,7 +15,7 @@ class SessionTail:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.header: Header | None = None
+        self.header: SessionHeader | None = None
         self._read_bytes = 0
         self._lines = 0
         self._steps: list[Callable[[Row], Row]] = []

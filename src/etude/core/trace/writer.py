@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from etude.core.trace.block import pack_routes, pack_tokens
-from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, EntryType, Header
+from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, EntryType, SessionHeader
 from etude.core.trace.plain_json import MOST_DEPTH, plain
 from etude.core.trace.reader import read_session
 from etude.core.trace.session import Recorder, Session
@@ -35,7 +35,7 @@ class SessionWriter(Recorder):
     """A recorder that also writes. `keep_routes=False` leaves the routes out: they are the bulk and only training reads
     them."""
 
-    def __init__(self, path: Path, header: Header, *, every: Every = "turn", keep_routes: bool = True) -> None:
+    def __init__(self, path: Path, header: SessionHeader, *, every: Every = "turn", keep_routes: bool = True) -> None:
         super().__init__(header)
         if path.suffix != ".jsonl":
             raise ValueError(f"a session file ends in .jsonl, not {path.name!r}")
@@ -192,7 +192,7 @@ def _cut(path: Path, session: Session) -> None:
                 opened.truncate(size)
 
 
-def _header_line(header: Header) -> bytes:
+def _header_line(header: SessionHeader) -> bytes:
     return _line({"type": "session", **vars(header)})
 
 

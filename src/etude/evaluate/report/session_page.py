@@ -14,7 +14,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any, Sequence
 
-from etude.core.trace.entry import Entry, Header
+from etude.core.trace.entry import Entry, SessionHeader
 from etude.core.trace.session import Session
 from etude.core.trace.unicode import visible
 from etude.evaluate.report.diff import diff_of, shown, spent
@@ -57,7 +57,7 @@ def _document(title: str, body: str) -> str:
     )
 
 
-def _head(header: Header) -> str:
+def _head(header: SessionHeader) -> str:
     began = datetime.fromtimestamp(header.created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
     rows = {
         "Task": header.task_id,

@@ -11,7 +11,7 @@ from etude.core.licence import LicenceBook, family
 from etude.core.licence.licence import Licence
 from etude.core.redact.redaction import redact
 from etude.core.sources.folder import walk
-from etude.core.sources.project import Project
+from etude.core.sources.project import SourceProject
 from etude.learn.corpus.fingerprints import Fingerprints
 from etude.learn.corpus.judge import FileRefusal, judge, judge_name
 from etude.learn.corpus.judge.python import PythonCheck
@@ -50,7 +50,7 @@ class GatherTally:
         self.refusals.append((path, reason))
 
 
-def gather(project: Project, rules: Rules, tally: GatherTally) -> Iterator[TextRecord]:
+def gather(project: SourceProject, rules: Rules, tally: GatherTally) -> Iterator[TextRecord]:
     """Records of the files that are taken, in the order of their paths; `tally` is full when the iteration ends."""
     tally.refused.update(project.skipped)
     skipped: Counter[str] = Counter()
@@ -67,7 +67,13 @@ def gather(project: Project, rules: Rules, tally: GatherTally) -> Iterator[TextR
 
 
 def _take(
-    file: Path, path: str, rules: Rules, book: LicenceBook, python: PythonCheck, project: Project, tally: GatherTally
+    file: Path,
+    path: str,
+    rules: Rules,
+    book: LicenceBook,
+    python: PythonCheck,
+    project: SourceProject,
+    tally: GatherTally,
 ) -> TextRecord | str:
     """The record, or why there is none."""
     if OVER in tally.refused:  # one file did not fit: it was the last
@@ -99,6 +105,6 @@ def _take(
     return _record(project, path, text, kept.language, licence)
 
 
-def _record(project: Project, path: str, text: str, language: str, licence: Licence) -> TextRecord:
+def _record(project: SourceProject, path: str, text: str, language: str, licence: Licence) -> TextRecord:
     ref = project.ref
     return TextRecord(text, "file", ref.source, ref.project, ref.version, ref.released, path, language, licence)

@@ -10,18 +10,18 @@ from etude.core.sources.folder import FolderSource
 from etude.core.sources.git import GitSource
 from etude.core.sources.installed import InstalledSource
 from etude.core.sources.npm import NpmSource
-from etude.core.sources.project import Source
+from etude.core.sources.project import ProjectSource
 from etude.core.sources.sdist import SdistSource
 from etude.core.sources.stdlib import StdlibSource
 from etude.learn.corpus.settings import SourceSettings
 
 
-def open_sources(settings: Mapping[str, SourceSettings], fetcher: Fetcher) -> dict[str, Source]:
+def open_sources(settings: Mapping[str, SourceSettings], fetcher: Fetcher) -> dict[str, ProjectSource]:
     """One for each table, by name; downloads and unpacked archives lie with `fetcher`."""
     return {name: _open(name, table, fetcher) for name, table in settings.items()}
 
 
-def _open(name: str, table: SourceSettings, fetcher: Fetcher) -> Source:
+def _open(name: str, table: SourceSettings, fetcher: Fetcher) -> ProjectSource:
     match table.kind:
         case "folder":
             return FolderSource(name, table.place)

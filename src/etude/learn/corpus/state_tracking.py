@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from etude.core.sources.git_history import History, history
+from etude.core.sources.git_history import GitHistory, history
 from etude.learn.corpus.judge import AcceptedFile, judge
 from etude.learn.corpus.shape.unified import unified_diff
 
@@ -89,7 +89,7 @@ def state_questions(
         return questions
 
 
-def _candidates(found: History, changes: int, rng: random.Random) -> Iterator[StateQuestion]:
+def _candidates(found: GitHistory, changes: int, rng: random.Random) -> Iterator[StateQuestion]:
     """One window of `changes` changes of every file, in random order; then, of the files that have more, another one."""
     windows = {path: len(ids) - changes for path, ids in sorted(found.versions.items()) if len(ids) > changes}
     starts = {path: rng.sample(range(most), most) for path, most in windows.items()}
@@ -102,7 +102,7 @@ def _candidates(found: History, changes: int, rng: random.Random) -> Iterator[St
                 yield StateQuestion(path, texts)
 
 
-def _texts(found: History, path: str, ids: Sequence[str]) -> tuple[str, ...]:
+def _texts(found: GitHistory, path: str, ids: Sequence[str]) -> tuple[str, ...]:
     """The versions as text; empty if one of them is nothing that a corpus would hold."""
     texts: list[str] = []
     for blob in ids:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from etude.core.licence.licence import EVIDENCE
 from etude.core.sources.fetch import Fetcher
-from etude.core.sources.project import ProjectRefused, Ref, Source, SourceOffline
+from etude.core.sources.project import ProjectRefused, ProjectSource, Ref, SourceOffline
 from etude.learn.corpus.dedup.minhash import Signature, sign
 from etude.learn.corpus.fingerprints import Fingerprints
 from etude.learn.corpus.gather import GatherTally, Rules, gather
@@ -122,7 +122,7 @@ class Worker:
 
     def __init__(self, settings: CorpusSettings, folder: Path, cache: Path) -> None:
         self.library = Library(folder)
-        self.sources: dict[str, Source] = open_sources(settings.sources, Fetcher(cache))
+        self.sources: dict[str, ProjectSource] = open_sources(settings.sources, Fetcher(cache))
         prints = settings.library.fingerprints
         fingerprints = Fingerprints.load(prints) if prints else None
         self.rules = {

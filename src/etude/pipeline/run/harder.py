@@ -14,7 +14,7 @@ from etude.tasks.generate.harder_tasks.background import GrowingTaskSource
 from etude.tasks.generate.harder_tasks.builder import HarderTaskBuilder
 from etude.tasks.generate.harder_tasks.variants import ExerciseVariants, FolderVariants, HarderVariants, sized_task
 from etude.tasks.store.folder import TaskFolder
-from etude.tasks.store.source import FolderSource
+from etude.tasks.store.source import FolderTaskSource
 from etude.tasks.task import TaskSource
 
 MADE = "harder"  # in the stage's folder: a folder of tasks
@@ -31,7 +31,7 @@ class HarderTaskServices:
 
 def harder_for(recipe: Recipe, source: TaskSource, folder: Path) -> HarderTaskServices:
     """Siblings are of the training split alone, and what is made is of its projects (promise 10). Raises TaskError."""
-    if not isinstance(source, FolderSource):
+    if not isinstance(source, FolderTaskSource):
         return HarderTaskServices(source, ExerciseVariants())
     siblings = FolderVariants(map(sized_task, source.rows("train")))
     kept = source.tasks

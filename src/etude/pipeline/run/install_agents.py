@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from etude.agent.harness.settings import HarnessSettings
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.session import Recorder
 from etude.core.trace.writer import SessionWriter
 from etude.evaluate.bench.grading.endpoint import NoJudge
@@ -22,9 +22,9 @@ from etude.sandbox.protocol import SandboxPool
 from etude.tasks.generate.install.agents.builder import ModelBuilder
 from etude.tasks.generate.install.agents.interview import Model
 from etude.tasks.generate.install.agents.judge import ModelJudge
-from etude.tasks.generate.install.agents.recorded import Recorded
+from etude.tasks.generate.install.agents.recorded import RecordedPolicy
 from etude.tasks.generate.install.agents.setter import ModelSetter
-from etude.tasks.generate.install.agents.spending import Bill, Dollars, Limits
+from etude.tasks.generate.install.agents.spending import Bill, Dollars, SessionLimits
 from etude.tasks.generate.install.installing import Installer
 from etude.tasks.generate.install.pair import RULES
 
@@ -44,7 +44,7 @@ class Agents:
     setter: str | None = None
     judge: str | None = None
     key_env: str = "OPENAI_API_KEY"
-    limits: Limits = Limits()
+    limits: SessionLimits = SessionLimits()
     sessions: Path | None = None
     prices: Prices = field(default_factory=Prices)
 
@@ -105,7 +105,7 @@ async def _model(word: str, option: str, agents: Agents, recipe: Recipe, bill: B
         folder = Path(what.removeprefix(RECORDED))
         if not folder.is_dir():
             raise NoAgent(f"{option} {word}: {folder} is no folder of recorded sessions")
-        policy = Recorded(folder)
+        policy = RecordedPolicy(folder)
         yield Model(policy, settings, None, lambda usage: 0.0, limits, bill, record, name or policy.name)
         return
     if what.startswith(CHECKPOINT) and option != "--judge":
@@ -124,7 +124,7 @@ def _named(word: str) -> tuple[str, str]:
     return (name, what) if equals and "/" not in name and ":" not in name else ("", word)
 
 
-def _settings(limits: Limits) -> HarnessSettings:
+def _settings(limits: SessionLimits) -> HarnessSettings:
     return HarnessSettings.full(
         preset="search_replace",
         max_turns=limits.turns,
@@ -150,7 +150,7 @@ def _recorder(folder: Path | None):
     if folder is None:
         return Recorder
 
-    def written(header: Header) -> Recorder:
+    def written(header: SessionHeader) -> Recorder:
         folder.mkdir(parents=True, exist_ok=True)
         path, number = folder / f"{header.session_id}.jsonl", 1
         while path.exists():  # of an earlier run: nothing is written over

@@ -15,7 +15,7 @@ from etude.tasks.generate.exercises.levels import LEVELS
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.mix.weights import read_weights
 from etude.tasks.store.opened import open_tasks
-from etude.tasks.store.source import FolderSource
+from etude.tasks.store.source import FolderTaskSource
 from etude.tasks.task import Task, TaskSource
 
 
@@ -27,7 +27,7 @@ class TrainingTasks:
     settings: RlSettings
 
 
-def folder_of(recipe: Recipe) -> FolderSource | None:
+def folder_of(recipe: Recipe) -> FolderTaskSource | None:
     """None where the recipe names none. Raises TaskError that names the key."""
     task_settings = recipe.tasks
     if not task_settings.folder:
@@ -41,7 +41,7 @@ def folder_of(recipe: Recipe) -> FolderSource | None:
     except TaskError as error:
         raise TaskError(f"tasks.mix = {task_settings.mix!r}: {error}") from error
     try:
-        return FolderSource(open_tasks(Path(task_settings.folder)), weights)
+        return FolderTaskSource(open_tasks(Path(task_settings.folder)), weights)
     except TaskError as error:
         raise TaskError(f"tasks.folder = {task_settings.folder!r}: {error}") from error
 
@@ -68,7 +68,7 @@ class BenchTasks:
 
     tasks: list[Task]
     mix: Mapping[str, float]
-    folder: FolderSource | None = None
+    folder: FolderTaskSource | None = None
 
 
 def exam(recipe: Recipe) -> BenchTasks:
@@ -86,11 +86,11 @@ def exam(recipe: Recipe) -> BenchTasks:
     return BenchTasks(tasks, mix, folder)
 
 
-def _count(settings: BenchSettings, folder: FolderSource) -> int:
+def _count(settings: BenchSettings, folder: FolderTaskSource) -> int:
     return min(settings.tasks, len(folder.ids(settings.split)))
 
 
-def _floors(settings: BenchSettings, folder: FolderSource, mix: Mapping[str, float]) -> dict[str, int]:
+def _floors(settings: BenchSettings, folder: FolderTaskSource, mix: Mapping[str, float]) -> dict[str, int]:
     """No more of a level than there are, and all floors together no more than are asked."""
     least = settings.minimum_tasks(mix)
     fair = max(1, _count(settings, folder) // len(mix))

@@ -10,7 +10,7 @@ from etude.tasks.environment.environment import Environment
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.install.installing import Installer
 from etude.tasks.generate.protocols import ProjectDiscarded
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.importers.swe_bench import Installer as RowInstaller
 from etude.tasks.importers.swe_bench import mirror_of
 from etude.tasks.importers.swe_bench_rows import SweBenchRow
@@ -31,7 +31,7 @@ def installed(mirrors: Path, pool: SandboxPool) -> RowInstaller:
     return install
 
 
-def wanted_of(row: SweBenchRow, mirrors: Path, files: Mapping[str, str]) -> Wanted:
+def wanted_of(row: SweBenchRow, mirrors: Path, files: Mapping[str, str]) -> CatalogueProject:
     """The row's commit as a project of the list. Raises CandidateRejected where there is no clone."""
     language = (
         "javascript"
@@ -39,4 +39,6 @@ def wanted_of(row: SweBenchRow, mirrors: Path, files: Mapping[str, str]) -> Want
         else "python"
     )
     path = str(mirror_of(row.repo, mirrors).resolve())
-    return Wanted(row.repo.replace("/", "__"), "git", row.base_commit, language, row.repo.rpartition("/")[2], path)
+    return CatalogueProject(
+        row.repo.replace("/", "__"), "git", row.base_commit, language, row.repo.rpartition("/")[2], path
+    )

@@ -37,23 +37,23 @@ from etude.tasks.generate.run.finalization import finalize_task, with_leak_searc
 from etude.tasks.generate.run.generation_run import GenerationRun
 from etude.tasks.generate.run.journal import GenerationJournal
 from etude.tasks.generate.run.split_assignment import SplitAssigner
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.running.pin import default_cache
 from etude.tasks.splits import Shares
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.store.overlap import overlap
 
 
-def installing(listed: Mapping[str, Wanted], installers: Sequence[Installer]) -> InstallFunction:
+def installing(listed: Mapping[str, CatalogueProject], installers: Sequence[Installer]) -> InstallFunction:
     """By name, from the cache where it is installed already."""
     by_first = installing_first(installers)
     return lambda name: by_first(listed[name])
 
 
-def installing_first(installers: Sequence[Installer]) -> Callable[[Wanted], Awaitable[InstallResult]]:
+def installing_first(installers: Sequence[Installer]) -> Callable[[CatalogueProject], Awaitable[InstallResult]]:
     """By the first of the builders that can, in their order."""
 
-    async def built(wanted: Wanted) -> InstallResult:
+    async def built(wanted: CatalogueProject) -> InstallResult:
         reasons: list[str] = []
         dollars = 0.0
         for one in installers:
@@ -82,7 +82,7 @@ class PromptWriter:
 def make(
     recipe: Recipe,
     order: GenerationRequest,
-    listed: Mapping[str, Wanted],
+    listed: Mapping[str, CatalogueProject],
     out: Path,
     progress: ProgressCallback,
     writer: PromptWriter | None = None,
@@ -102,7 +102,7 @@ def make(
     return document
 
 
-def _different(listed: Mapping[str, Wanted], names: Sequence[str]) -> int:
+def _different(listed: Mapping[str, CatalogueProject], names: Sequence[str]) -> int:
     """How many projects these are: releases of one count once."""
     return len({listed[name].in_registry if name in listed else name for name in names})
 
@@ -123,7 +123,7 @@ async def finishing(writer: PromptWriter | None) -> AsyncIterator[FinalizeFuncti
 async def _made(
     recipe: Recipe,
     order: GenerationRequest,
-    listed: Mapping[str, Wanted],
+    listed: Mapping[str, CatalogueProject],
     placing: SplitAssigner,
     report: MakingReport,
     progress: ProgressCallback,

@@ -69,7 +69,7 @@ DAMAGE = (
 
 def main():
     asked = json.loads(sys.stdin.buffer.read())
-    search = Search(asked)
+    search = WindowSearch(asked)
     for path in everything(asked["project"], asked["skip"]):
         search.file(path)
     json.dump(
@@ -161,7 +161,7 @@ def recording(damage):
     return Header
 
 
-class Search:
+class WindowSearch:
     def __init__(self, asked):
         self.least = asked["least"]
         self.first = {}  # a window's first line -> (part, window)

@@ -39,7 +39,7 @@ MOST_UNREAD = 20  # files that the leak scan could not search: kept by name in a
 
 
 @dataclass(frozen=True)
-class Row:
+class CheckRow:
     """`problem`: why there is no full finding: a task that can't be read, or the machine. Empty for one that was judged."""
 
     id: str
@@ -80,14 +80,14 @@ async def check_folder(
     *,
     concurrency: int = 2,
     again: bool = False,
-    progress: Callable[[int, int, Row], None] = lambda done, whole, row: None,
-) -> list[Row]:
+    progress: Callable[[int, int, CheckRow], None] = lambda done, whole, row: None,
+) -> list[CheckRow]:
     """Rows in the order of the folders; those known from before are not found again, unless `again`. Raises TaskError."""
     stored = TaskFolder(root) if is_folder(root) else None
     folders = [root / task_id for task_id in stored.ids()] if stored else folders_of(root)
     kept = root / KEPT
     known = {} if again else _known(kept)
-    rows: dict[Path, Row] = {}
+    rows: dict[Path, CheckRow] = {}
     gate = asyncio.Semaphore(max(1, concurrency))
 
     async def one(folder: Path) -> None:
@@ -113,25 +113,25 @@ async def check_folder(
     return [rows[folder] for folder in folders]
 
 
-async def checked(name: str, read: Callable[[], Task], pool: Machines) -> Row:
+async def checked(name: str, read: Callable[[], Task], pool: Machines) -> CheckRow:
     """One task. Never raises for what is wrong with it, or with the machine: that is in the row."""
     try:
         task = read()
     except (HarborError, TaskError, ValueError, KeyError, TypeError) as error:
-        return Row(name, problem=f"malformed: {error}")
+        return CheckRow(name, problem=f"malformed: {error}")
     if task.grader not in GRADERS:
-        return Row(task.id, task.category, problem=f"no grader {task.grader!r}; there are {', '.join(GRADERS)}")
+        return CheckRow(task.id, task.category, problem=f"no grader {task.grader!r}; there are {', '.join(GRADERS)}")
     try:
         return await judged(task, pool)
     except TaskDefective as error:
-        return Row(task.id, task.category, problem=f"defective: {error}")
+        return CheckRow(task.id, task.category, problem=f"defective: {error}")
     except InfraError as error:
-        return Row(task.id, task.category, problem=f"the machine or the task's environment: {error}")
+        return CheckRow(task.id, task.category, problem=f"the machine or the task's environment: {error}")
     except (TaskError, ValueError, KeyError) as error:
-        return Row(task.id, task.category, problem=f"malformed: {type(error).__name__}: {error}")
+        return CheckRow(task.id, task.category, problem=f"malformed: {type(error).__name__}: {error}")
 
 
-async def judged(task: Task, pool: Machines) -> Row:
+async def judged(task: Task, pool: Machines) -> CheckRow:
     """Raises InfraError."""
     same = graded_files if task.grader == NAME else lambda task, files: files
     found = await check(task, pool, grade=grade, cheats=cheats_for(task), as_graded=same)
@@ -140,7 +140,7 @@ async def judged(task: Task, pool: Machines) -> Row:
         scores.append((await grade(task, solved(task), pool)).score)
     audit = await audited(task, pool)
     acted = await _acted(task, pool, same, found.nop)
-    return Row(
+    return CheckRow(
         task.id,
         task.category,
         min(scores),
@@ -179,20 +179,20 @@ def content_of(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _known(kept: Path) -> dict[str, Row]:
+def _known(kept: Path) -> dict[str, CheckRow]:
     """A torn last line is no row."""
     if not kept.is_file():
         return {}
-    rows: dict[str, Row] = {}
+    rows: dict[str, CheckRow] = {}
     for line in kept.read_text(encoding="utf-8").splitlines(keepends=True):
         if line.endswith("\n"):
             told = json.loads(line)
             key = told.pop("key")
-            rows[key] = Row(**told)
+            rows[key] = CheckRow(**told)
     return rows
 
 
-def summary(rows: Sequence[Row]) -> str:
+def summary(rows: Sequence[CheckRow]) -> str:
     """How many are sound, why the others are not, and which files the leak scan could not search, sound or not."""
     off = [row for row in rows if not row.good]
     lines = [f"{len(rows) - len(off)} of {len(rows)} tasks are sound", *[f"  {row.id}: {_why(row)}" for row in off]]
@@ -203,7 +203,7 @@ def summary(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _why(row: Row) -> str:
+def _why(row: CheckRow) -> str:
     if row.problem:
         return row.problem
     fooled = [name for name, score in row.cheats.items() if score]

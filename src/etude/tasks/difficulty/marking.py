@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from etude.tasks.difficulty.score import Tried, measured
+from etude.tasks.difficulty.score import DifficultySample, measured
 from etude.tasks.stats import spread
 from etude.tasks.store.folder import TaskFolder
 
@@ -18,10 +18,12 @@ FEWEST = 3  # tasks with rollouts, below which a correlation says nothing
 
 
 def mark(
-    folder: TaskFolder, tried: Iterable[Tried], progress: Callable[[int, int], None] = lambda done, whole: None
+    folder: TaskFolder,
+    tried: Iterable[DifficultySample],
+    progress: Callable[[int, int], None] = lambda done, whole: None,
 ) -> dict[str, Any]:
     """The account. Rollouts of tasks that are not here are counted and left aside; a task whose difficulty is as before is not written."""
-    of: dict[str, list[Tried]] = defaultdict(list)
+    of: dict[str, list[DifficultySample]] = defaultdict(list)
     strange = 0
     for one in tried:
         if one.task in folder.rows:

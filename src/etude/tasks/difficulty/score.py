@@ -19,7 +19,7 @@ PRIOR_ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
-class Tried:
+class DifficultySample:
     """A rollout at a task. `thinking`: tokens; None if they were not counted."""
 
     task: str
@@ -34,13 +34,13 @@ def prior(lines: int, files: int, read: int) -> float:
     return sum(min(1.0, math.log1p(max(0, value)) / math.log1p(most)) for value, most in parts) / len(parts)
 
 
-def score(before: float, tried: Iterable[Tried]) -> float:
+def score(before: float, tried: Iterable[DifficultySample]) -> float:
     """`before` is the prior."""
     scores = [one.score for one in tried]
     return (PRIOR_ATTEMPTS * before + sum(1 - one for one in scores)) / (PRIOR_ATTEMPTS + len(scores))
 
 
-def measured(task: Task, tried: Iterable[Tried] = ()) -> dict[str, Any]:
+def measured(task: Task, tried: Iterable[DifficultySample] = ()) -> dict[str, Any]:
     """What `metadata.difficulty` holds."""
     tried = list(tried)
     changed, solver = task.metadata.get("changed", {}), effort(task)
@@ -55,7 +55,7 @@ def measured(task: Task, tried: Iterable[Tried] = ()) -> dict[str, Any]:
     }
 
 
-def _rollouts(tried: list[Tried]) -> dict[str, Any]:
+def _rollouts(tried: list[DifficultySample]) -> dict[str, Any]:
     thinking = [one.thinking for one in tried if one.thinking is not None]
     return {
         "attempts": len(tried),

@@ -22,7 +22,7 @@ from typing import Any
 
 from etude.sandbox.spec import ExecResult, SandboxSpec
 from etude.tasks.content import files_below, read_file, write_file
-from etude.tasks.graders.judged import MAX_FILE_BYTES, Outcome, judged, limit_s, told_tests
+from etude.tasks.graders.judged import MAX_FILE_BYTES, AttemptJudgement, judged, limit_s, told_tests
 from etude.tasks.protected import is_protected
 from etude.tasks.running.channel import INSIDE
 from etude.tasks.running.testrun import run_tests
@@ -109,7 +109,7 @@ def cleared(workdir: Path, path: str) -> None:
         shutil.rmtree(place)
 
 
-def graded(tests: Path, workdir: Path) -> Outcome:
+def graded(tests: Path, workdir: Path) -> AttemptJudgement:
     """By `tests/hidden.json`, the task's hidden part, and `tests/tree`, the base's protected files under the reference's tests."""
     hidden = json.loads((tests / "hidden.json").read_bytes())
     tree = {path: read_file(tests / "tree" / path) for path in files_below(tests / "tree")}

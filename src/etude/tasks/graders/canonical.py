@@ -19,7 +19,7 @@ MAX_HOPS = 20  # of re-exports, which may go round in a circle
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-class Unreadable(Exception):
+class UnparsableModule(Exception):
     """A module that is no Python; says which."""
 
 
@@ -66,7 +66,7 @@ def program(files: Mapping[str, str], modules: Mapping[str, str]) -> Program:
             try:
                 trees[name] = parse_python(files[path])
             except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-                raise Unreadable(f"{path} is no Python: {error}") from error
+                raise UnparsableModule(f"{path} is no Python: {error}") from error
     packages = frozenset(name for path, name in modules.items() if path.endswith("__init__.py"))
     made = Program(trees, {}, packages)
     for name, tree in trees.items():

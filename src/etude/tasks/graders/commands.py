@@ -15,10 +15,10 @@ from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.workspace import opened
 from etude.tasks.errors import TaskDefective
-from etude.tasks.faults import Row
+from etude.tasks.faults import FaultRow
 from etude.tasks.graders.judged import graded_files, judged, limit_s, told_tests
 from etude.tasks.running.supervised import watched
-from etude.tasks.running.testrun import Opener, Ran, Tests, run_tests
+from etude.tasks.running.testrun import Opener, RunReport, Tests, run_tests
 from etude.tasks.solved import solved
 from etude.tasks.task import Task, Verdict
 
@@ -74,11 +74,11 @@ class CommandsGrader:
             outcome = judged(task.hidden, await self._run(task, files, pool))
         return Verdict(float(not outcome.reason), outcome.tests, outcome.reason, time.perf_counter() - start)
 
-    async def _run(self, task: Task, files: dict[str, bytes], pool: Machines) -> Ran:
+    async def _run(self, task: Task, files: dict[str, bytes], pool: Machines) -> RunReport:
         fresh, limit = machine(task, pool, self.fit), limit_s(task.hidden["seconds"])
         return await run_tests(tests_of(task), graded_files(task, files), fresh, limit)
 
-    async def _well(self, task: Task, pool: Machines, row: Row) -> None:
+    async def _well(self, task: Task, pool: Machines, row: FaultRow) -> None:
         """The control of a doubtful end: the reference, here and now. Raises InfraError where its tests do not run either, and TaskDefective
         where they run and it does not pass."""
         ran = await self._run(task, solved(task), pool)

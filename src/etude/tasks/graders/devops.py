@@ -29,7 +29,7 @@ from etude.tasks.bounded import LimitReached, bounded
 from etude.tasks.content import laid_over
 from etude.tasks.graders.commands import machine, unfitted
 from etude.tasks.graders.edits import edited, encoded
-from etude.tasks.graders.workflow import Refused, commands_of
+from etude.tasks.graders.workflow import WorkflowError, commands_of
 from etude.tasks.restore import editable, restored, text_of
 from etude.tasks.task import Task, Verdict
 
@@ -60,7 +60,7 @@ while True:
 
 
 @dataclass(frozen=True)
-class Ended:
+class CheckStepResult:
     """How a step ended."""
 
     good: bool
@@ -102,10 +102,10 @@ async def objection(task: Task, files: dict[str, bytes], scenario: Mapping[str, 
         return f"{scenario['name']}: the files were refused: {error}"
     try:
         ended = await _stepped(sandbox, task, graded, scenario, nonce, limit_s)
-    except (Refused, LimitReached) as error:
+    except (WorkflowError, LimitReached) as error:
         return f"{scenario['name']}: {error}"
     except UserError as error:
-        ended = Ended(False, str(error))
+        ended = CheckStepResult(False, str(error))
     finally:
         await sandbox.kill()
     wanted = scenario.get("says", "").replace(NONCE, nonce)
@@ -123,9 +123,9 @@ async def _stepped(
     scenario: Mapping[str, Any],
     nonce: str,
     limit_s: float,
-) -> Ended:
+) -> CheckStepResult:
     """The steps up to the first that fails."""
-    ended = Ended(True, "")
+    ended = CheckStepResult(True, "")
     for step in scenario["steps"]:
         if "workflow" in step:
             ended = await _workflow(sandbox, graded, step["workflow"], limit_s)
@@ -133,13 +133,13 @@ async def _stepped(
             ended = await _serve(sandbox, step, limit_s)
         else:
             ran = await sandbox.run(step["run"].replace(NONCE, nonce), timeout_s=limit_s)
-            ended = Ended(ran.rc == 0 and not ran.timed_out, _both(ran))
+            ended = CheckStepResult(ran.rc == 0 and not ran.timed_out, _both(ran))
         if not ended.good:
             break
     return ended
 
 
-async def _workflow(sandbox: Disposable, graded: Mapping[str, bytes], path: str, limit_s: float) -> Ended:
+async def _workflow(sandbox: Disposable, graded: Mapping[str, bytes], path: str, limit_s: float) -> CheckStepResult:
     said = ""
     for command in await bounded(commands_of, text_of(graded.get(path)), path):
         ran = await sandbox.run(
@@ -148,11 +148,11 @@ async def _workflow(sandbox: Disposable, graded: Mapping[str, bytes], path: str,
         )  # fmt: skip
         said = f"{command.name}: {_both(ran)}"
         if ran.rc != 0 or ran.timed_out:
-            return Ended(False, said)
-    return Ended(True, said)
+            return CheckStepResult(False, said)
+    return CheckStepResult(True, said)
 
 
-async def _serve(sandbox: Disposable, step: Mapping[str, Any], limit_s: float) -> Ended:
+async def _serve(sandbox: Disposable, step: Mapping[str, Any], limit_s: float) -> CheckStepResult:
     """The service in the background, asked on the sandbox' own loopback."""
     address = f"http://127.0.0.1:{step['port']}{step['path']}"
     # Its own session and no output of ours: the shell ends while the service goes on, and the sandbox' end is the service's.
@@ -161,9 +161,9 @@ async def _serve(sandbox: Disposable, step: Mapping[str, Any], limit_s: float) -
     argv = ["python3", "-c", PROBE, address, str(SERVES_WITHIN_S), pid]
     ran = await sandbox.run(argv, timeout_s=SERVES_WITHIN_S + 10)
     if ran.rc == 0:
-        return Ended(ran.out.startswith(b"200 "), _text(ran.out))
+        return CheckStepResult(ran.out.startswith(b"200 "), _text(ran.out))
     log = await sandbox.run("tail -c 300 /tmp/service.log", timeout_s=10)
-    return Ended(False, f"{_text(ran.err)}; the service said: {_text(log.out)}")
+    return CheckStepResult(False, f"{_text(ran.err)}; the service said: {_text(log.out)}")
 
 
 def _quoted(command: str) -> str:

@@ -25,7 +25,14 @@ from etude.tasks.bounded import LimitReached, bounded
 from etude.tasks.content import same_content
 from etude.tasks.graders import documented
 from etude.tasks.graders.edits import Edit, edited, encoded
-from etude.tasks.graders.examples import MAX_EXAMPLES, Group, Outcome, Unreadable, read_examples, run_examples
+from etude.tasks.graders.examples import (
+    MAX_EXAMPLES,
+    ExampleGroup,
+    ExamplesOutcome,
+    UnreadableExamples,
+    read_examples,
+    run_examples,
+)
 from etude.tasks.restore import text_of
 from etude.tasks.task import Task, Verdict
 
@@ -52,11 +59,11 @@ class DocumentationGrader:
             groups = await bounded(groups_of, task, files)
             found["read"] = True
             reason = await self._judged(task, groups, pool, found)
-        except (Poor, Unreadable, LimitReached) as error:
+        except (Poor, UnreadableExamples, LimitReached) as error:
             reason = str(error)
         return Verdict(float(not reason), found, reason, time.perf_counter() - start)
 
-    async def _judged(self, task: Task, groups: list[Group], pool: Machines, found: dict[str, bool]) -> str:
+    async def _judged(self, task: Task, groups: list[ExampleGroup], pool: Machines, found: dict[str, bool]) -> str:
         hidden = task.hidden
         for outcome in await outcomes(task, groups, [()] * TIMES, pool):
             if not outcome.all_good:
@@ -76,19 +83,19 @@ class DocumentationGrader:
 
 
 async def outcomes(
-    task: Task, groups: list[Group], variants: Sequence[Sequence[Edit]], pool: Machines
-) -> list[Outcome]:
+    task: Task, groups: list[ExampleGroup], variants: Sequence[Sequence[Edit]], pool: Machines
+) -> list[ExamplesOutcome]:
     module = task.hidden["import"] if task.hidden["form"] == "docstrings" else ""
     base = {path: text for path, text in task.files.items() if path != task.hidden["path"] or path.endswith(".py")}
     trees = [encoded(edited(base, edits)) for edits in variants]
-    found: list[Outcome] = []
+    found: list[ExamplesOutcome] = []
     for at in range(0, len(trees), TOGETHER):
         runs = (run_examples(task, tree, groups, module, pool, LIMIT_S) for tree in trees[at : at + TOGETHER])
         found += await asyncio.gather(*runs)
     return found
 
 
-def groups_of(task: Task, files: dict[str, bytes]) -> list[Group]:
+def groups_of(task: Task, files: dict[str, bytes]) -> list[ExampleGroup]:
     """The examples by name, of documentation that tells what it must. Raises Poor, Unreadable."""
     hidden = task.hidden
     path = hidden["path"]
@@ -106,7 +113,7 @@ def groups_of(task: Task, files: dict[str, bytes]) -> list[Group]:
     return groups
 
 
-def _of_docstrings(task: Task, text: str) -> list[Group]:
+def _of_docstrings(task: Task, text: str) -> list[ExampleGroup]:
     hidden = task.hidden
     try:
         told = documented.docstrings(text)
@@ -118,12 +125,12 @@ def _of_docstrings(task: Task, text: str) -> list[Group]:
     return [_group(task, name, told.get(name, "")) for name in hidden["symbols"]]
 
 
-def _of_page(task: Task, text: str) -> list[Group]:
+def _of_page(task: Task, text: str) -> list[ExampleGroup]:
     hidden = task.hidden
     told = documented.sections(text)
     if dead := documented.dead_links(text, hidden["path"], [*task.files, hidden["path"]]):
         raise Poor(f"{hidden['path']} links to {dead[0]}, which is not there")
-    groups: list[Group] = []
+    groups: list[ExampleGroup] = []
     for name in hidden["symbols"]:
         heading, said = told.get(name, ("", ""))
         wanted = hidden["facts"].get(name, {}).get("signature")
@@ -133,7 +140,7 @@ def _of_page(task: Task, text: str) -> list[Group]:
     return groups
 
 
-def _of_examples(task: Task, text: str) -> list[Group]:
+def _of_examples(task: Task, text: str) -> list[ExampleGroup]:
     group = read_examples(task.hidden["path"], documented.unfenced(text))
     there = {" ".join(example.source.split()) for example in group.examples}
     for source in task.hidden["sources"]:
@@ -142,7 +149,7 @@ def _of_examples(task: Task, text: str) -> list[Group]:
     return [group]
 
 
-def _group(task: Task, name: str, said: str) -> Group:
+def _group(task: Task, name: str, said: str) -> ExampleGroup:
     missing = documented.untold(said, task.hidden["facts"].get(name, {}))
     if missing:
         raise Poor(f"{name}: its documentation does not tell {missing[0]}")

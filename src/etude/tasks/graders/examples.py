@@ -24,12 +24,12 @@ MAX_EXAMPLES = 400
 MAX_OUTPUT_BYTES = 4 << 20
 
 
-class Unreadable(ValueError):
+class UnreadableExamples(ValueError):
     """Text that holds no examples that can be read; says why."""
 
 
 @dataclass(frozen=True)
-class Group:
+class ExampleGroup:
     """The examples that belong together, e.g. those of one function."""
 
     name: str
@@ -37,7 +37,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ExamplesOutcome:
     """Which examples printed what they promise, group by group; `said` of the first that did not."""
 
     good: tuple[tuple[bool, ...], ...]
@@ -48,21 +48,21 @@ class Outcome:
         return all(all(group) for group in self.good)
 
 
-def read_examples(name: str, text: str) -> Group:
+def read_examples(name: str, text: str) -> ExampleGroup:
     """Raises Unreadable."""
     try:
         found = doctest.DocTestParser().get_examples(text, name)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{name}: the examples can't be read: {error}") from error
+        raise UnreadableExamples(f"{name}: the examples can't be read: {error}") from error
     for example in found:
         if example.options.get(doctest.SKIP):
-            raise Unreadable(f"{name}: an example is skipped: {example.source.strip()[:80]}")
-    return Group(name, tuple(found))
+            raise UnreadableExamples(f"{name}: an example is skipped: {example.source.strip()[:80]}")
+    return ExampleGroup(name, tuple(found))
 
 
 async def run_examples(
-    task: Task, files: dict[str, bytes], groups: Sequence[Group], module: str, pool: Machines, limit_s: float
-) -> Outcome:
+    task: Task, files: dict[str, bytes], groups: Sequence[ExampleGroup], module: str, pool: Machines, limit_s: float
+) -> ExamplesOutcome:
     """`module`: dotted name whose names the examples see, as in a docstring; empty: they import what they need. Raises InfraError."""
     places = [(number, at) for number, group in enumerate(groups) for at in range(len(group.examples))]
     batches = [[(number, groups[number].examples[at].source)] for number, at in places]
@@ -99,7 +99,9 @@ def _shown(text: str | None) -> tuple[str, str | None] | None:
     return None
 
 
-def _compared(groups: Sequence[Group], results: dict[tuple[int, int], tuple[str, str | None]], ending: str) -> Outcome:
+def _compared(
+    groups: Sequence[ExampleGroup], results: dict[tuple[int, int], tuple[str, str | None]], ending: str
+) -> ExamplesOutcome:
     good: list[tuple[bool, ...]] = []
     said = ""
     for number, group in enumerate(groups):
@@ -111,7 +113,7 @@ def _compared(groups: Sequence[Group], results: dict[tuple[int, int], tuple[str,
                 got = f"no output ({ending})" if result is None else repr((result[1] or result[0])[:120])
                 said = f"{group.name}: {example.source.strip()[:80]!r} promises {example.want[:80]!r}, and gives {got}"
         good.append(tuple(row))
-    return Outcome(tuple(good), said)
+    return ExamplesOutcome(tuple(good), said)
 
 
 def _holds(example: doctest.Example, said: str, raised: str | None) -> bool:

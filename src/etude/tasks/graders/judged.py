@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from etude.tasks.content import laid_over
-from etude.tasks.faults import Row, fault_of, told
+from etude.tasks.faults import FaultRow, fault_of, told
 from etude.tasks.protected import is_protected
-from etude.tasks.running.testrun import Ran, Tests
+from etude.tasks.running.testrun import RunReport, Tests
 
 if TYPE_CHECKING:
     from etude.tasks.task import Task
@@ -28,13 +28,13 @@ def limit_s(seconds: float) -> float:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AttemptJudgement:
     """`tests`: the expected ones by name; `reason`: why the attempt doesn't count, empty if it does; `fault`: the row of the table of faults
     for a run that can't be judged by its tests."""
 
     tests: dict[str, bool]
     reason: str
-    fault: Row | None = None
+    fault: FaultRow | None = None
 
 
 def told_tests(hidden: Mapping[str, Any]) -> Tests:
@@ -48,15 +48,15 @@ def brief(task: Task) -> Task:
     return replace(task, hidden={**task.hidden, BRIEF: True})
 
 
-def judged(hidden: Mapping[str, Any], ran: Ran) -> Outcome:
+def judged(hidden: Mapping[str, Any], ran: RunReport) -> AttemptJudgement:
     """By the hidden part of a task alone: only expected names count, skipped or missing is failed."""
     names = [*hidden["fail_to_pass"], *hidden["pass_to_pass"]]
     row = fault_of(ran, told_tests(hidden).kind)
     if row is not None:
-        return Outcome(dict.fromkeys(names, False), told(row, ran), row)
+        return AttemptJudgement(dict.fromkeys(names, False), told(row, ran), row)
     good = ran.run.passed | (ran.run.xfailed & frozenset(hidden.get(XFAILED, ())))
     found = {name: ran.honest and name in good for name in names}
-    return Outcome(found, objection(ran, found, len(hidden["fail_to_pass"]), hidden.get("universal", ())))
+    return AttemptJudgement(found, objection(ran, found, len(hidden["fail_to_pass"]), hidden.get("universal", ())))
 
 
 def graded_files(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
@@ -69,7 +69,7 @@ def graded_files(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
     return laid_over(graded, {path: text.encode() for path, text in task.hidden["files"].items()})
 
 
-def objection(ran: Ran, found: dict[str, bool], telling: int, universal: Collection[str]) -> str:
+def objection(ran: RunReport, found: dict[str, bool], telling: int, universal: Collection[str]) -> str:
     """Why the attempt doesn't count; empty if it does. The first `telling` names are those that the change makes pass; `universal`: the
     classes equal to anything that the reference has too."""
     if not ran.run.passed:

@@ -30,7 +30,7 @@ from etude.tasks.graders.commands import machine, unfitted
 from etude.tasks.graders.edits import Edit, edited, encoded
 from etude.tasks.graders.judged import MAX_FILE_BYTES
 from etude.tasks.restore import text_of
-from etude.tasks.running.testrun import Ran, run_tests
+from etude.tasks.running.testrun import RunReport, run_tests
 from etude.tasks.task import Task, Verdict
 
 NAME = "mutants"
@@ -95,14 +95,14 @@ class _Runs:
         self.tests = {self.path: files[self.path]}
         self.limit_s = max(FEWEST_S, TIMES_S * float(task.hidden["seconds"]))
 
-    async def once(self, edits: Sequence[Edit], needed: Collection[str] = ()) -> Ran:
+    async def once(self, edits: Sequence[Edit], needed: Collection[str] = ()) -> RunReport:
         graded = encoded(edited(self.task.files, edits)) | self.tests
         fresh = machine(self.task, self.pool, unfitted)
         return await run_tests(tests_of(self.task, (self.path,), needed), graded, fresh, self.limit_s)
 
-    async def each(self, variants: Sequence[Sequence[Edit]], needed: Collection[str] = ()) -> list[Ran]:
+    async def each(self, variants: Sequence[Sequence[Edit]], needed: Collection[str] = ()) -> list[RunReport]:
         """`needed`: tests of which the first that does not pass tells all of a variant."""
-        found: list[Ran] = []
+        found: list[RunReport] = []
         for at in range(0, len(variants), TOGETHER):
             found += await asyncio.gather(*(self.once(edits, needed) for edits in variants[at : at + TOGETHER]))
         return found
@@ -149,7 +149,7 @@ def solid(path: str, text: str) -> bool:
     return any(len(value) > MAX_SOLID_CHARS and len(value.split()) == 1 for value in values)
 
 
-def _unhealthy(ran: Ran) -> str:
+def _unhealthy(ran: RunReport) -> str:
     if ran.run.timed_out:
         return f"the tests took longer than {ran.run.seconds:.0f} s"
     if not ran.honest:

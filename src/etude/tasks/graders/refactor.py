@@ -21,7 +21,7 @@ from typing import Any
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.bounded import LimitReached, bounded
-from etude.tasks.graders.canonical import DEFINITION, Program, Unreadable, exports, imported, program
+from etude.tasks.graders.canonical import DEFINITION, Program, UnparsableModule, exports, imported, program
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.graders.judged import MAX_FILE_BYTES
 from etude.tasks.protected import is_protected
@@ -40,7 +40,7 @@ class RefactorGrader:
         start = time.perf_counter()
         try:
             reason = await bounded(objection, task, files)
-        except (Unreadable, RecursionError, LimitReached) as error:
+        except (UnparsableModule, RecursionError, LimitReached) as error:
             reason = str(error)
         if reason:
             return Verdict(0.0, {"structure": False}, reason, time.perf_counter() - start)
@@ -80,7 +80,7 @@ def _texts(files: Mapping[str, bytes], modules: Mapping[str, str]) -> dict[str, 
     try:
         return {path: files[path].decode() for path in modules if path in files}
     except UnicodeDecodeError as error:
-        raise Unreadable(f"a module is no UTF-8: {error.reason}") from error
+        raise UnparsableModule(f"a module is no UTF-8: {error.reason}") from error
 
 
 def _renamed(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ class Comment:
     line: int
 
 
-class Malformed(ValueError):
+class MalformedComments(ValueError):
     """A file of comments that can't be read; says which line."""
 
 
@@ -51,7 +51,7 @@ class ReviewGrader:
         names = [f"{one['path']}:{one['first']}" for one in defects]
         try:
             comments = read_comments(files.get(task.hidden["path"]), task.hidden["path"])
-        except Malformed as error:
+        except MalformedComments as error:
             return Verdict(0.0, dict.fromkeys(names, False), str(error), time.perf_counter() - start)
         found, right = matched(comments, defects)
         told = dict(zip(names, found, strict=True))
@@ -65,15 +65,15 @@ class ReviewGrader:
 def read_comments(data: bytes | None, path: str) -> list[Comment]:
     """Raises Malformed. The same place twice with the same text is one comment."""
     if data is None:
-        raise Malformed(f"{path} is missing: no review was written")
+        raise MalformedComments(f"{path} is missing: no review was written")
     if len(data) > MAX_BYTES:
-        raise Malformed(f"{path} has {len(data)} bytes, {MAX_BYTES} at most are read")
+        raise MalformedComments(f"{path} has {len(data)} bytes, {MAX_BYTES} at most are read")
     found: list[Comment] = []
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         if line.strip():
             found.append(_comment(line, f"{path}:{number}"))
     if len(found) > MAX_COMMENTS:
-        raise Malformed(f"{path} has {len(found)} comments, {MAX_COMMENTS} at most are read")
+        raise MalformedComments(f"{path} has {len(found)} comments, {MAX_COMMENTS} at most are read")
     return found
 
 
@@ -81,16 +81,18 @@ def _comment(line: str, where: str) -> Comment:
     try:
         row: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"{where} is no JSON: {error}") from error
+        raise MalformedComments(f"{where} is no JSON: {error}") from error
     if not isinstance(row, dict):
-        raise Malformed(f"{where} is no object")
+        raise MalformedComments(f"{where} is no object")
     path, at, text = row.get("path"), row.get("line"), row.get("text")
     if not isinstance(path, str) or not isinstance(at, int) or isinstance(at, bool):
-        raise Malformed(f"{where} needs `path`, a string, and `line`, a whole number")
+        raise MalformedComments(f"{where} needs `path`, a string, and `line`, a whole number")
     if not isinstance(text, str) or len(text.strip()) < FEWEST_CHARS:
-        raise Malformed(f"{where} needs `text` of at least {FEWEST_CHARS} characters")
+        raise MalformedComments(f"{where} needs `text` of at least {FEWEST_CHARS} characters")
     if row.get("severity") not in SEVERITIES:
-        raise Malformed(f"{where} needs `severity`, one of {', '.join(SEVERITIES)}; it says {row.get('severity')!r}")
+        raise MalformedComments(
+            f"{where} needs `severity`, one of {', '.join(SEVERITIES)}; it says {row.get('severity')!r}"
+        )
     return Comment(path.removeprefix("./"), at)
 
 

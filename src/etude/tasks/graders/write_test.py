@@ -24,7 +24,7 @@ MAX_LINE_CHARS = 200
 
 
 @dataclass(frozen=True)
-class Check:
+class AddedAssertion:
     """One added line."""
 
     function: str
@@ -51,7 +51,7 @@ class WriteTestGrader:
         reason = "" if passed else f"holds on the right code: {right}, caught {sum(caught)} of {len(caught)}"
         return Verdict(float(passed), tests, reason, time.perf_counter() - start)
 
-    async def _outcomes(self, hidden: dict[str, Any], checks: list[Check], pool: Machines) -> list[bool]:
+    async def _outcomes(self, hidden: dict[str, Any], checks: list[AddedAssertion], pool: Machines) -> list[bool]:
         """Whether all checks hold on the reference, then for each mutant whether a check caught it.
 
         Only an answer catches a mutant: arguments that take the run to its time limit leave the later calls unanswered, and
@@ -69,11 +69,11 @@ class WriteTestGrader:
         return [right, *caught]
 
 
-def added_checks(before: str, after: str, module: str) -> list[Check] | None:
+def added_checks(before: str, after: str, module: str) -> list[AddedAssertion] | None:
     """The checks in lines that were added to `before`; None if a line was changed, removed, or is no literal check."""
     remaining = iter(before.splitlines())
     expected = next(remaining, None)
-    added: list[Check] = []
+    added: list[AddedAssertion] = []
     for line in after.splitlines():
         if line == expected:
             expected = next(remaining, None)
@@ -85,7 +85,7 @@ def added_checks(before: str, after: str, module: str) -> list[Check] | None:
     return added if expected is None else None
 
 
-def _check(line: str, module: str) -> Check | None:
+def _check(line: str, module: str) -> AddedAssertion | None:
     if len(line) > MAX_LINE_CHARS:
         return None
     try:
@@ -98,4 +98,4 @@ def _check(line: str, module: str) -> Check | None:
     words = place.split() if isinstance(place, str) else []
     if call.keywords or len(words) != 2 or words[0] != module:
         return None
-    return Check(words[1], want, args)
+    return AddedAssertion(words[1], want, args)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from etude.tasks.importers.harbor_settings import Settings
-from etude.tasks.importers.texts import Files
+from etude.tasks.importers.texts import FolderFiles
 
 # Reward files (Harbor), or a parser of what the tests print (Terminal-Bench 1).
 HARBOR, TERMINAL_BENCH = "harbor", "terminal-bench"
@@ -19,10 +19,10 @@ class Foreign:
     id: str
     format: str
     instruction: str
-    tests: Files
+    tests: FolderFiles
     script: str
     settings: Settings
     dockerfile: str = ""
     parser: str = ""
-    solution: Files = field(default_factory=Files)
+    solution: FolderFiles = field(default_factory=FolderFiles)
     told: dict[str, Any] = field(default_factory=dict)  # what else the folder says of itself

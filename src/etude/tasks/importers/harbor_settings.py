@@ -16,7 +16,7 @@ from typing import Any
 
 from etude.core import bounded_toml
 from etude.tasks.errors import TaskError
-from etude.tasks.importers.table import Table
+from etude.tasks.importers.table import ManifestTable
 from etude.tasks.importers.texts import text_of
 
 VERIFIER_TIMEOUT_S = 600.0
@@ -59,7 +59,7 @@ def _document(place: Path) -> dict[str, Any]:
         raise TaskError(f"{place} does not parse: {error}") from error
 
 
-def _require_version(whole: Table, place: Path) -> None:
+def _require_version(whole: ManifestTable, place: Path) -> None:
     version = whole.raw("schema_version") or whole.raw("version") or "1.0"
     if str(version).partition(".")[0] != "1":
         raise TaskError(f"{place}: schema_version {version!r} is not known here; those of 1.x are")
@@ -68,11 +68,11 @@ def _require_version(whole: Table, place: Path) -> None:
 def read_settings(place: Path, variables: dict[str, str]) -> Settings:
     """`variables`: the values of `${VAR}`. Raises TaskError, also for what can't be given here."""
     document = _document(place)
-    whole = Table(document, place)
+    whole = ManifestTable(document, place)
     _require_version(whole, place)
     task, environment, verifier, agent = map(whole.table, ("task", "environment", "verifier", "agent"))
     metadata = whole.raw("metadata") or {}
-    category = Table(metadata, place, "metadata").text("category", "terminal") or "terminal"
+    category = ManifestTable(metadata, place, "metadata").text("category", "terminal") or "terminal"
     _refused(whole, environment, verifier, place)
     differs: list[str] = []
     _users(agent, verifier, differs)
@@ -107,7 +107,7 @@ def read_settings(place: Path, variables: dict[str, str]) -> Settings:
     return replace(settings, differs=tuple(differs), unread=tuple(whole.unread()))
 
 
-def _refused(whole: Table, environment: Table, verifier: Table, place: Path) -> None:
+def _refused(whole: ManifestTable, environment: ManifestTable, verifier: ManifestTable, place: Path) -> None:
     system = environment.text("os", "linux").lower()
     for name, asked, why in (
         ("steps", whole.list("steps"), "a task of several steps, each graded by itself, can't be run here"),
@@ -131,7 +131,7 @@ def _refused(whole: Table, environment: Table, verifier: Table, place: Path) -> 
             raise TaskError(f"{place}: {name} = {repr(asked)[:60]} is refused: {why}")
 
 
-def _users(agent: Table, verifier: Table, differs: list[str]) -> None:
+def _users(agent: ManifestTable, verifier: ManifestTable, differs: list[str]) -> None:
     for name, table in (("agent", agent), ("verifier", verifier)):
         user = table.raw("user")
         if user in (None, ""):
@@ -141,7 +141,7 @@ def _users(agent: Table, verifier: Table, differs: list[str]) -> None:
         differs.append(f"{name}.user: commands run as the sandbox's one user, who owns its files but is not root")
 
 
-def _hosts(table: Table, name: str, differs: list[str], inherited: tuple[str, ...] = ()) -> tuple[str, ...]:
+def _hosts(table: ManifestTable, name: str, differs: list[str], inherited: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Of `allowlist`, as `sandbox.spec.Network` names hosts. A phase that says nothing has the environment's."""
     mode, asked, internet = table.raw("network_mode"), table.texts("allowed_hosts"), table.flag("allow_internet")
     if mode is None:
@@ -167,7 +167,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _host(table: Table, text: str) -> str:
+def _host(table: ManifestTable, text: str) -> str:
     host = text.strip().lower().rstrip(".")
     if _is_address(host):
         raise table.wrong("allowed_hosts", "names of hosts: the door of a sandbox knows no addresses", text)
@@ -194,7 +194,7 @@ def _resolved(words: dict[str, str], variables: dict[str, str], key: str, place:
     return found
 
 
-def _size(environment: Table, key: str, otherwise: int) -> int:
+def _size(environment: ManifestTable, key: str, otherwise: int) -> int:
     """`memory_mb = 2048`, or `memory = "2G"` as older files have it."""
     told = environment.raw(key)
     size = environment.count(f"{key}_mb", 0)
@@ -209,7 +209,7 @@ def _size(environment: Table, key: str, otherwise: int) -> int:
     return old or otherwise
 
 
-def _health(environment: Table) -> str:
+def _health(environment: ManifestTable) -> str:
     """Tried `retries` times after the grace; each try has its own limit."""
     if environment.raw("healthcheck") is None:
         return ""
@@ -226,13 +226,13 @@ def _health(environment: Table) -> str:
     return f"n=0; until timeout {limit:g} sh -c {quoted}; do n=$((n+1)); [ $n -lt {max(tries, 1)} ] || exit 1; {wait}; done"
 
 
-def _artifacts(whole: Table, verifier: Table, differs: list[str]) -> tuple[str, ...]:
+def _artifacts(whole: ManifestTable, verifier: ManifestTable, differs: list[str]) -> tuple[str, ...]:
     mode = verifier.text("environment_mode")
     if mode not in ("", "shared", "separate"):
         raise verifier.wrong("environment_mode", "shared or separate", mode)
     sources: list[str] = []
     for entry in whole.list("artifacts"):
-        told = Table({"source": entry} if isinstance(entry, str) else entry, Path("artifacts"))
+        told = ManifestTable({"source": entry} if isinstance(entry, str) else entry, Path("artifacts"))
         source, service = told.text("source"), told.text("service", "main")
         if not source or ".." in source.split("/"):
             raise whole.wrong("artifacts", "paths without ..", source)

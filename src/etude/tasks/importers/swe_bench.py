@@ -19,7 +19,7 @@ from etude.tasks.importers.swe_grading import meant
 from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.protected import is_protected
 from etude.tasks.task import Task
-from etude.tasks.tree import TooLarge, tree
+from etude.tasks.tree import TreeTooLarge, tree
 from etude.tasks.validation.change import PYTEST_FILE, GradingContext, RepositoryChange, prove_change
 from etude.tasks.validation.project import STYLES, TaskDraft, prove_draft
 from etude.tasks.validation.suite_build import Candidate
@@ -117,7 +117,7 @@ def change_of(row: SweBenchRow, mirrors: Path, command: tuple[str, ...] = ()) ->
         if row.reversed:  # the patch makes the bug: taking it back is the reference
             before, right = replace(before, files=right), before.files
         after = patched(right, row.test_patch)
-    except (GitError, TooLarge, PatchRefused) as error:
+    except (GitError, TreeTooLarge, PatchRefused) as error:
         raise CandidateRejected(f"its state can't be made: {error}") from error
     changed = tuple(path for path, text in after.items() if right.get(path) != text and PYTEST_FILE.search(path))
     named = {name.partition("::")[0] for name in row.fail_to_pass}

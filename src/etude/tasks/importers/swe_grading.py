@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from etude.tasks.test_logs.log import ERROR, FAILED, PASSED, SKIPPED, XFAIL, Log, Statuses, UnreadableLog
+from etude.tasks.test_logs.log import ERROR, FAILED, PASSED, SKIPPED, XFAIL, RunLog, Statuses, UnreadableLog
 from etude.tasks.test_logs.readers import reader
 
 START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
@@ -61,7 +61,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Decision:
+class SweDecision:
     """`kept` and `lost`: the row's tests by list, as the report of `swebench` has them. `reason`: why `score` is 0."""
 
     resolved: bool
@@ -80,11 +80,11 @@ class Decision:
         return {"patch_successfully_applied": self.applied, "resolved": self.resolved, "tests_status": tests}
 
 
-def decide(content: str, expected: Expected) -> Decision:
+def decide(content: str, expected: Expected) -> SweDecision:
     """Raises UnreadableLog, at which `swebench` ends with an exception, and TaskError for a reader that there is none of."""
     statuses, trouble = results(content, expected)
     if trouble:
-        return Decision(False, False, {}, {}, trouble)
+        return SweDecision(False, False, {}, {}, trouble)
     maintained = _MAINTAINED[expected.eval_type]
     lists = {
         F2P: _split(expected.fail_to_pass, statuses, _SHOWN[expected.eval_type]),
@@ -92,7 +92,7 @@ def decide(content: str, expected: Expected) -> Decision:
     }
     kept, lost = ({name: pair[side] for name, pair in lists.items()} for side in (0, 1))
     resolved = not any(lost.values())
-    return Decision(resolved, True, kept, lost, _objection(expected, kept, lost))
+    return SweDecision(resolved, True, kept, lost, _objection(expected, kept, lost))
 
 
 def results(content: str, expected: Expected) -> tuple[Statuses, str]:
@@ -106,7 +106,7 @@ def results(content: str, expected: Expected) -> tuple[Statuses, str]:
     told = [text.split(START)[1].split(END)[0], text]  # the whole log where what is between the marks names no test
     statuses: Statuses = {}
     for part in told:
-        statuses = statuses or read(Log(part, expected.instance_id, expected.version))
+        statuses = statuses or read(RunLog(part, expected.instance_id, expected.version))
     if not statuses and not SUITE_RAN.search(text):
         return {}, "the log names no test, and nothing in it shows that a suite ran"
     status = _status(text)

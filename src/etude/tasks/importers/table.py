@@ -10,7 +10,7 @@ from typing import Any
 from etude.tasks.errors import TaskError
 
 
-class Table:
+class ManifestTable:
     """One table, and those below it. All readers raise TaskError for a value of another kind."""
 
     def __init__(self, values: Any, place: Path, name: str = "") -> None:
@@ -18,7 +18,7 @@ class Table:
             raise TaskError(f"{place}: {name or 'the file'} must be a table, not {_short(values)}")
         self._values, self._place, self._name = values, place, name
         self._read: set[str] = set()
-        self._below: list[Table] = []
+        self._below: list[ManifestTable] = []
 
     def has(self, key: str) -> bool:
         return key in self._values
@@ -27,9 +27,9 @@ class Table:
         self._read.add(key)
         return self._values.get(key)
 
-    def table(self, key: str) -> Table:
+    def table(self, key: str) -> ManifestTable:
         """Empty where there is none."""
-        found = Table({} if self.raw(key) is None else self.raw(key), self._place, self._called(key))
+        found = ManifestTable({} if self.raw(key) is None else self.raw(key), self._place, self._called(key))
         self._below.append(found)
         return found
 

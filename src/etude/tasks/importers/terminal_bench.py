@@ -12,8 +12,8 @@ from etude.tasks.errors import TaskError
 from etude.tasks.importers.compose import one_service, parsed
 from etude.tasks.importers.foreign import TERMINAL_BENCH, Foreign
 from etude.tasks.importers.harbor_settings import Settings
-from etude.tasks.importers.table import Table
-from etude.tasks.importers.texts import Files, files_below, maybe_text, text_of
+from etude.tasks.importers.table import ManifestTable
+from etude.tasks.importers.texts import FolderFiles, files_below, maybe_text, text_of
 from etude.tasks.test_logs.terminal_bench import PARSERS
 
 SCRIPT = "run-tests.sh"
@@ -27,7 +27,7 @@ _FREE = (
 def read_terminal_bench(folder: Path) -> Foreign:
     """Raises TaskError."""
     place = folder / "task.yaml"
-    table = Table(parsed(text_of(place), place), place)
+    table = ManifestTable(parsed(text_of(place), place), place)
     instruction = table.text("instruction")
     if not table.has("instruction"):
         raise TaskError(f"{place} has no instruction")
@@ -63,17 +63,17 @@ def read_terminal_bench(folder: Path) -> Foreign:
     )
 
 
-def _solution(folder: Path) -> Files:
+def _solution(folder: Path) -> FolderFiles:
     """solution.sh, or the commands of solution.yaml one after the other."""
     if text := maybe_text(folder / "solution.sh"):
-        return Files({"solve.sh": text})
+        return FolderFiles({"solve.sh": text})
     place = folder / "solution.yaml"
     if not (text := maybe_text(place)):
-        return Files()
+        return FolderFiles()
     commands: Any = parsed(text, place)
     if not isinstance(commands, list):
         raise TaskError(f"{place} must be a list of commands, not {repr(commands)[:60]}")
     lines = [entry.get("command") if isinstance(entry, dict) else entry for entry in commands]
     if not all(isinstance(line, str) for line in lines):
         raise TaskError(f"{place} holds an entry that is no command")
-    return Files({"solve.sh": "".join(f"{line}\n" for line in lines)})
+    return FolderFiles({"solve.sh": "".join(f"{line}\n" for line in lines)})

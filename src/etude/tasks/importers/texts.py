@@ -12,7 +12,7 @@ MAX_FILE_BYTES = 8 << 20  # what a task's file may be: it is held as text
 
 
 @dataclass(frozen=True)
-class Files:
+class FolderFiles:
     """Below one folder, by path: text as it is, and what is no UTF-8 in base64."""
 
     texts: dict[str, str] = field(default_factory=dict)
@@ -24,9 +24,9 @@ class Files:
         }
 
 
-def files_below(folder: Path) -> Files:
+def files_below(folder: Path) -> FolderFiles:
     """Every file; none where there is no such folder. Raises TaskError."""
-    found = Files()
+    found = FolderFiles()
     for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
         if path.is_symlink() or path.is_file():
             data, name = _bytes(path), path.relative_to(folder).as_posix()

@@ -23,7 +23,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Edit:
+class CatalogueEdit:
     """`old` occurs exactly once in `file` of the release; the bug has `new` there."""
 
     file: str
@@ -38,7 +38,7 @@ class Bug:
 
     id: str
     package: Package
-    edits: tuple[Edit, ...]
+    edits: tuple[CatalogueEdit, ...]
     tests: tuple[str, ...]
     fails: tuple[str, ...]
     sometimes: tuple[str, ...]
@@ -52,7 +52,7 @@ def bugs() -> dict[str, Bug]:
     for table in _tables():
         package = _package(table["package"])
         for row in table["bugs"]:
-            edits = tuple(Edit(**edit) for edit in row["edits"])
+            edits = tuple(CatalogueEdit(**edit) for edit in row["edits"])
             tests, fails, sometimes = (tuple(row.get(key, ())) for key in ("tests", "fails", "sometimes"))
             bug = Bug(row["id"], package, edits, tests, fails, sometimes, " ".join(row["text"].split()))
             if bug.id in found:

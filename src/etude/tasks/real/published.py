@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from etude.core.fingerprint.publish import Written, write_fingerprints
+from etude.core.fingerprint.publish import PublishSummary, write_fingerprints
 from etude.tasks.real.catalogue import bugs
 
 SUITE = "real-bugs"
@@ -18,7 +18,7 @@ def published_texts() -> Iterator[str]:
         yield bug.instruction
 
 
-def publish(folder: Path) -> tuple[Path, Written]:
+def publish(folder: Path) -> tuple[Path, PublishSummary]:
     """Writes the suite's fingerprint file into `folder`. The packages are denied as a whole: most mended lines are too few to be found."""
     path = folder / f"{SUITE}.fp"
     return path, write_fingerprints(path, SUITE, published_texts(), {bug.package.pin.name for bug in bugs().values()})

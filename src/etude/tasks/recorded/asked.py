@@ -15,9 +15,9 @@ from etude.agent.git_links.git import repository as root_of
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.mix.phrases import match_phrase
 from etude.tasks.recorded.origin import Origin, origin_of
-from etude.tasks.recorded.session import Recorded
+from etude.tasks.recorded.session import RecordedSession
 from etude.tasks.task import Task
-from etude.tasks.tree import TooLarge, tree
+from etude.tasks.tree import TreeTooLarge, tree
 from etude.tasks.validation.change import GradingContext, RepositoryChange, prove_change
 from etude.tasks.validation.suite_build import Candidate
 
@@ -27,7 +27,7 @@ _OTHERWISE = "features"
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordedTaskPlan:
     """One task to be: its reference and further solutions."""
 
     reference: Origin
@@ -38,7 +38,9 @@ class Asked:
         return f"{self.reference.repository.name}-{self.reference.head[:10]}"
 
 
-def asked(sessions: Sequence[Recorded], repository: Path | None) -> tuple[list[Asked], dict[str, str]]:
+def asked(
+    sessions: Sequence[RecordedSession], repository: Path | None
+) -> tuple[list[RecordedTaskPlan], dict[str, str]]:
     """The requests that sessions gave, and why others gave none, by session id. `repository` replaces their own folders."""
     origins: list[Origin] = []
     left_out: dict[str, str] = {}
@@ -51,9 +53,9 @@ def asked(sessions: Sequence[Recorded], repository: Path | None) -> tuple[list[A
     for origin in origins:
         request = " ".join(origin.session.request.lower().split())
         groups.setdefault((origin.repository, origin.base, request), []).append(origin)
-    found: dict[str, Asked] = {}
+    found: dict[str, RecordedTaskPlan] = {}
     for group in groups.values():
-        one = Asked(group[0], tuple(o for o in group[1:] if o.head != group[0].head))
+        one = RecordedTaskPlan(group[0], tuple(o for o in group[1:] if o.head != group[0].head))
         earlier = found.get(one.id)
         if earlier is not None:
             smaller = min(earlier, one, key=lambda asked: asked.reference.lines)
@@ -63,12 +65,12 @@ def asked(sessions: Sequence[Recorded], repository: Path | None) -> tuple[list[A
     return [*found.values()], left_out
 
 
-def candidates(found: Sequence[Asked], bench: GradingContext, command: tuple[str, ...]) -> list[Candidate]:
+def candidates(found: Sequence[RecordedTaskPlan], bench: GradingContext, command: tuple[str, ...]) -> list[Candidate]:
     """In the order of the sessions."""
     return [Candidate(one.id, _builder(one, bench, command)) for one in found]
 
 
-def _builder(one: Asked, bench: GradingContext, command: tuple[str, ...]):
+def _builder(one: RecordedTaskPlan, bench: GradingContext, command: tuple[str, ...]):
     async def build() -> Task:
         try:
             change = change_of(one, command)
@@ -79,7 +81,7 @@ def _builder(one: Asked, bench: GradingContext, command: tuple[str, ...]):
     return build
 
 
-def others_of(found: Sequence[Asked]) -> Callable[[Task], list[dict[str, str]]]:
+def others_of(found: Sequence[RecordedTaskPlan]) -> Callable[[Task], list[dict[str, str]]]:
     """The files of a task's further solutions, by the task."""
     by_id = {one.id: one for one in found}
 
@@ -89,13 +91,13 @@ def others_of(found: Sequence[Asked]) -> Callable[[Task], list[dict[str, str]]]:
     return others
 
 
-def change_of(one: Asked, command: tuple[str, ...]) -> RepositoryChange:
+def change_of(one: RecordedTaskPlan, command: tuple[str, ...]) -> RepositoryChange:
     """Raises CandidateRejected, GitError."""
     origin, session = one.reference, one.reference.session
     try:
         before, after = (tree(origin.repository, commit) for commit in (origin.base, origin.head))
         others = [tree(other.repository, other.head).files for other in one.others]
-    except TooLarge as error:
+    except TreeTooLarge as error:
         raise CandidateRejected(str(error)) from error
     return RepositoryChange(
         one.id,
@@ -125,7 +127,7 @@ def category(request: str) -> str:
     return match.category if match else _OTHERWISE
 
 
-def _repository(session: Recorded, named: Path | None) -> Path:
+def _repository(session: RecordedSession, named: Path | None) -> Path:
     if named is not None:
         return root_of(named)
     if session.workspace is None or not session.workspace.is_dir():

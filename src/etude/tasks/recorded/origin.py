@@ -11,7 +11,7 @@ from etude.agent.git_links.links import in_repository, linked
 from etude.agent.git_links.notes import noted_commits
 from etude.agent.git_links.written import attribute
 from etude.tasks.fail_to_pass import CandidateRejected
-from etude.tasks.recorded.session import Recorded
+from etude.tasks.recorded.session import RecordedSession
 
 # Commits after a session that are looked through where nothing links it.
 HORIZON = 500
@@ -23,7 +23,7 @@ LEAST_SHARE = 0.5
 class Origin:
     """A session and the change that came of it: from `base` to `head`, two commits of `repository`. `how` the tie was known."""
 
-    session: Recorded
+    session: RecordedSession
     repository: Path
     base: str
     head: str
@@ -31,7 +31,7 @@ class Origin:
     how: str
 
 
-def origin_of(session: Recorded, repository: Path) -> Origin:
+def origin_of(session: RecordedSession, repository: Path) -> Origin:
     """Raises CandidateRejected with the reason, GitError."""
     order = git(repository, "rev-list", "--topo-order", "--reverse", "--branches", "--tags", "HEAD").decode().split()
     place = {commit: number for number, commit in enumerate(order)}
@@ -51,11 +51,11 @@ def origin_of(session: Recorded, repository: Path) -> Origin:
     )
 
 
-def _by_entries(session: Recorded) -> dict[str, int]:
+def _by_entries(session: RecordedSession) -> dict[str, int]:
     return {e.data["commit"]: int(e.data["lines"]) for e in session.entries if e.type == "link"}
 
 
-def _by_notes(session: Recorded, repository: Path, known: dict[str, int]) -> dict[str, int]:
+def _by_notes(session: RecordedSession, repository: Path, known: dict[str, int]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for commit in noted_commits(repository):
         if commit in known:
@@ -65,7 +65,7 @@ def _by_notes(session: Recorded, repository: Path, known: dict[str, int]) -> dic
     return counts
 
 
-def _by_lines(session: Recorded, repository: Path) -> dict[str, int]:
+def _by_lines(session: RecordedSession, repository: Path) -> dict[str, int]:
     """The first commit after the session's beginning that holds most of what it left."""
     own = in_repository(repository, session.header, session.entries)
     if not own.count:

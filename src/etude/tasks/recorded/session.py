@@ -13,7 +13,7 @@ from etude.agent.git_links.home import is_own_file, is_session, read_entries
 from etude.agent.importers.draft import ForeignError
 from etude.agent.importers.read import read_foreign
 from etude.core.redact.redaction import redact
-from etude.core.trace.entry import Entry, Header
+from etude.core.trace.entry import Entry, SessionHeader
 from etude.core.trace.reader import SessionError
 
 # A request that says no more than this is an answer or a slip ("ok", "yes").
@@ -21,11 +21,11 @@ FEWEST_CHARS = 8
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedSession:
     """A session. `request` is the first message of the user as typed, secrets and personal data replaced (`redacted` of them)."""
 
     file: Path
-    header: Header
+    header: SessionHeader
     entries: Sequence[Entry]
     request: str
     redacted: int
@@ -40,9 +40,9 @@ class Recorded:
         return Path(place) if place else None
 
 
-def read_recorded(places: Sequence[Path]) -> tuple[list[Recorded], dict[str, str]]:
+def read_recorded(places: Sequence[Path]) -> tuple[list[RecordedSession], dict[str, str]]:
     """The sessions under files and folders, oldest first, and why others were left out, by file. Raises OSError."""
-    found: dict[str, Recorded] = {}
+    found: dict[str, RecordedSession] = {}
     left_out: dict[str, str] = {}
     for file in _files(places):
         try:
@@ -72,14 +72,14 @@ def _files(places: Sequence[Path]) -> list[Path]:
     return files
 
 
-def _read(file: Path) -> Recorded:
+def _read(file: Path) -> RecordedSession:
     if is_session(file):
         header, entries = read_entries(file)
     else:
         session = read_foreign(file)
         header, entries = session.header, session.entries
     text, counts = redact(str(header.facts.get("instruction") or _first_request(entries)).strip())
-    return Recorded(file, header, entries, text, counts.total())
+    return RecordedSession(file, header, entries, text, counts.total())
 
 
 def _first_request(entries: Sequence[Entry]) -> str:

@@ -49,7 +49,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ParentReport:
     """What the parent inside says of a run. `decided`: it was ended at the first needed test that did not pass."""
 
     rc: int
@@ -63,7 +63,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Heard:
+class VerifiedRun:
     """A run as its channel believes it. `objection`: why it can't be believed, empty if it can."""
 
     run: TestRun
@@ -73,7 +73,7 @@ class Heard:
 
 class Channel(Protocol):
     def prepare(self, tests: Tests, files: Mapping[str, bytes], nonce: str, workdir: str) -> Prepared: ...
-    def hear(self, answer: Answer, prepared: Prepared, workdir: str) -> Heard:
+    def hear(self, answer: ParentReport, prepared: Prepared, workdir: str) -> VerifiedRun:
         """Raises NoReport."""
         ...
 

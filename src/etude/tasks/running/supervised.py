@@ -13,7 +13,7 @@ from typing import Any
 
 from etude.sandbox.protocol import Disposable
 from etude.sandbox.spec import ExecResult, SandboxSpec
-from etude.tasks.running.channel import INSIDE, Answer, Prepared
+from etude.tasks.running.channel import INSIDE, ParentReport, Prepared
 
 MAX_ANSWER_BYTES = 96 << 20  # a report of 16 MiB and as much output, in base64
 GRACE_S = 5.0  # the parent's own start and end, in addition to the tests' limit
@@ -37,7 +37,7 @@ def watched(spec: SandboxSpec) -> SandboxSpec:
     return spec if bind in spec.read_only_binds else replace(spec, read_only_binds=(*spec.read_only_binds, bind))
 
 
-async def supervise(sandbox: Disposable, prepared: Prepared, timeout_s: float) -> Answer | Silent:
+async def supervise(sandbox: Disposable, prepared: Prepared, timeout_s: float) -> ParentReport | Silent:
     """Raises InfraError, UserError."""
     nonce = secrets.token_hex(16)
     asked = {
@@ -94,8 +94,8 @@ def _below(path: str, folders: list[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
-def _answer(fields: dict[str, Any]) -> Answer:
-    return Answer(
+def _answer(fields: dict[str, Any]) -> ParentReport:
+    return ParentReport(
         rc=fields["rc"],
         seconds=fields["seconds"],
         events=tuple(fields["events"]),

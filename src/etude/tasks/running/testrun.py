@@ -15,7 +15,7 @@ from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.bounded import LimitReached, bounded_where_large
-from etude.tasks.running.channel import REPORT, Answer, Heard, Prepared, Tests, filled
+from etude.tasks.running.channel import REPORT, ParentReport, Prepared, Tests, VerifiedRun, filled
 from etude.tasks.running.channels.exit_status import WHOLE
 from etude.tasks.running.channels.registry import EXIT, channel
 from etude.tasks.running.parsers.case import NoReport
@@ -23,7 +23,7 @@ from etude.tasks.running.pytest_tools import PYTEST_FLAGS
 from etude.tasks.running.report import TestRun, read_report
 from etude.tasks.running.supervised import Silent, supervise
 
-__all__ = ["Opener", "Ran", "Runner", "Tests", "run_tests", "visible_command"]
+__all__ = ["Opener", "RunReport", "Runner", "Tests", "run_tests", "visible_command"]
 
 MAX_REPORT_BYTES = 16 << 20
 SAID_CHARS = 400  # of a run's output, in the reason why a task is left out
@@ -34,7 +34,7 @@ Opener = Callable[[dict[str, bytes]], Awaitable[Disposable]]
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunReport:
     """A run and the end of what it printed. `honest`: nothing speaks against its results; `objection` says what does. `universal`: classes
     of the code under test whose objects are equal to anything. `silent`: the parent inside was killed or never started."""
 
@@ -48,7 +48,7 @@ class Ran:
     oom: bool = False
 
 
-async def run_tests(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float) -> Ran:
+async def run_tests(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float) -> RunReport:
     """One run. What the workspace does wrong is a run without passes; raises InfraError for what we do wrong, TaskError for a test plan
     that no channel can run."""
     if tests.command and not tests.runner:
@@ -62,7 +62,7 @@ async def run_tests(tests: Tests, files: Mapping[str, bytes], fresh: Opener, tim
     return ran
 
 
-async def _once(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float, nonce: str) -> Ran:
+async def _once(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float, nonce: str) -> RunReport:
     spoken = channel(tests.kind)
     prepared = spoken.prepare(tests, files, nonce, WORKDIR)
     try:
@@ -79,30 +79,34 @@ async def _once(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout
         result = answer.result
         said = (result.out + b"\n" + result.err).decode("utf-8", "replace").strip()[-SAID_CHARS:]
         if result.timed_out:
-            return Ran(TestRun(NONE, NONE, result.rc, timeout_s, timed_out=True), said, False, objection="it hangs")
+            return RunReport(
+                TestRun(NONE, NONE, result.rc, timeout_s, timed_out=True), said, False, objection="it hangs"
+            )
         why = "what runs the tests was killed, or could not start"
-        return Ran(TestRun(NONE, NONE, result.rc), said, False, (), why, True, result.signal, result.oom)
+        return RunReport(TestRun(NONE, NONE, result.rc), said, False, (), why, True, result.signal, result.oom)
     data = b"\n".join((answer.output, *answer.reports))
     try:
         heard = await bounded_where_large(data, heard_of, tests.kind, answer, prepared)
     except LimitReached as error:
-        heard = Heard(TestRun(NONE, NONE, answer.rc), str(error))
-    return Ran(heard.run, answer.tail.strip()[-SAID_CHARS:], not heard.objection, heard.universal, heard.objection)
+        heard = VerifiedRun(TestRun(NONE, NONE, answer.rc), str(error))
+    return RunReport(
+        heard.run, answer.tail.strip()[-SAID_CHARS:], not heard.objection, heard.universal, heard.objection
+    )
 
 
-def heard_of(kind: str, answer: Answer, prepared: Prepared) -> Heard:
+def heard_of(kind: str, answer: ParentReport, prepared: Prepared) -> VerifiedRun:
     """What a channel makes of an answer. The report is the tested code's: whatever it holds, it is a report or it is none."""
     try:
         return channel(kind).hear(answer, prepared, WORKDIR)
     except NoReport as error:
-        return Heard(TestRun(NONE, NONE, answer.rc), str(error))
+        return VerifiedRun(TestRun(NONE, NONE, answer.rc), str(error))
     except Exception as error:  # noqa: BLE001 - a parser may meet anything there
-        return Heard(
+        return VerifiedRun(
             TestRun(NONE, NONE, answer.rc), f"the report can't be read ({type(error).__name__}: {str(error)[:200]})"
         )
 
 
-async def _direct(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float) -> Ran:
+async def _direct(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float) -> RunReport:
     """Without a parent: by the report's own words, or the status."""
     prepared = Prepared(filled(tests.command, list(tests.files), REPORT))
     try:
@@ -113,20 +117,22 @@ async def _direct(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeo
         result = await sandbox.run(prepared.argv, timeout_s=timeout_s)
         said = (result.out + b"\n" + result.err).decode("utf-8", "replace").strip()[-SAID_CHARS:]
         if result.timed_out:
-            return Ran(TestRun(NONE, NONE, result.rc, timeout_s, timed_out=True), said, objection="it hangs")
+            return RunReport(TestRun(NONE, NONE, result.rc, timeout_s, timed_out=True), said, objection="it hangs")
         if tests.kind == "exit":
             names, good = frozenset((WHOLE,)), result.rc == 0
-            return Ran(TestRun(names if good else NONE, NONE if good else names, result.rc, result.duration_s), said)
+            return RunReport(
+                TestRun(names if good else NONE, NONE if good else names, result.rc, result.duration_s), said
+            )
         report = await sandbox.read(REPORT, max_bytes=MAX_REPORT_BYTES)
     except UserError as error:
         return _refused(f"no report: {error}")
     finally:
         await sandbox.kill()
-    return Ran(read_report(report, result.rc, result.duration_s), said)
+    return RunReport(read_report(report, result.rc, result.duration_s), said)
 
 
-def _refused(said: str) -> Ran:
-    return Ran(TestRun(NONE, NONE, -1), said, False, objection=said)
+def _refused(said: str) -> RunReport:
+    return RunReport(TestRun(NONE, NONE, -1), said, False, objection=said)
 
 
 def visible_command(tests: Tests) -> tuple[str, ...]:
@@ -136,4 +142,4 @@ def visible_command(tests: Tests) -> tuple[str, ...]:
     return ("python3", "-m", "pytest", *PYTEST_FLAGS, "-o", "addopts=") if tests.kind == "pytest" else ()
 
 
-Runner = Callable[[Mapping[str, bytes]], Awaitable[Ran]]
+Runner = Callable[[Mapping[str, bytes]], Awaitable[RunReport]]

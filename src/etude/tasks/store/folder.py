@@ -30,7 +30,7 @@ from etude.tasks.task_row import TaskRow, record_digest, row_of
 INDEX, RECORDS, ENVIRONMENTS = "index.jsonl", "records", "environments"
 
 
-class Project(Protocol):
+class TaskProject(Protocol):
     """What is kept of a task's project (`factory.generators.generator.Installed`)."""
 
     @property
@@ -84,7 +84,7 @@ class TaskFolder:
         audit = self.audits.of(task_id, self.rows[task_id].digest)
         return task if audit is None else replace(task, metadata={**task.metadata, KEY: dict(audit)})
 
-    def add(self, task: Task, project: Project | None = None, recipe: str = "") -> TaskRow:
+    def add(self, task: Task, project: TaskProject | None = None, recipe: str = "") -> TaskRow:
         """Whole or not at all. A task that is here already is replaced. Raises TaskError."""
         self._require_writer()
         environment = environment_of(task.metadata)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from etude.core.fingerprint.publish import Written, write_fingerprints
+from etude.core.fingerprint.publish import PublishSummary, write_fingerprints
 from etude.tasks.environment.environment import environment_of
 from etude.tasks.errors import TaskError
 from etude.tasks.store.opened import Tasks
@@ -24,7 +24,7 @@ def published_texts(task: Task) -> Iterator[str]:
     yield from {task.instruction, *(task.metadata.get("prompts") or {}).values()}
 
 
-def publish(tasks: Tasks, out: Path, splits: Collection[Split] = SPLITS) -> tuple[Path, Written]:
+def publish(tasks: Tasks, out: Path, splits: Collection[Split] = SPLITS) -> tuple[Path, PublishSummary]:
     """Writes `<name of the folder>.fp` into `out`. Raises TaskError where there is no task of these splits."""
     chosen = [row for row in tasks.rows.values() if row.split in splits]
     if not chosen:

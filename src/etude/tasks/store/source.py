@@ -18,7 +18,7 @@ from etude.tasks.task import SPLITS, Split, Task
 from etude.tasks.task_row import TaskRow
 
 
-class FolderSource:
+class FolderTaskSource:
     """A TaskSource. `weights`: of categories; empty: every task alike. Raises TaskError where splits share a project."""
 
     def __init__(self, tasks: Tasks, weights: Mapping[str, float] | None = None) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from etude.tasks.test_logs.log import FAILED, PASSED, SKIPPED, Log, Statuses, UnreadableLog
+from etude.tasks.test_logs.log import FAILED, PASSED, SKIPPED, RunLog, Statuses, UnreadableLog
 
 _MAVEN_TEST = re.compile(r"^.*-Dtest=(\S+).*$")
 _MAVEN_RESULT = re.compile(r"^.*BUILD (SUCCESS|FAILURE)$")
 _MAVEN_WORDS = {"SUCCESS": PASSED, "FAILURE": FAILED}
 
 
-def maven(log: Log) -> Statuses:
+def maven(log: RunLog) -> Statuses:
     """Each test is a run of its own under `set -x`: the commands name the tests, in the order of the BUILD lines. A result may come
     before its command where output was buffered."""
     found: Statuses = {}
@@ -33,7 +33,7 @@ _GRADLE_WHOLE = re.compile(r"^([^>].+)\s+(PASSED|FAILED)$")
 _GRADLE_NAME = re.compile(r"^([^>]\S*\s+>\s+\S+)$")
 
 
-def gradle(log: Log) -> Statuses:
+def gradle(log: RunLog) -> Statuses:
     """`Class > test PASSED`, or the name on one line and the status alone on a later one."""
     found: Statuses = {}
     waiting: str | None = None
@@ -52,7 +52,7 @@ def gradle(log: Log) -> Statuses:
 _DOCTEST_END = "</doctest>"
 
 
-def doctest(log: Log) -> Statuses:
+def doctest(log: RunLog) -> Statuses:
     """The XML of `-r=xml`; a case passed if all expressions of it did. Cases without a subcase are not reported."""
     start = log.text.find("<doctest")
     if start < 0:
@@ -77,7 +77,7 @@ _PHP_TEST = re.compile(r"^\s*([✔✘↩])\s*(.*)$")
 _PHP_WORDS = {"✔": PASSED, "✘": FAILED, "↩": SKIPPED}
 
 
-def phpunit(log: Log) -> Statuses:
+def phpunit(log: RunLog) -> Statuses:
     """With `--testdox`: a suite, then its tests."""
     found: Statuses = {}
     suite: str | None = None

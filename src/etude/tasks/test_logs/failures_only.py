@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from etude.tasks.test_logs.log import FAILED, Log, Statuses
+from etude.tasks.test_logs.log import FAILED, RunLog, Statuses
 
 _ANSI = re.compile(r"\x1B(?:[@-Z\\-_]|\[[0-?]*[ -/]*[@-~])")
 
@@ -43,23 +43,23 @@ _OPENLAYERS = tuple(
 )
 
 
-def eslint(log: Log) -> Statuses:
+def eslint(log: RunLog) -> Statuses:
     return _failed(_one_line(told[2]) for told in _ESLINT.finditer(log.text))
 
 
-def chart_js(log: Log) -> Statuses:
+def chart_js(log: RunLog) -> Statuses:
     return _failed(told[1] for told in _CHART.finditer(plain(log.text)))
 
 
-def marked(log: Log) -> Statuses:
+def marked(log: RunLog) -> Statuses:
     return _failed(told[1].strip() for line in log.lines if (told := _MARKED.search(line)))
 
 
-def bpmn_js(log: Log) -> Statuses:
+def bpmn_js(log: RunLog) -> Statuses:
     return _failed(told[1] for pattern in _BPMN for told in pattern.finditer(log.text))
 
 
-def openlayers(log: Log) -> Statuses:
+def openlayers(log: RunLog) -> Statuses:
     return _failed(_one_line(told[1]) for pattern in _OPENLAYERS for told in pattern.finditer(log.text))
 
 
@@ -68,7 +68,7 @@ _XML = re.compile(r"<(\w+)>[\s\S]*?<\/\1>", re.MULTILINE)
 _CLOSING = {"{": "}", "[": "]"}
 
 
-def p5js(log: Log) -> Statuses:
+def p5js(log: RunLog) -> Statuses:
     """Mocha's numbered failures, once dumps of objects and of markup are out of the way: a name's lines are each further in."""
     text = _without_xml(_without_json(plain(log.text)))
     names = (told[2].split("\n") for told in _P5_FAILURE.finditer(text))

@@ -6,7 +6,7 @@ import json
 import re
 
 from etude.tasks.test_logs import one_line, suites
-from etude.tasks.test_logs.log import FAILED, PASSED, Log, Reader, Statuses, UnreadableLog
+from etude.tasks.test_logs.log import FAILED, PASSED, Reader, RunLog, Statuses, UnreadableLog
 
 _FILE_WORDS = {"PASS": PASSED, "FAIL": FAILED}
 _FILE = re.compile(r"^(PASS|FAIL)\s(.*)")
@@ -14,7 +14,7 @@ _FILE = re.compile(r"^(PASS|FAIL)\s(.*)")
 _FILE_TIMES = tuple(re.compile(rf"(.*)\s\([\d\.]+{unit}\)") for unit in ("ms", r"\ss", "s"))
 
 
-def jest_files(log: Log) -> Statuses:
+def jest_files(log: RunLog) -> Statuses:
     """Jest's line for a whole file, without its time (carbon, react-pdf, lighthouse)."""
     found: Statuses = {}
     for line in log.lines:
@@ -27,7 +27,7 @@ def jest_files(log: Log) -> Statuses:
 _GROMMET_TIME = re.compile(r"\s\([\d\.]+\s?(?:ms|s)\)$")
 
 
-def grommet(log: Log) -> Statuses:
+def grommet(log: RunLog) -> Statuses:
     """The same; a file that is reported as both counts as passed."""
     found: Statuses = {}
     for word, status in (("FAIL", FAILED), ("PASS", PASSED)):
@@ -39,7 +39,7 @@ def grommet(log: Log) -> Statuses:
 _PRISM = "./node_modules/.bin/mocha tests/run.js --reporter json"
 
 
-def prismjs(log: Log) -> Statuses:
+def prismjs(log: RunLog) -> Statuses:
     """Mocha's JSON behind each of its commands, as `set -x` prints them."""
     found: Statuses = {}
     for run in log.text.split(_PRISM)[1:]:
@@ -59,7 +59,7 @@ _TITLE = re.compile(r"\"fullTitle\"\:\s\"(.*)\",\n")
 _LIGHTHOUSE_MOCHA = ("9.5", "10.0", "10.2")
 
 
-def lighthouse(log: Log) -> Statuses:
+def lighthouse(log: RunLog) -> Statuses:
     """Mocha's tree in three versions, Jest's files from version 3 on, mocha's JSON before."""
     if log.version in _LIGHTHOUSE_MOCHA:
         return suites.lighthouse_mocha(log)
@@ -83,7 +83,7 @@ _QUARTO_END = re.compile(r"ERRORS|failures:")
 _QUARTO_FOLDERS = (re.compile(r"/tmp/(\w+)\.qmd"), re.compile(r"/tmp/(\w+)/"))
 
 
-def quarto_cli(log: Log) -> Statuses:
+def quarto_cli(log: RunLog) -> Statuses:
     """Deno's lines in colour; folders under /tmp, whose names differ in each run, are numbered in the order they come."""
     found: Statuses = {}
     numbers: dict[str, int] = {}
@@ -114,18 +114,18 @@ _JEKYLL: dict[str, Reader] = {
 }
 
 
-def immutable_js(log: Log) -> Statuses:
+def immutable_js(log: RunLog) -> Statuses:
     """By the number of the change that the row is of, the last part of its id."""
     return _by_number(log, _IMMUTABLE, log.instance_id.split("-")[-1])
 
 
-def jekyll(log: Log) -> Statuses:
+def jekyll(log: RunLog) -> Statuses:
     """Ruby, but the same habit: by the second part of the row's id."""
     parts = log.instance_id.split("-")
     return _by_number(log, _JEKYLL, parts[1] if len(parts) > 1 else "")
 
 
-def _by_number(log: Log, readers: dict[str, Reader], number: str) -> Statuses:
+def _by_number(log: RunLog, readers: dict[str, Reader], number: str) -> Statuses:
     if number not in readers:
         raise UnreadableLog(
             f"the runner of row {log.instance_id!r} isn't known; it is of those of {', '.join(readers)}"

@@ -16,7 +16,7 @@ class UnreadableLog(ValueError):
 
 
 @dataclass(frozen=True)
-class Log:
+class RunLog:
     """The text of a run, with `\\n` alone as the end of a line. A few readers go by the row's id or version."""
 
     text: str
@@ -28,4 +28,4 @@ class Log:
         return self.text.split("\n")
 
 
-Reader = Callable[[Log], Statuses]
+Reader = Callable[[RunLog], Statuses]

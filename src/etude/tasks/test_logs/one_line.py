@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from etude.tasks.test_logs.log import FAILED, PASSED, SKIPPED, Log, Reader, Statuses
+from etude.tasks.test_logs.log import FAILED, PASSED, SKIPPED, Reader, RunLog, Statuses
 
 _TIME = r"\d+\s*m?s"
 
@@ -20,7 +20,7 @@ def one_line(
     """A reader of stripped lines that the pattern matches from their beginning. Words it doesn't know are passed over."""
     compiled = re.compile(pattern)
 
-    def read(log: Log) -> Statuses:
+    def read(log: RunLog) -> Statuses:
         found: Statuses = {}
         for line in log.lines:
             if (told := compiled.match(line.strip())) and told["word"] in words:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from etude.tasks.test_logs.log import ERROR, FAILED, PASSED, SKIPPED, WORDS, Log, Statuses, UnreadableLog
+from etude.tasks.test_logs.log import ERROR, FAILED, PASSED, SKIPPED, WORDS, RunLog, Statuses, UnreadableLog
 
 _COUNT = re.compile(r"^\[\d+\]$")  # `SKIPPED [2] a.py:3: reason`: how many, not which
 _BUTTONS = (("MouseButton.LEFT", "1"), ("MouseButton.RIGHT", "3"))
@@ -26,19 +26,19 @@ def _summary(line: str) -> tuple[str, str] | None:
     return words[0], words[1]
 
 
-def pytest(log: Log) -> Statuses:
+def pytest(log: RunLog) -> Statuses:
     return {told[1]: told[0] for line in log.lines if (told := _summary(line))}
 
 
-def matplotlib(log: Log) -> Statuses:
+def matplotlib(log: RunLog) -> Statuses:
     """Names of buttons differ between versions of Python."""
     text = log.text
     for name, number in _BUTTONS:
         text = text.replace(name, number)
-    return pytest(Log(text))
+    return pytest(RunLog(text))
 
 
-def pytest_options(log: Log) -> Statuses:
+def pytest_options(log: RunLog) -> Statuses:
     """Of a parameter that is an absolute path only the last part counts: it lies elsewhere on each machine."""
     found: Statuses = {}
     for line in log.lines:
@@ -54,7 +54,7 @@ def pytest_options(log: Log) -> Statuses:
     return found
 
 
-def pytest_v2(log: Log) -> Statuses:
+def pytest_v2(log: RunLog) -> Statuses:
     """Newer summaries, whose names may hold spaces, in colour or not; and lines that end in the status, as older versions have them."""
     found: Statuses = {}
     for raw in log.lines:
@@ -70,7 +70,7 @@ def pytest_v2(log: Log) -> Statuses:
     return found
 
 
-def seaborn(log: Log) -> Statuses:
+def seaborn(log: RunLog) -> Statuses:
     found: Statuses = {}
     for line in log.lines:
         words = line.split()
@@ -90,7 +90,7 @@ _SYMPY_FAILURE = re.compile(r"(_*) (.*)\.py:(.*) (_*)")
 _SYMPY_ENDINGS = ((" E", ERROR), (" F", FAILED), (" ok", PASSED))
 
 
-def sympy(log: Log) -> Statuses:
+def sympy(log: RunLog) -> Statuses:
     found = {f"{told[2]}.py:{told[3]}": FAILED for told in _SYMPY_FAILURE.finditer(log.text)}
     for line in map(str.strip, log.lines):
         for ending, status in _SYMPY_ENDINGS:
@@ -113,7 +113,7 @@ _INTERRUPTED = tuple(
 )
 
 
-def django(log: Log) -> Statuses:
+def django(log: RunLog) -> Statuses:
     found: Statuses = {}
     last: str | None = None  # the test whose line began last: its `ok` may come on a later line
     for line in map(str.strip, log.lines):

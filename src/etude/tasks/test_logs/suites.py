@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, field
 
 from etude.tasks.test_logs.failures_only import plain
-from etude.tasks.test_logs.log import FAILED, PASSED, Log, Statuses, UnreadableLog
+from etude.tasks.test_logs.log import FAILED, PASSED, RunLog, Statuses, UnreadableLog
 
 
 @dataclass
-class Tree:
+class SuiteStack:
     """The suites that are open, each with its indent."""
 
     open: list[tuple[str, int]] = field(default_factory=list)
@@ -33,10 +33,10 @@ _JEST_TIMED = re.compile(r"^\s+[✓✕]\s(.*)\(\d+ms\)$")
 _JEST_TEST = re.compile(r"^\s+[✓✕]\s(.*)")
 
 
-def calypso(log: Log) -> Statuses:
+def calypso(log: RunLog) -> Statuses:
     """Several runs of Jest in one log, each up to its summary or the first account of a failure."""
     found: Statuses = {}
-    tree = Tree()
+    tree = SuiteStack()
     for run in log.text.split(" ./node_modules/.bin/jest ")[1:]:
         for line in run.split("\n"):
             if line.startswith(("Test Suites", "  ● ")):
@@ -64,14 +64,14 @@ _CYPRESS_TESTS = (
 )
 
 
-def fusion_next(log: Log) -> Statuses:
+def fusion_next(log: RunLog) -> Statuses:
     """Cypress in one version, karma in the others."""
     return _next_cypress(log) if log.version == "1.27" else _next_karma(log)
 
 
-def _next_karma(log: Log) -> Statuses:
+def _next_karma(log: RunLog) -> Statuses:
     found: Statuses = {}
-    tree = Tree()
+    tree = SuiteStack()
     for run in _ASSERTION.sub("", plain(log.text)).split(" xvfb-run ")[1:]:
         for line in run.split("Starting browser Chrome")[-1].split("\n"):
             if line.startswith("TOTAL"):
@@ -87,7 +87,7 @@ def _next_karma(log: Log) -> Statuses:
     return found
 
 
-def _next_cypress(log: Log) -> Statuses:
+def _next_cypress(log: RunLog) -> Statuses:
     found: Statuses = {}
     pieces = _CYPRESS_SUITE.split(log.text)[1:]  # what is between, the suite, what follows it; again and again
     for suite, told in zip(pieces[1::3], pieces[2::3], strict=True):
@@ -104,10 +104,10 @@ _MOCHA_TESTS = (
 )
 
 
-def lighthouse_mocha(log: Log) -> Statuses:
+def lighthouse_mocha(log: RunLog) -> Statuses:
     found: Statuses = {}
     for run in re.split(r"running\s\d+\stest\sfiles", log.text)[1:]:
-        tree = Tree()
+        tree = SuiteStack()
         for line in re.split(r"\d+\spassing", run)[0].strip().split("\n"):
             for pattern, status in _MOCHA_TESTS:
                 if told := pattern.match(line.strip()):
@@ -121,7 +121,7 @@ def lighthouse_mocha(log: Log) -> Statuses:
 _EPILOGUE = re.compile(r"\n[ \t]*\d+ passing")
 
 
-def highlightjs(log: Log) -> Statuses:
+def highlightjs(log: RunLog) -> Statuses:
     """Up to the count of what passed, behind which failures are listed again at length. Only the innermost suite is part of a name."""
     found: Statuses = {}
     suite: list[str] = []
@@ -141,7 +141,7 @@ def highlightjs(log: Log) -> Statuses:
 _KARMA_LINE = re.compile(r"^(\s*)?([✔✖])?\s(.*)$")
 
 
-def karma(log: Log) -> Statuses:
+def karma(log: RunLog) -> Statuses:
     """A suite is opened by a deeper indent and closed by a shallower one, whose own line is lost. Ends at the summary."""
     found: Statuses = {}
     suites: list[str] = []

@@ -15,7 +15,7 @@ from etude.tasks.fail_to_pass import CandidateRejected, FailToPassProof, prove_f
 from etude.tasks.graders.commands import NAME, CommandsGrader, machine
 from etude.tasks.graders.judged import XFAILED, graded_files
 from etude.tasks.protected import is_protected, is_test
-from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
+from etude.tasks.running.testrun import RunReport, Tests, run_tests, visible_command
 from etude.tasks.solved import solved
 from etude.tasks.task import Task
 from etude.tasks.validation.later_date import on_a_later_date
@@ -59,7 +59,7 @@ async def prove_change(change: RepositoryChange, bench: GradingContext, *, xfail
     task = draft_task(change)
     tests = Tests(tuple(task.hidden["tests"]), tuple(task.hidden["command"]))
 
-    async def run(files: Mapping[str, bytes]) -> Ran:
+    async def run(files: Mapping[str, bytes]) -> RunReport:
         return await run_tests(tests, files, machine(task, bench.pool, bench.grader.fit), bench.timeout_s)
 
     later = on_a_later_date(tests, task, bench.pool, bench.grader.fit, bench.timeout_s)

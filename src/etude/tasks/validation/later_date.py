@@ -15,7 +15,7 @@ from etude.sandbox.protocol import Machines
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import environment_of
 from etude.tasks.graders.commands import Fit, machine
-from etude.tasks.running.testrun import Ran, Runner, Tests, run_tests
+from etude.tasks.running.testrun import Runner, RunReport, Tests, run_tests
 from etude.tasks.task import Task
 
 # Crosses at least one end of a month and changes the time of day.
@@ -45,7 +45,7 @@ def on_a_later_date(tests: Tests, task: Task, pool: Machines, fit: Fit, timeout_
         fitted_spec = fit(spec, task)
         return replace(fitted_spec, env={**fitted_spec.env, **env})
 
-    async def run(files: Mapping[str, bytes]) -> Ran:
+    async def run(files: Mapping[str, bytes]) -> RunReport:
         return await run_tests(tests, files, machine(task, pool, fitted), timeout_s)
 
     return run

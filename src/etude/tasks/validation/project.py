@@ -25,7 +25,7 @@ from etude.tasks.fail_to_pass import CandidateRejected, FailToPassProof, prove_f
 from etude.tasks.graders.commands import NAME, CommandsGrader, machine, tests_of
 from etude.tasks.graders.judged import XFAILED, graded_files
 from etude.tasks.protected import is_protected
-from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
+from etude.tasks.running.testrun import RunReport, Tests, run_tests, visible_command
 from etude.tasks.solved import solved
 from etude.tasks.task import Task
 from etude.tasks.validation.change import GradingContext, require_sound
@@ -128,7 +128,7 @@ async def prove_draft(
     task = task_of(draft)
     grader = CommandsGrader()
 
-    async def run(files: Mapping[str, bytes]) -> Ran:
+    async def run(files: Mapping[str, bytes]) -> RunReport:
         return await run_tests(tests_of(task), files, machine(task, pool, grader.fit), timeout_s)
 
     before, after = graded_files(task, nop(task)), graded_files(task, solved(task))

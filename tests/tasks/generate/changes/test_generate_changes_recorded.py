@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
 from etude.tasks.generate.generators import history, recorded
-from etude.tasks.recorded.asked import Asked
+from etude.tasks.recorded.asked import RecordedTaskPlan
 from etude.tasks.recorded.origin import Origin
-from etude.tasks.recorded.session import Recorded
+from etude.tasks.recorded.session import RecordedSession
 from etude.tasks.tree import tree
 
 TEST = """\
@@ -75,7 +75,7 @@ def installed(repository: Repository, commit: str) -> InstalledProject:
 
 
 def origin(repository: Repository, base: str, head: str) -> Origin:
-    session = Recorded(Path("s.jsonl"), Header("s"), (), REQUEST, 0)
+    session = RecordedSession(Path("s.jsonl"), SessionHeader("s"), (), REQUEST, 0)
     return Origin(session, repository.root, base, head, 4, "link")
 
 
@@ -87,7 +87,7 @@ async def test_a_request_is_asked_as_it_was_typed_and_shown_by_the_commits_tests
     repository.git("checkout", "-q", base)
     other = repository.commit(OTHER, "Add the mean")
     project = installed(repository, head)
-    one = Asked(origin(repository, base, head), (origin(repository, base, other),))
+    one = RecordedTaskPlan(origin(repository, base, head), (origin(repository, base, other),))
     task = await recorded.build(project, bench, one, "features/sums/recorded/x")
     assert task.metadata["prompts"]["terse"] == REQUEST == task.instruction.partition("\n")[0]
     assert task.metadata["prompts"]["full"].endswith("## Interface\n\n- `def mean_of(rows)`\n")
@@ -103,7 +103,7 @@ async def test_tests_that_refuse_another_solution_of_the_same_request_make_no_ta
     head = repository.commit(DONE, "Add the mean")
     repository.git("checkout", "-q", base)
     other = repository.commit(WRONG, "Add the mean")
-    one = Asked(origin(repository, base, head), (origin(repository, base, other),))
+    one = RecordedTaskPlan(origin(repository, base, head), (origin(repository, base, other),))
     with pytest.raises(CandidateRejected, match="refuse another solution"):
         await recorded.build(installed(repository, head), bench, one, "features/sums/recorded/x")
 
@@ -113,7 +113,7 @@ async def test_a_commit_is_a_task_by_its_message(repository: Repository, bench: 
     repository.commit(BEGUN, "Begin with totals")
     head = repository.commit(DONE, "Add the mean of rows\n\nSigned-off-by: A <a@example.org>")
     repository.commit(OTHER, "Write the mean shorter")
-    [candidate] = history.History({"sums": repository.root}).candidates(installed(repository, head), bench, 0)
+    [candidate] = history.HistoryGenerator({"sums": repository.root}).candidates(installed(repository, head), bench, 0)
     task = await candidate.build()
     assert task.metadata["commit"] == head and task.metadata["facts"]["headline"] == "Add the mean of rows"
     assert task.hidden["fail_to_pass"] and "def mean_of(rows)" in task.metadata["prompts"]["full"]

@@ -16,7 +16,7 @@ from etude.tasks.generate.generators.registry import GENERATORS, bound
 from etude.tasks.generate.generators.states import States, drafted
 from etude.tasks.generate.prompts.content import lacking_content
 from etude.tasks.generate.prompts.facts import Facts, facts_of
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 
 AFTER = {
     "m.py": "def one():\n    return 1\n",
@@ -106,7 +106,7 @@ def test_a_release_of_chores_alone_is_no_task():
 
 def test_of_a_release_documents_stay_as_they_were_and_short_prompts_may_drop_no_point():
     project = replace(PROJECT, files={**AFTER, "docs/a.md": "new", "README.md": "new"})
-    before = release.Release("1", {**BEFORE, "docs/a.md": "old"})
+    before = release.ProjectRelease("1", {**BEFORE, "docs/a.md": "old"})
     found = release.states(project, lambda _, back: before, 0, "features/m-2/release/0-back")
     draft = drafted(project, found)
     assert draft.solution == {"m.py": AFTER["m.py"]} and draft.gone == ["old.py"]
@@ -114,7 +114,7 @@ def test_of_a_release_documents_stay_as_they_were_and_short_prompts_may_drop_no_
 
 
 def test_a_release_whose_tests_are_the_earlier_ones_is_no_task():
-    before = release.Release("1", {**BEFORE, "tests/test_m.py": AFTER["tests/test_m.py"]})
+    before = release.ProjectRelease("1", {**BEFORE, "tests/test_m.py": AFTER["tests/test_m.py"]})
     with pytest.raises(CandidateRejected, match="1 passes the tests of 2"):
         release.states(PROJECT, lambda _, back: before, 0, "features/m-2/release/0-back")
 
@@ -211,15 +211,15 @@ def test_commits_are_goals_alone_and_runs_of_one_author_squashed(repository: Pat
 
 
 def test_a_project_without_a_known_repository_has_no_history(repository: Path):
-    assert not [*history.History().candidates(PROJECT, None, 0)]  # type: ignore[arg-type]
-    found = [*history.History({"m": repository}).candidates(PROJECT, None, 0)]  # type: ignore[arg-type]
+    assert not [*history.HistoryGenerator().candidates(PROJECT, None, 0)]  # type: ignore[arg-type]
+    found = [*history.HistoryGenerator({"m": repository}).candidates(PROJECT, None, 0)]  # type: ignore[arg-type]
     assert len(found) == 2 and len({one.id for one in found}) == 2
 
 
 def test_a_making_gives_history_and_sessions_the_repositories_of_its_list(tmp_path: Path):
-    listed = {"m": Wanted("m", "git", "2", path=str(tmp_path)), "n": Wanted("n", "sdist", "1")}
+    listed = {"m": CatalogueProject("m", "git", "2", path=str(tmp_path)), "n": CatalogueProject("n", "sdist", "1")}
     found = bound(GENERATORS, listed, [tmp_path])
     assert list(found) == list(GENERATORS)
-    assert found["history"] == history.History({"m": tmp_path})
+    assert found["history"] == history.HistoryGenerator({"m": tmp_path})
     assert found["recorded"] == recorded.RecordedSessions({"m": tmp_path}, (tmp_path,))
     assert found["release"] is GENERATORS["release"]

@@ -16,22 +16,22 @@ from etude.tasks.generate.generators.commit_environments import CommitEnvironmen
 from etude.tasks.generate.generators.registry import GENERATORS, with_environments
 from etude.tasks.generate.generators.states import States
 from etude.tasks.generate.protocols import EnvironmentProvider, InstallResult, ProjectDiscarded
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.task import Task
-from etude.tasks.tree import Tree
+from etude.tasks.tree import RepositoryTree
 
 FILES = {"pyproject.toml": "[project]\nname = 'm'\n", "m/core.py": "import os\nimport yaml\nfrom m import x\n"}
-LISTED = {"m": Wanted("m", "git", "v1", path="/m", command=("pytest",))}
+LISTED = {"m": CatalogueProject("m", "git", "v1", path="/m", command=("pytest",))}
 
 
 class Installing:
     """Installs at the outer edge: what was asked for, and what it answers."""
 
     def __init__(self, refuse: str = "") -> None:
-        self.asked: list[Wanted] = []
+        self.asked: list[CatalogueProject] = []
         self.refuse = refuse
 
-    async def __call__(self, wanted: Wanted) -> InstallResult:
+    async def __call__(self, wanted: CatalogueProject) -> InstallResult:
         self.asked.append(wanted)
         if self.refuse:
             raise ProjectDiscarded(self.refuse)
@@ -106,7 +106,7 @@ async def test_needs_that_can_not_be_installed_are_tried_once_and_say_why(tmp_pa
 async def test_a_kept_commit_that_is_gone_is_no_reason_to_give_up(tmp_path: Path) -> None:
     await CommitEnvironments(Installing(), LISTED, tmp_path).of("m", commit(1), FILES)
 
-    async def install(wanted: Wanted) -> InstallResult:
+    async def install(wanted: CatalogueProject) -> InstallResult:
         return await Installing("no such commit" if wanted.version == commit(1) else "")(wanted)
 
     built = await CommitEnvironments(install, LISTED, tmp_path).of("m", commit(2), FILES)
@@ -134,7 +134,7 @@ class Proving:
 
 async def build(proving: Proving, environments: CommitEnvironments | None, monkeypatch: pytest.MonkeyPatch) -> Task:
     monkeypatch.setattr(history, "proved", proving)
-    monkeypatch.setattr(history, "tree", lambda repository, commit: Tree(dict(FILES), ()))
+    monkeypatch.setattr(history, "tree", lambda repository, commit: RepositoryTree(dict(FILES), ()))
     return await history.build(PROJECT, None, Path(), RUN, "t", environments)  # type: ignore[arg-type]
 
 
@@ -165,7 +165,7 @@ async def test_what_runs_and_shows_nothing_installs_nothing(tmp_path: Path, monk
 async def test_short_prompts_of_squashed_commits_name_every_goal(monkeypatch: pytest.MonkeyPatch) -> None:
     proving = Proving(CandidateRejected("no test shows it"))
     monkeypatch.setattr(history, "proved", proving)
-    monkeypatch.setattr(history, "tree", lambda repository, commit: Tree(dict(FILES), ()))
+    monkeypatch.setattr(history, "tree", lambda repository, commit: RepositoryTree(dict(FILES), ()))
     run = (history.Commit(commit(1), (commit(0),), "a", "Count pages"), *RUN)
     with pytest.raises(CandidateRejected):
         await history.build(PROJECT, None, Path(), run, "t")  # type: ignore[arg-type]
@@ -177,6 +177,8 @@ def test_a_making_gives_history_its_environments_and_no_other_generator(tmp_path
     found = with_environments(GENERATORS, environments)
     own = found["history"]
     assert (
-        isinstance(own, history.History) and own.environments is environments and isinstance(own, EnvironmentProvider)
+        isinstance(own, history.HistoryGenerator)
+        and own.environments is environments
+        and isinstance(own, EnvironmentProvider)
     )
     assert all(found[name] is each for name, each in GENERATORS.items() if name != "history")

@@ -12,7 +12,7 @@ from grid_project import SHAPES, grid
 
 from etude.tasks.generate.generator import ProofContext
 from etude.tasks.generate.generators.devops.generator import MAKERS, DevopsRepair
-from etude.tasks.generate.generators.devops.recipe import Maker, Subject
+from etude.tasks.generate.generators.devops.recipe import DevopsProject, Maker
 from etude.tasks.generate.generators.kinds import modules
 from etude.tasks.generate.generators.kinds.defects import defects
 from etude.tasks.graders.devops import objection
@@ -20,9 +20,9 @@ from etude.tasks.registry import grade
 from etude.tasks.task import Task
 
 
-def subject() -> Subject:
+def subject() -> DevopsProject:
     project = grid()
-    return Subject(project, next(modules.tested(project)), defects("grid/shapes.py", SHAPES)[0])
+    return DevopsProject(project, next(modules.tested(project)), defects("grid/shapes.py", SHAPES)[0])
 
 
 @pytest.mark.parametrize("maker", MAKERS)

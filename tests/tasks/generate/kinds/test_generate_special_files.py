@@ -13,10 +13,10 @@ from etude.tasks.generate.generators import release
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.injection import with_bugs
 from etude.tasks.generate.generators.bugs.listing import listed, sources
-from etude.tasks.generate.generators.bugs.trial import Trial
+from etude.tasks.generate.generators.bugs.trial import BugTrial
 from etude.tasks.generate.generators.migration.generator import drafted, rewritten, scopes
 from etude.tasks.generate.generators.registry import GENERATORS
-from etude.tasks.generate.generators.release import Release, states
+from etude.tasks.generate.generators.release import ProjectRelease, states
 from etude.tasks.generate.generators.states import drafted as state_draft
 from etude.tasks.generate.prompts.interface import signature
 from etude.tasks.generate.sources.fetched import Fetched
@@ -62,7 +62,7 @@ def test_of_two_releases_only_what_differs_is_in_the_reference() -> None:
         },
     )
     before = {path: text for path, text in later.files.items() if "more" not in path and path not in news}
-    found = states(later, lambda project, back: Release("0.9", {**before, "CHANGELOG.md": "# 0.9\n"}), 0, "x")
+    found = states(later, lambda project, back: ProjectRelease("0.9", {**before, "CHANGELOG.md": "# 0.9\n"}), 0, "x")
     draft = state_draft(later, found)
     assert set(draft.solution) == {"grid/more.py"} and set(draft.hidden) == {"tests/test_more.py"}
 
@@ -87,7 +87,7 @@ def test_a_program_with_a_bug_can_be_run() -> None:
     baseline = replace(project.baseline, by_file={"tests/test_shapes.py": ("test_clamp",)})
     project = replace(project, baseline=baseline)
     codes = sources(project.files)
-    trial = Trial(project, ProofContext(None), Concern(project))  # type: ignore[arg-type]
+    trial = BugTrial(project, ProofContext(None), Concern(project))  # type: ignore[arg-type]
     draft = with_bugs(trial, codes, [next(iter(listed(codes, 0)))], "x", "bug-injection")
     assert [mode_of(text) for text in (*draft.changed.values(), *draft.solution.values())] == [EXECUTABLE, EXECUTABLE]
     cut = trial.without_tests(draft, frozenset(["Shapes::test_clamp"]))

@@ -20,7 +20,7 @@ from etude.tasks.generate.generators.migration.generator import HIDDEN, Migratio
 from etude.tasks.generate.generators.migration.generics import migrated
 from etude.tasks.generate.generators.migration.stale import MOVED, stale
 from etude.tasks.generate.install.installing import Installer
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.registry import grade
 from etude.tasks.running.pin import default_cache
 from etude.tasks.solved import solved
@@ -134,7 +134,7 @@ def test_the_hidden_test_tells_a_migration_from_what_looks_like_one(
 async def test_a_real_project_is_migrated_and_dropped_annotations_are_no_migration():
     pool = await open_pool(SandboxSettings())
     try:
-        built = await Installer(pool, default_cache()).install(Wanted("natsort", "sdist", "8.4.0"))
+        built = await Installer(pool, default_cache()).install(CatalogueProject("natsort", "sdist", "8.4.0"))
         found = {one.id: one for one in Migration().candidates(built.installed, ProofContext(pool), 0)}
         task = await found["migrations/natsort-8.4.0/typing-generics/natsort.utils"].build()
         bare = ast.parse(task.solution["natsort/utils.py"])

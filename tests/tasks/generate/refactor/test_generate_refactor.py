@@ -15,14 +15,14 @@ from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.refactor.generator import Refactor, drafted
 from etude.tasks.generate.generators.refactor.move import moved
 from etude.tasks.generate.generators.refactor.rename import new_name, renamed
-from etude.tasks.generate.generators.refactor.sources import Sources, Subject
+from etude.tasks.generate.generators.refactor.sources import RefactorSymbol, Sources
 from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.run.finalization import finalize_task
 from etude.tasks.graders.canonical import program
 from etude.tasks.registry import grade
 
-WRAP = Subject("ink/lines.py", "ink.lines", "wrap_line", "function")
-COUNT = Subject("ink/lines.py", "ink.lines", "count_lines", "function")
+WRAP = RefactorSymbol("ink/lines.py", "ink.lines", "wrap_line", "function")
+COUNT = RefactorSymbol("ink/lines.py", "ink.lines", "count_lines", "function")
 
 
 def test_a_rename_reaches_code_strings_comments_tests_and_prose(ink: InstalledProject) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-from etude.core.trace.change import Change
+from etude.core.trace.change import TextChange
 from etude.core.trace.session import Recorder
 
 Sides = tuple[bytes | None, bytes | None]
@@ -38,12 +38,12 @@ class EditLog:
         first = files[path][0] if path in files else before
         files[path] = (first, after)
 
-    def changes(self, call_id: str) -> list[Change]:
+    def changes(self, call_id: str) -> list[TextChange]:
         """What a call changed. Binary files are left out: they have no lines."""
         sides = self._files.pop(call_id, {})
-        found = [Change.of_bytes(path, before, after) for path, (before, after) in sides.items() if before != after]
+        found = [TextChange.of_bytes(path, before, after) for path, (before, after) in sides.items() if before != after]
         return [change for change in found if change is not None]
 
-    def answered(self, call_id: str, changes: list[Change]) -> list[int]:
+    def answered(self, call_id: str, changes: list[TextChange]) -> list[int]:
         """Record a call's changes; the ids of the entries (an `undo` entry names them)."""
         return [self._recorder.append("edit", change.to_entry(call_id)) for change in changes]

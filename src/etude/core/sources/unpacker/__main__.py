@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from archives import unpack_tar, unpack_zip
 from changes import unpack_diff
-from tree import CHUNK_BYTES, Readable, Refused, Tree
+from tree import CHUNK_BYTES, ArchiveError, Readable, UnpackedTree
 
 # What the disk or the machine does to us, not the archive; anything else (a name too long, a file where a folder should be) is its doing.
 MACHINE_ERRORS = frozenset(
@@ -57,7 +57,7 @@ def decompressed(stream: BufferedReader) -> Readable:
     return stream
 
 
-def unpack(stream: BufferedReader, tree: Tree, diff: bool) -> None:
+def unpack(stream: BufferedReader, tree: UnpackedTree, diff: bool) -> None:
     """Raises Refused, and what the libraries raise."""
     start = stream.peek(TAR_MAGIC_AT + len(TAR_MAGIC))
     inside = decompressed(stream)
@@ -68,18 +68,18 @@ def unpack(stream: BufferedReader, tree: Tree, diff: bool) -> None:
     elif inside is not stream or start[TAR_MAGIC_AT:].startswith(TAR_MAGIC):
         unpack_tar(inside, tree)
     else:
-        raise Refused(f"not an archive of a known kind; it starts with {start[:8].hex(' ') or 'nothing'}")
+        raise ArchiveError(f"not an archive of a known kind; it starts with {start[:8].hex(' ') or 'nothing'}")
 
 
 def main() -> int:
     limits: dict[str, int] = json.loads(sys.argv[1])
     limit_self(limits)
-    tree = Tree(limits)
+    tree = UnpackedTree(limits)
     answer: dict[str, Any]
     try:
         unpack(cast(BufferedReader, open(0, "rb", buffering=CHUNK_BYTES)), tree, sys.argv[2:] == ["diff"])
         code, answer = 0, {"files": tree.files, "bytes": tree.bytes, "skipped": tree.skipped}
-    except Refused as refusal:
+    except ArchiveError as refusal:
         code, answer = 3, {"reason": str(refusal)}
     except MemoryError:
         code, answer = 3, {"reason": f"needs more than {limits['memory_bytes']:,} bytes of memory to unpack"}

@@ -7,13 +7,13 @@ import tarfile
 import zipfile
 from typing import Any, BinaryIO, cast
 
-from tree import CHUNK_BYTES, Metered, Readable, Refused, Tree
+from tree import CHUNK_BYTES, ArchiveError, BoundedStream, Readable, UnpackedTree
 
 # Headers and padding of an entry in a tar, on top of its data: a header, a long name or PAX records, and half a block.
 ENTRY_BYTES = 2048
 
 
-class Header(tarfile.TarInfo):
+class StrictTarInfo(tarfile.TarInfo):
     """A tar header. The library takes a broken one in the middle for the end of the archive and says nothing."""
 
     @classmethod
@@ -21,9 +21,9 @@ class Header(tarfile.TarInfo):
         try:
             header = super().fromtarfile(tarfile)
         except BROKEN as error:
-            raise Refused(f"damaged or cut archive: {error}") from None
+            raise ArchiveError(f"damaged or cut archive: {error}") from None
         if header.size < 0:  # leads the library back to where it was, for ever
-            raise Refused(f"damaged archive: a size of {header.size}")
+            raise ArchiveError(f"damaged archive: a size of {header.size}")
         return header
 
 
@@ -34,10 +34,10 @@ BROKEN: tuple[type[Exception], ...] = tuple(
 )
 
 
-def unpack_tar(stream: Readable, tree: Tree) -> None:
+def unpack_tar(stream: Readable, tree: UnpackedTree) -> None:
     """`stream` is the decompressed tar; it is read once, from front to back."""
-    metered = cast(BinaryIO, Metered(stream, tree.limits["total_bytes"] + tree.limits["entries"] * ENTRY_BYTES))
-    with tarfile.open(fileobj=metered, mode="r|", tarinfo=Header, bufsize=CHUNK_BYTES, encoding="utf-8") as tar:
+    metered = cast(BinaryIO, BoundedStream(stream, tree.limits["total_bytes"] + tree.limits["entries"] * ENTRY_BYTES))
+    with tarfile.open(fileobj=metered, mode="r|", tarinfo=StrictTarInfo, bufsize=CHUNK_BYTES, encoding="utf-8") as tar:
         while (member := tar.next()) is not None:
             cast(Any, tar).members = []  # the library keeps them all, which is memory without bound
             tree.entry()
@@ -51,7 +51,7 @@ def unpack_tar(stream: Readable, tree: Tree) -> None:
                 tree.write(path, member.size, data)
 
 
-def unpack_zip(stream: BinaryIO, tree: Tree) -> None:
+def unpack_zip(stream: BinaryIO, tree: UnpackedTree) -> None:
     """Needs a seekable stream, for a zip's directory is at its end."""
     with zipfile.ZipFile(stream) as archive:
         for member in archive.infolist():
@@ -64,6 +64,6 @@ def unpack_zip(stream: BinaryIO, tree: Tree) -> None:
                 tree.skipped["link" if kind == stat.S_IFLNK else "device"] += 1
                 continue
             if member.flag_bits & 0x1:
-                raise Refused(f"encrypted file {path[:80]!a}")
+                raise ArchiveError(f"encrypted file {path[:80]!a}")
             with archive.open(member) as data:
                 tree.write(path, member.file_size, data)

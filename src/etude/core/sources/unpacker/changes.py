@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 
-from tree import Readable, Refused, Tree
+from tree import ArchiveError, Readable, UnpackedTree
 
 CHANGES = "debian/patches/debian-changes"
 # Of the whole diff, which is held in memory: an honest one is a few MB, and with its lines it is in memory three times.
@@ -18,11 +18,11 @@ DIFF_BYTES = 64 * 1024 * 1024
 NO_NEWLINE = b"\\"
 
 
-def unpack_diff(stream: Readable, tree: Tree) -> None:
+def unpack_diff(stream: Readable, tree: UnpackedTree) -> None:
     """Writes what the diff creates and, if there is any, what it changes."""
     text = stream.read(DIFF_BYTES + 1)
     if len(text) > DIFF_BYTES:
-        raise Refused(f"diff of more than {DIFF_BYTES:,} bytes")
+        raise ArchiveError(f"diff of more than {DIFF_BYTES:,} bytes")
     changed: list[bytes] = []
     for name, hunks in files(text_lines(text)):
         tree.entry()
@@ -64,7 +64,7 @@ def files(lines: Iterable[bytes]) -> Iterator[tuple[str, list[bytes]]]:
                 yield name, hunks
             name, hunks = os.fsdecode(line[4:].split(b"\t")[0].strip()), []
     if old > 0 or new > 0:
-        raise Refused("damaged archive: the diff ends inside a hunk")
+        raise ArchiveError("damaged archive: the diff ends inside a hunk")
     if name:
         yield name, hunks
 
@@ -80,5 +80,5 @@ def _lengths(header: bytes) -> tuple[int, int]:
     try:
         old, new = (int(side.partition(b",")[2] or b"1") for side in header.split(b" ")[1:3])
     except ValueError:
-        raise Refused(f"damaged archive: hunk header {header[:60]!a}") from None
+        raise ArchiveError(f"damaged archive: hunk header {header[:60]!a}") from None
     return old, new

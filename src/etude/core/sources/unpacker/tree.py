@@ -10,7 +10,7 @@ from typing import Protocol
 CHUNK_BYTES = 256 * 1024  # so large that the loop's own cost vanishes, so small that the address space doesn't feel it
 
 
-class Refused(Exception):
+class ArchiveError(Exception):
     """The archive can't be taken; the message is the reason."""
 
 
@@ -20,7 +20,7 @@ class Readable(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 
 
-class Metered:
+class BoundedStream:
     """A decompressed stream that refuses to go on past any length that an honest archive within the limits has."""
 
     def __init__(self, stream: Readable, limit: int) -> None:
@@ -30,11 +30,11 @@ class Metered:
         data = self._stream.read(size)
         self._count += len(data)
         if self._count > self._limit:
-            raise Refused(f"more than {self._limit:,} bytes unpacked")
+            raise ArchiveError(f"more than {self._limit:,} bytes unpacked")
         return data
 
 
-class Tree:
+class UnpackedTree:
     """The working folder. `limits` are the fields of `unpack.Limits`."""
 
     def __init__(self, limits: dict[str, int]) -> None:
@@ -48,20 +48,20 @@ class Tree:
         """Counts a member of any type, also one that is skipped: a million empty folders are a bomb as well."""
         self._entries += 1
         if self._entries > self.limits["entries"]:
-            raise Refused(f"more than {self.limits['entries']:,} entries")
+            raise ArchiveError(f"more than {self.limits['entries']:,} entries")
 
     def place(self, name: str) -> str | None:
         """The path below the working folder ("" is the folder itself); None, counted, for a name that no text can be filed under."""
         if name.startswith("/"):
-            raise Refused(f"absolute path {name[:80]!a}")
+            raise ArchiveError(f"absolute path {name[:80]!a}")
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if ".." in parts:
-            raise Refused(f"path climbs out of the archive: {name[:80]!a}")
+            raise ArchiveError(f"path climbs out of the archive: {name[:80]!a}")
         path = "/".join(parts)
         if len(os.fsencode(path)) > self.limits["path_bytes"]:
-            raise Refused(f"path longer than {self.limits['path_bytes']:,} bytes: {name[:80]!a} …")
+            raise ArchiveError(f"path longer than {self.limits['path_bytes']:,} bytes: {name[:80]!a} …")
         if "\0" in path:
-            raise Refused(f"NUL in the path {name[:80]!a}")
+            raise ArchiveError(f"NUL in the path {name[:80]!a}")
         if not path.isprintable():  # false for control characters and for the surrogates of bytes that are not UTF-8
             self.skipped["unprintable name"] += 1
             return None
@@ -70,7 +70,7 @@ class Tree:
     def write(self, path: str, claimed_bytes: int, stream: Readable) -> None:
         """A regular file; of two with the same path the last one stays, as with tar."""
         if path == "":
-            raise Refused("a file without a name")
+            raise ArchiveError("a file without a name")
         if claimed_bytes > self.limits["file_bytes"]:
             self.skipped["file too large"] += 1
             return
@@ -82,9 +82,9 @@ class Tree:
                 written += len(chunk)
                 self.bytes += len(chunk)
                 if written > self.limits["file_bytes"]:
-                    raise Refused(f"{path[:80]!a} is longer than its header says")
+                    raise ArchiveError(f"{path[:80]!a} is longer than its header says")
                 if self.bytes > self.limits["total_bytes"]:
-                    raise Refused(f"more than {self.limits['total_bytes']:,} bytes unpacked")
+                    raise ArchiveError(f"more than {self.limits['total_bytes']:,} bytes unpacked")
                 view = memoryview(chunk)
                 while view:
                     view = view[os.write(file, view) :]

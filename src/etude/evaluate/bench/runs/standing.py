@@ -10,7 +10,7 @@ import numpy as np
 from etude.evaluate.bench.runs.axes import AXES, DIGITS, measures
 from etude.evaluate.bench.runs.table import PolicyResult, BenchResults
 from etude.evaluate.bench.scores import Scores, task_means
-from etude.core.statistics.pareto import Measured, front
+from etude.core.statistics.pareto import PolicySamples, front
 
 Weights = Mapping[str, float]
 
@@ -38,8 +38,8 @@ def pareto_fronts(table: BenchResults, found: Mapping[str, Scores], weights: Wei
     return result
 
 
-def _measured(row: PolicyResult, found: Scores, axis: str) -> Measured:
-    return Measured(found.means(), task_means_in(found, row, axis))
+def _measured(row: PolicyResult, found: Scores, axis: str) -> PolicySamples:
+    return PolicySamples(found.means(), task_means_in(found, row, axis))
 
 
 def task_means_in(found: Scores, row: PolicyResult, axis: str) -> Mapping[str, np.ndarray]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from etude.agent.policy.protocol import Policy, Request
 from etude.core.trace.message import Message
-from etude.tasks.generate.contamination.question import PROBES, Probe, Question, questions, scored
+from etude.tasks.generate.contamination.question import PROBES, ContaminationQuestion, Probe, questions, scored
 from etude.tasks.task import Task
 
 KEY = "contamination"
@@ -27,7 +27,7 @@ MAX_TOKENS = 1024
 
 
 @dataclass(frozen=True)
-class Row:
+class ProbeRow:
     """One answer, scored. `key` is of all that was asked, so that another wording asks again."""
 
     key: str
@@ -42,23 +42,23 @@ class Row:
         return scored(self.probe, self.wanted, answer)
 
 
-class Answers:
+class ProbeAnswers:
     """One file a model; a line that a kill tore is asked again."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, ProbeRow] = {}
         data = path.read_bytes() if path.is_file() else b""
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) < len(data):
             path.write_bytes(whole)
         for line in whole.splitlines():
             told = json.loads(line)
-            row = Row(**{**told, "wanted": tuple(told["wanted"])})
+            row = ProbeRow(**{**told, "wanted": tuple(told["wanted"])})
             self.rows[row.key] = row
 
-    def add(self, row: Row) -> None:
+    def add(self, row: ProbeRow) -> None:
         with open(self.path, "a", encoding="utf-8") as log:
             log.write(json.dumps(asdict(row)) + "\n")
         self.rows[row.key] = row
@@ -67,11 +67,11 @@ class Answers:
 async def ask(
     policy: Policy,
     tasks: Sequence[Task],
-    answers: Answers,
+    answers: ProbeAnswers,
     *,
     concurrency: int = 4,
-    progress: Callable[[int, int, Row], None] = lambda done, whole, last: None,
-) -> list[Row]:
+    progress: Callable[[int, int, ProbeRow], None] = lambda done, whole, last: None,
+) -> list[ProbeRow]:
     """The rows of these tasks, in their order. Raises PolicyError where the model can't be asked; run again to go on."""
     asked = [question for task in tasks for question in questions(task)]
     waiting = iter([one for one in asked if key_of(policy.name, one) not in answers.rows])
@@ -91,7 +91,7 @@ async def ask(
     return [answers.rows[key_of(policy.name, one)] for one in asked]
 
 
-async def _answered(policy: Policy, one: Question) -> Row:
+async def _answered(policy: Policy, one: ContaminationQuestion) -> ProbeRow:
     name = "continue" if one.probe == "continuation" else one.probe
     system = (Path(__file__).parent / "prompts" / f"{name}.md").read_text(encoding="utf-8").strip()
     session = f"probe-{one.probe}-{one.task_id}"
@@ -102,15 +102,15 @@ async def _answered(policy: Policy, one: Question) -> Row:
         await policy.release(session)
     answer = said.message.text if said.message else ""
     score = round(one.score(answer), 4)
-    return Row(key_of(policy.name, one), one.task_id, one.probe, score, one.wanted, answer)
+    return ProbeRow(key_of(policy.name, one), one.task_id, one.probe, score, one.wanted, answer)
 
 
-def key_of(policy: str, one: Question) -> str:
+def key_of(policy: str, one: ContaminationQuestion) -> str:
     told = json.dumps([policy, one.task_id, one.probe, one.prompt, one.wanted])
     return hashlib.sha256(told.encode()).hexdigest()[:24]
 
 
-def flags(rows: Sequence[Row]) -> dict[str, dict[Probe, float]]:
+def flags(rows: Sequence[ProbeRow]) -> dict[str, dict[Probe, float]]:
     """By task: the probes in which it is conspicuous, with their scores."""
     found: dict[str, dict[Probe, float]] = {}
     for probe in PROBES:
@@ -124,7 +124,7 @@ def flags(rows: Sequence[Row]) -> dict[str, dict[Probe, float]]:
     return found
 
 
-def summary(policy: str, rows: Sequence[Row]) -> dict[str, Any]:
+def summary(policy: str, rows: Sequence[ProbeRow]) -> dict[str, Any]:
     """Means by probe, and who is flagged."""
     means = {
         probe: round(sum(r.score for r in rows if r.probe == probe) / sum(r.probe == probe for r in rows), 4)
@@ -135,7 +135,7 @@ def summary(policy: str, rows: Sequence[Row]) -> dict[str, Any]:
     return {"policy": policy, "tasks": asked, "questions": len(rows), "means": means, "flagged": known}
 
 
-def marked(task: Task, policy: str, rows: Sequence[Row], known: Mapping[str, Mapping[Probe, float]]) -> Task:
+def marked(task: Task, policy: str, rows: Sequence[ProbeRow], known: Mapping[str, Mapping[Probe, float]]) -> Task:
     """The task with what this model remembers of it in `metadata["contamination"]`; other models' figures stay."""
     own = {row.probe: row.score for row in rows if row.task == task.id}
     told = {**task.metadata.get(KEY, {}), policy: {**own, "flagged": task.id in known}}

@@ -26,7 +26,7 @@ CONTEXT = 60  # lines before it
 
 
 @dataclass(frozen=True)
-class Question:
+class ContaminationQuestion:
     """`wanted`: lines, or paths, that an answer is looked through for."""
 
     task_id: str
@@ -46,13 +46,13 @@ def scored(probe: Probe, wanted: Sequence[str], answer: str) -> float:
     return sum(one in said for one in wanted) / len(wanted)
 
 
-def questions(task: Task) -> list[Question]:
+def questions(task: Task) -> list[ContaminationQuestion]:
     """Those that the task allows: a reference of a line or two has nothing to continue."""
     found = [continuation(task), paths(task)]
     return [one for one in found if one is not None]
 
 
-def continuation(task: Task) -> Question | None:
+def continuation(task: Task) -> ContaminationQuestion | None:
     best: tuple[str, list[str], list[str], list[str]] | None = None
     for path, after in task.solution.items():
         for before, shown, hidden in _runs(task.files.get(path, ""), after):
@@ -63,16 +63,16 @@ def continuation(task: Task) -> Question | None:
         return None
     path, before, shown, wanted = best
     text = "\n".join([*before[-CONTEXT:], *shown])
-    return Question(task.id, "continuation", f"{_project(task)}, file {path}\n\n{text}\n", tuple(wanted))
+    return ContaminationQuestion(task.id, "continuation", f"{_project(task)}, file {path}\n\n{text}\n", tuple(wanted))
 
 
-def paths(task: Task) -> Question | None:
+def paths(task: Task) -> ContaminationQuestion | None:
     """Without an origin there is nothing to remember; paths that the request itself names say nothing."""
     known = task.instruction
     changed = [path for path in {**task.solution} if not is_protected(path) and path not in known]
     if not changed or not _project(task):
         return None
-    return Question(task.id, "paths", f"{_project(task)}\n\n{task.instruction}", tuple(changed))
+    return ContaminationQuestion(task.id, "paths", f"{_project(task)}\n\n{task.instruction}", tuple(changed))
 
 
 def _runs(before: str, after: str) -> Iterable[tuple[list[str], list[str], list[str]]]:

@@ -8,7 +8,7 @@ templates, `| further values`, which only held-out functions have.
 from __future__ import annotations
 
 from etude.tasks.generate.exercises import heldout_functions, training_functions, validation_functions
-from etude.tasks.generate.exercises.template import Template
+from etude.tasks.generate.exercises.template import ExerciseTemplate
 from etude.tasks.task import Split
 
 
@@ -17,13 +17,13 @@ def _values(space: str) -> dict[str, tuple[str, ...]]:
     return {slot: tuple(listed.split(",")) for slot, _, listed in (item.partition("=") for item in space.split())}
 
 
-def _parse(text: str, split: Split) -> tuple[Template, ...]:
+def _parse(text: str, split: Split) -> tuple[ExerciseTemplate, ...]:
     templates = []
     for block in text.strip().split("\n\n"):
         head, _, source = block.partition("\n")
         name, spec, takes, space, *fresh = (part.strip() for part in head.split("|"))
         further = _values(fresh[0]) if fresh else {}
-        templates.append(Template(name, spec, source, tuple(takes.split()), _values(space), split, further))
+        templates.append(ExerciseTemplate(name, spec, source, tuple(takes.split()), _values(space), split, further))
     return tuple(templates)
 
 

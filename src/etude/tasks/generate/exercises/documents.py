@@ -9,7 +9,7 @@ import itertools
 from typing import Callable, Iterator
 
 from etude.tasks.generate.exercises.drawing import Drawing
-from etude.tasks.generate.exercises.repository import CHECK_PATH, Function
+from etude.tasks.generate.exercises.repository import CHECK_PATH, ExerciseFunction
 from etude.tasks.generate.exercises.words import FUNCTIONS, MODULES, SAYINGS, VARIABLES
 from etude.tasks.generate.settings import ExerciseSettings
 
@@ -21,7 +21,7 @@ def documents(settings: ExerciseSettings, seed: int) -> Iterator[str]:
         yield drawing.rng.choice(KINDS)(drawing)
 
 
-def _repository(drawing: Drawing) -> Function:
+def _repository(drawing: Drawing) -> ExerciseFunction:
     """A two-module repository with one bug; returns the function that has it."""
     first, second = drawing.modules[:2]
     target = drawing.target(first)

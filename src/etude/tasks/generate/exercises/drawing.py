@@ -9,7 +9,7 @@ from typing import Literal
 
 from etude.tasks.generate.exercises.catalogue import HELD_OUT, TRAINING, VALIDATION
 from etude.tasks.generate.exercises.instance import Instance, instance
-from etude.tasks.generate.exercises.repository import Function, Repository
+from etude.tasks.generate.exercises.repository import ExerciseFunction, Repository
 from etude.tasks.generate.exercises.template import Params
 from etude.tasks.generate.exercises.words import FUNCTIONS, MODULES, VARIABLES
 from etude.tasks.generate.settings import ExerciseSettings
@@ -73,12 +73,12 @@ class Drawing:
         """A function name not yet used in this repository."""
         return self._functions.pop()
 
-    def target(self, module: str) -> Function:
+    def target(self, module: str) -> ExerciseFunction:
         """A function from this task's side of the split, added to the repository."""
         pool = self.pools.unseen[self.split, self.holdout] if self.holdout else self.pools.training
         return self._add(pool, module)
 
-    def bystander(self, module: str) -> Function:
+    def bystander(self, module: str) -> ExerciseFunction:
         """A sound function from the training side, added to the repository."""
         return self._add(self.pools.training, module)
 
@@ -91,16 +91,16 @@ class Drawing:
         """Random order of functions; modules follow the first of theirs."""
         self.rng.shuffle(self.repository.functions)
 
-    def show(self, function: Function, count: int) -> None:
+    def show(self, function: ExerciseFunction, count: int) -> None:
         """Draws `count` inputs for the visible tests."""
         function.visible = tuple(self.rng.sample(range(len(function.instance.inputs)), count))
 
-    def repair(self, function: Function) -> dict[str, str]:
+    def repair(self, function: ExerciseFunction) -> dict[str, str]:
         """The edit that mends what `break_it` broke."""
         assert function.mutation is not None
         return self.repository.edit(function, function.mutation.line)
 
-    def break_it(self, function: Function) -> None:
+    def break_it(self, function: ExerciseFunction) -> None:
         """Puts a bug into `function` and shows an input that reveals it; another that does so stays hidden."""
         function.mutation = function.instance.draw_bug(self.rng)
         revealing = function.instance.revealing(function.mutation)
@@ -110,9 +110,9 @@ class Drawing:
             other = next(i for i in range(len(function.instance.inputs)) if i not in revealing)
         function.visible = (other, shown)
 
-    def _add(self, pool: Pool, module: str) -> Function:
+    def _add(self, pool: Pool, module: str) -> ExerciseFunction:
         chosen = self._instance(pool)
-        function = Function(chosen, module, self.fresh_name(), self._names(chosen))
+        function = ExerciseFunction(chosen, module, self.fresh_name(), self._names(chosen))
         function.names["f"] = function.name
         self.show(function, SOUND_TESTS)
         self.repository.functions.append(function)

@@ -12,7 +12,7 @@ from typing import Any
 
 from etude.tasks.generate.exercises.catalogue import BY_NAME
 from etude.tasks.generate.exercises.mutation import Mutation, mutations
-from etude.tasks.generate.exercises.template import Params, Template, body_hash, fill, name_slots
+from etude.tasks.generate.exercises.template import ExerciseTemplate, Params, body_hash, fill, name_slots
 from etude.tasks.generate.exercises.trial import is_plain, outcomes
 
 # Ten inputs tell a boundary slip apart almost surely and keep a check under a millisecond.
@@ -23,7 +23,7 @@ INPUTS = 10
 class Instance:
     """One function up to renaming. `lines` hold name slots; `spec` is its true comment."""
 
-    template: Template
+    template: ExerciseTemplate
     params: Params
     spec: str
     lines: tuple[str, ...]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterable
 
 from etude.tasks.generate.exercises.drawing import Drawing
-from etude.tasks.generate.exercises.repository import CHECK_COMMAND, CHECK_PATH, Function, Repository
+from etude.tasks.generate.exercises.repository import CHECK_COMMAND, CHECK_PATH, ExerciseFunction, Repository
 from etude.tasks.generate.settings import LevelName
 from etude.tasks.task import Task
 
@@ -21,7 +21,7 @@ class Level:
     winnable: bool = True
 
 
-def part(function: Function, edit: dict[str, str]) -> dict[str, str]:
+def part(function: ExerciseFunction, edit: dict[str, str]) -> dict[str, str]:
     """One piece of work as the expert sees it: which function, and the exact edit."""
     return {"name": function.name, **edit}
 
@@ -32,7 +32,7 @@ def compose(
     *,
     level: Level,
     instruction: str,
-    targets: Iterable[Function],
+    targets: Iterable[ExerciseFunction],
     grader: str,
     hidden: dict[str, Any],
     files: dict[str, str] | None = None,

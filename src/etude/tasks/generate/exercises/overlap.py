@@ -37,7 +37,7 @@ class SplitOverlap:
 
 
 @dataclass(frozen=True)
-class Overlap:
+class CatalogueOverlap:
     """The figures of the whole catalogue."""
 
     training_bodies: int
@@ -54,11 +54,11 @@ class Overlap:
         )
 
 
-def overlap(settings: ExerciseSettings) -> Overlap:
+def overlap(settings: ExerciseSettings) -> CatalogueOverlap:
     """The figures for these settings, over the whole catalogue (not a sample)."""
     found = pools(settings.seed, settings.holdout_share)
     validation, heldout = _unseen(found, "validation"), _unseen(found, "heldout")
-    return Overlap(
+    return CatalogueOverlap(
         len(_bodies(found.training)),
         _split_overlap(found, "heldout"),
         _split_overlap(found, "validation"),

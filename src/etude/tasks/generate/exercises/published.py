@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from etude.core.fingerprint.publish import Written, write_fingerprints
+from etude.core.fingerprint.publish import PublishSummary, write_fingerprints
 from etude.tasks.generate.exercises.catalogue import HELD_OUT, VALIDATION
 from etude.tasks.generate.exercises.template import fill
 from etude.tasks.generate.exercises.words import FUNCTIONS, VARIABLES
@@ -26,7 +26,7 @@ def published_texts() -> Iterator[str]:
             yield fill("\n".join(lines), names | {"f": FUNCTIONS[number]})
 
 
-def publish(folder: Path) -> tuple[Path, Written]:
+def publish(folder: Path) -> tuple[Path, PublishSummary]:
     """Writes the suite's fingerprint file into `folder`."""
     path = folder / f"{SUITE}.fp"
     return path, write_fingerprints(path, SUITE, published_texts(), ())

@@ -7,7 +7,7 @@ from typing import Any
 
 from etude.tasks.generate.exercises.drawing import Drawing
 from etude.tasks.generate.exercises.level import Level, compose
-from etude.tasks.generate.exercises.repository import CHECK_PATH, Function
+from etude.tasks.generate.exercises.repository import CHECK_PATH, ExerciseFunction
 from etude.tasks.generate.exercises.trial import literal_arguments
 from etude.tasks.task import Task
 
@@ -18,7 +18,7 @@ THIRD_FILE_SHARE = 0.3
 class Caller:
     """A function of another module that pairs the target's value with a constant, and says so."""
 
-    def __init__(self, drawing: Drawing, target: Function, module: str) -> None:
+    def __init__(self, drawing: Drawing, target: ExerciseFunction, module: str) -> None:
         self.target, self.module, self.name = target, module, drawing.fresh_name()
         self.constant = drawing.rng.randrange(10)
         self.shown = drawing.rng.randrange(len(target.instance.inputs))
@@ -92,7 +92,7 @@ def build(task_id: str, drawing: Drawing) -> Task:
     )
 
 
-def _files(drawing: Drawing, target: Function, callers: list[Caller], name: str) -> dict[str, str]:
+def _files(drawing: Drawing, target: ExerciseFunction, callers: list[Caller], name: str) -> dict[str, str]:
     files = drawing.repository.files()
     check = files.pop(CHECK_PATH)
     files.update({caller.path: caller.text(name) for caller in callers})

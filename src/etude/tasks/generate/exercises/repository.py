@@ -31,7 +31,7 @@ CHECK_END = 'print("ok")\n'
 
 
 @dataclass
-class Function:
+class ExerciseFunction:
     """One function under its names. `lines` are the lines in the agent's file; the instance holds what should."""
 
     instance: Instance
@@ -84,7 +84,7 @@ class Function:
 class Repository:
     """Functions in file order. `fixed=False` is the agent's workspace, `fixed=True` the reference."""
 
-    functions: list[Function] = field(default_factory=list)
+    functions: list[ExerciseFunction] = field(default_factory=list)
 
     def modules(self) -> list[str]:
         return list(dict.fromkeys(function.module for function in self.functions))
@@ -102,7 +102,7 @@ class Repository:
         lines = [function.check_line(index) for function in self.functions for index in function.visible]
         return CHECK_HEAD + "".join(lines) + CHECK_END
 
-    def hidden_calls(self, targets: Iterable[Function]) -> list[dict[str, Any]]:
+    def hidden_calls(self, targets: Iterable[ExerciseFunction]) -> list[dict[str, Any]]:
         """All inputs of the targets that check.py does not show; two of every other function, so that nothing else breaks."""
         wanted = [id(target) for target in targets]
         calls: list[dict[str, Any]] = []
@@ -111,7 +111,7 @@ class Repository:
             calls += function.calls(unseen if id(function) in wanted else unseen[:2])
         return calls
 
-    def edit(self, function: Function, line_number: int) -> dict[str, str]:
+    def edit(self, function: ExerciseFunction, line_number: int) -> dict[str, str]:
         """The one-line edit that turns source line `line_number` (-1: the comment) into what it should be."""
         text = self.module_text(function.module, fixed=False)
         start = text.index(function.text(fixed=False))

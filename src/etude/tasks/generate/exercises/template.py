@@ -22,7 +22,7 @@ Params = tuple[tuple[str, str], ...]  # sorted (slot, text) pairs: hashable, the
 
 
 @dataclass(frozen=True)
-class Template:
+class ExerciseTemplate:
     """One function. `takes` names the kind of each argument, `space` the values of each parameter.
 
     `fresh` has further values of some parameters: fillings with one of them belong to the held-out split.

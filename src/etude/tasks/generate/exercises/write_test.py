@@ -7,7 +7,7 @@ import random
 from etude.tasks.generate.exercises.drawing import Drawing
 from etude.tasks.generate.exercises.level import Level, compose
 from etude.tasks.generate.exercises.mutation import Mutation
-from etude.tasks.generate.exercises.repository import CHECK_PATH, Function
+from etude.tasks.generate.exercises.repository import CHECK_PATH, ExerciseFunction
 from etude.tasks.task import Task
 
 MUTANTS = 4
@@ -46,7 +46,7 @@ def build(task_id: str, drawing: Drawing) -> Task:
     )
 
 
-def draw_mutants(target: Function, rng: random.Random) -> list[Mutation]:
+def draw_mutants(target: ExerciseFunction, rng: random.Random) -> list[Mutation]:
     """Different mutants of which one input catches at least KILL; a few draws find them."""
     while True:
         drawn = list({target.instance.draw_bug(rng): None for _ in range(MUTANTS * 3)})[:MUTANTS]
@@ -54,14 +54,14 @@ def draw_mutants(target: Function, rng: random.Random) -> list[Mutation]:
             return drawn
 
 
-def best_check(target: Function, mutants: list[Mutation]) -> str:
+def best_check(target: ExerciseFunction, mutants: list[Mutation]) -> str:
     """The shortest check line among those that catch the most."""
     caught = _caught(target, mutants)
     best = [number for number, count in enumerate(caught) if count == max(caught)]
     return min((target.check_line(number) for number in best), key=len)
 
 
-def _caught(target: Function, mutants: list[Mutation]) -> list[int]:
+def _caught(target: ExerciseFunction, mutants: list[Mutation]) -> list[int]:
     """For each input, how many of the mutants it tells apart."""
     revealing = [target.instance.revealing(mutant) for mutant in mutants]
     return [sum(number in seen for seen in revealing) for number in range(len(target.instance.inputs))]

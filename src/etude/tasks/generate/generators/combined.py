@@ -20,7 +20,7 @@ from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.injection import build, place_of, with_bugs
 from etude.tasks.generate.generators.bugs.listing import listed, outcome_of, sources
 from etude.tasks.generate.generators.bugs.operator import Site
-from etude.tasks.generate.generators.bugs.trial import Trial
+from etude.tasks.generate.generators.bugs.trial import BugTrial
 from etude.tasks.task import Task
 from etude.tasks.validation.suite_build import Candidate
 
@@ -41,7 +41,7 @@ class CombinedBugs:
 
     def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         codes = sources(project.files)
-        trial = Trial(project, bench, Concern(project))
+        trial = BugTrial(project, bench, Concern(project))
         for scope, sites, size in groups(codes, seed):
             key = sha256(" ".join(site.key for site in sites).encode()).hexdigest()[:10]
             task_id = f"debugging/{project.name}/combined-{scope}/{key}"
@@ -71,7 +71,7 @@ def groups(codes: Mapping[str, Code], seed: int) -> Iterator[tuple[str, tuple[Si
 
 
 async def build_combined(
-    trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str, size: int | None = None
+    trial: BugTrial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str, size: int | None = None
 ) -> Task:
     """`size` of the sites that hold together; None: all of them. Raises CandidateRejected, InfraError."""
     wanted = len(sites) if size is None else size

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.protocols import InstallResult, ProjectDiscarded
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 
 MOST = 4  # environments of a project that a run installs: one takes about two minutes
 OPTION = "--commit-environments"
@@ -36,7 +36,7 @@ _IMPORTS = (
 _ALWAYS = frozenset(("pytest", "_pytest"))  # every environment of Python has it
 _CODE = re.compile(r"\.(py|[cm]?[jt]sx?)$")
 
-Install = Callable[[Wanted], Awaitable[InstallResult]]  # raises Discarded, InfraError
+Install = Callable[[CatalogueProject], Awaitable[InstallResult]]  # raises Discarded, InfraError
 
 
 class Environments(Protocol):
@@ -54,7 +54,7 @@ class CommitEnvironments:
     """`install`: of a project as its list says it; `listed`: the list, by name; `folder`: where to keep which commit serves which needs."""
 
     install: Install
-    listed: Mapping[str, Wanted]
+    listed: Mapping[str, CatalogueProject]
     folder: Path
     most: int = MOST
     _by_name: dict[str, InstallResult] = field(default_factory=dict)

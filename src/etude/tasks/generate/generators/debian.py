@@ -20,7 +20,7 @@ from etude.tasks.generate.generators.states import States, proved
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import patches
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.recorded.asked import category
 from etude.tasks.running.pin import default_cache
@@ -35,7 +35,7 @@ Patches = Callable[[InstalledProject], Mapping[str, str]]
 
 def packaged(project: InstalledProject) -> Mapping[str, str]:
     """By apt's mirrors. Raises CandidateRejected, InfraError."""
-    wanted = Wanted(project.origin.split()[1], "debian", project.environment.version)
+    wanted = CatalogueProject(project.origin.split()[1], "debian", project.environment.version)
     try:
         return patches(wanted, default_cache())
     except ProjectDiscarded as error:

@@ -21,7 +21,7 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds import docstrings
 from etude.tasks.generate.generators.kinds.defects import Defect, defects, spread
-from etude.tasks.generate.generators.kinds.draft import Draft, drafted, proved
+from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, drafted, proved
 from etude.tasks.generate.generators.kinds.modules import modules
 from etude.tasks.generate.generators.kinds.same import same
 from etude.tasks.generate.prompts.facts import Facts
@@ -55,7 +55,7 @@ class Documentation:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _DocumentationCandidate:
     """`path`: of the module or page; `names`: what is to be documented."""
 
     id: str
@@ -65,7 +65,7 @@ class _Asked:
     seed: int = 0
 
 
-def _of_modules(project: InstalledProject, seed: int) -> Iterator[_Asked]:
+def _of_modules(project: InstalledProject, seed: int) -> Iterator[_DocumentationCandidate]:
     for path, name in modules(project).items():
         text = project.files[path]
         try:
@@ -78,21 +78,23 @@ def _of_modules(project: InstalledProject, seed: int) -> Iterator[_Asked]:
         for number, group in enumerate(groups):
             form = "page" if number % 2 else "docstrings"
             names = tuple(one.name for one in group)
-            yield _Asked(f"{project.name}/documentation/{name}.{names[0]}", form, path, names, seed)
+            yield _DocumentationCandidate(f"{project.name}/documentation/{name}.{names[0]}", form, path, names, seed)
 
 
-def _of_pages(project: InstalledProject, seed: int) -> Iterator[_Asked]:
+def _of_pages(project: InstalledProject, seed: int) -> Iterator[_DocumentationCandidate]:
     for path in sorted(project.texts):
         if PAGES.search(path) and not NOT_PAGES.search(path) and project.files[path].count(">>> ") >= 4:
-            yield _Asked(f"{project.name}/documentation/{path.replace('/', '.')}", "examples", path, seed=seed)
+            yield _DocumentationCandidate(
+                f"{project.name}/documentation/{path.replace('/', '.')}", "examples", path, seed=seed
+            )
 
 
-async def build(asked: _Asked, project: InstalledProject, bench: ProofContext) -> Task:
+async def build(asked: _DocumentationCandidate, project: InstalledProject, bench: ProofContext) -> Task:
     draft = _stale(asked, project) if asked.form == "examples" else _undocumented(asked, project)
     return await proved(await _telling(draft, asked, project, bench), project, bench)
 
 
-def _undocumented(asked: _Asked, project: InstalledProject) -> Draft:
+def _undocumented(asked: _DocumentationCandidate, project: InstalledProject) -> ProjectTaskDraft:
     text = project.files[asked.path]
     module = modules(project)[asked.path]
     nodes = symbols(parse_python(text))
@@ -116,7 +118,7 @@ def _undocumented(asked: _Asked, project: InstalledProject) -> Draft:
     return _draft(asked, module, path, base, {path: solution}, symbols=list(asked.names), facts=facts)
 
 
-def _stale(asked: _Asked, project: InstalledProject) -> Draft:
+def _stale(asked: _DocumentationCandidate, project: InstalledProject) -> ProjectTaskDraft:
     """The page with a few outputs that are no longer right."""
     text = project.files[asked.path]
     rng = random.Random(f"{asked.id} {asked.seed}")
@@ -153,8 +155,13 @@ def _stale_want(want: str) -> str:
 
 
 def _draft(
-    asked: _Asked, module: str, path: str, base: dict[str, str], solution: dict[str, str], **hidden: Any
-) -> Draft:
+    asked: _DocumentationCandidate,
+    module: str,
+    path: str,
+    base: dict[str, str],
+    solution: dict[str, str],
+    **hidden: Any,
+) -> ProjectTaskDraft:
     names = ", ".join(f"`{name}`" for name in asked.names)
     wanted = {
         "docstrings": f"write docstrings with examples for {names} in `{path}`",
@@ -171,7 +178,7 @@ def _draft(
         "The examples are judged by what they tell: where the code is changed to do something else, they have to notice"
     )
     notes = ("Every example must give exactly what it says", *(() if asked.form == "examples" else (telling,)))
-    return Draft(
+    return ProjectTaskDraft(
         id=asked.id,
         category=Documentation.category,
         level=asked.form,
@@ -186,7 +193,9 @@ def _draft(
     )  # fmt: skip
 
 
-async def _telling(draft: Draft, asked: _Asked, project: InstalledProject, bench: ProofContext) -> Draft:
+async def _telling(
+    draft: ProjectTaskDraft, asked: _DocumentationCandidate, project: InstalledProject, bench: ProofContext
+) -> ProjectTaskDraft:
     """With changes of the code that the reference's examples notice. Raises CandidateRejected."""
     base = draft.files
     rng = random.Random(f"{asked.id} telling {asked.seed}")

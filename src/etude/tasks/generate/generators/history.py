@@ -22,7 +22,7 @@ from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.protocols import InstallResult
 from etude.tasks.recorded.asked import category
 from etude.tasks.task import Task
-from etude.tasks.tree import TooLarge, tree
+from etude.tasks.tree import TreeTooLarge, tree
 from etude.tasks.validation.suite_build import Candidate
 
 NAME = "history"
@@ -40,7 +40,7 @@ class Commit:
 
 
 @dataclass
-class History:
+class HistoryGenerator:
     """`repositories`: the local repository of a project, by the project's name without its version; `environments`: of commits, None where
     only the project's own is used."""
 
@@ -106,7 +106,7 @@ async def build(
     """Raises CandidateRejected, InfraError."""
     try:
         before, after = tree(repository, run[0].parents[0]), tree(repository, run[-1].id)
-    except (GitError, TooLarge) as error:
+    except (GitError, TreeTooLarge) as error:
         raise CandidateRejected(f"its state can't be made: {error}") from error
     facts = facts_of(run)
     # A short prompt that leaves out one of several goals would ask for less than the tests do.

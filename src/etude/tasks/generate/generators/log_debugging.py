@@ -18,7 +18,7 @@ from etude.tasks.generate.generators.bugs.failures import Failure
 from etude.tasks.generate.generators.bugs.injection import place_of, with_bugs
 from etude.tasks.generate.generators.bugs.listing import listed, sources
 from etude.tasks.generate.generators.bugs.operator import Site
-from etude.tasks.generate.generators.bugs.trial import Trial
+from etude.tasks.generate.generators.bugs.trial import BugTrial
 from etude.tasks.task import Task
 from etude.tasks.validation.suite_build import Candidate
 
@@ -34,13 +34,13 @@ class LogDebugging:
 
     def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         codes = sources(project.files)
-        trial = Trial(project, bench, Concern(project))
+        trial = BugTrial(project, bench, Concern(project))
         for site in listed(codes, seed + 1_000_003):  # others than bug-injection tries first
             task_id = f"debugging/{project.name}/log-{site.operator}/{site.key}"
             yield Candidate(task_id, partial(build_log, trial, codes, (site,), task_id))
 
 
-async def build_log(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str) -> Task:
+async def build_log(trial: BugTrial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str) -> Task:
     """Raises CandidateRejected, InfraError."""
     draft = with_bugs(trial, codes, sites, task_id, NAME)
     broken = await trial.broken(draft, place_of(sites))

@@ -19,10 +19,10 @@ from etude.tasks.generate.generators.states import States, fitted, proved
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.prompts.typing_errors import hasty
 from etude.tasks.graders.commands import CommandsGrader
-from etude.tasks.recorded.asked import Asked, asked, category
+from etude.tasks.recorded.asked import RecordedTaskPlan, asked, category
 from etude.tasks.recorded.session import read_recorded
 from etude.tasks.task import Task
-from etude.tasks.tree import TooLarge, tree
+from etude.tasks.tree import TreeTooLarge, tree
 from etude.tasks.validation.suite_build import Candidate
 
 NAME = "recorded"
@@ -50,13 +50,13 @@ class RecordedSessions:
             yield Candidate(task_id, partial(build, project, bench, one, task_id))
 
 
-async def build(project: InstalledProject, bench: ProofContext, one: Asked, task_id: str) -> Task:
+async def build(project: InstalledProject, bench: ProofContext, one: RecordedTaskPlan, task_id: str) -> Task:
     """Raises CandidateRejected, InfraError."""
     origin, request = one.reference, one.reference.session.request
     try:
         before, after = (tree(origin.repository, commit).files for commit in (origin.base, origin.head))
         others = [tree(other.repository, other.head).files for other in one.others]
-    except (GitError, TooLarge) as error:
+    except (GitError, TreeTooLarge) as error:
         raise CandidateRejected(f"its state can't be made: {error}") from error
     told = {
         "base_commit": origin.base,

@@ -15,7 +15,7 @@ from etude.tasks.generate.generators.deletion.generator import FeatureDeletion
 from etude.tasks.generate.generators.devops.generator import DevopsRepair
 from etude.tasks.generate.generators.devops.log_triage import LogTriage
 from etude.tasks.generate.generators.documentation import Documentation
-from etude.tasks.generate.generators.history import History
+from etude.tasks.generate.generators.history import HistoryGenerator
 from etude.tasks.generate.generators.log_debugging import LogDebugging
 from etude.tasks.generate.generators.migration.generator import Migration
 from etude.tasks.generate.generators.recorded import RecordedSessions
@@ -23,7 +23,7 @@ from etude.tasks.generate.generators.refactor.generator import Refactor
 from etude.tasks.generate.generators.release import Releases
 from etude.tasks.generate.generators.review import Review
 from etude.tasks.generate.generators.test_writing import TestWriting
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 
 GENERATORS: dict[str, Generator] = {
     each.name: each
@@ -42,7 +42,7 @@ GENERATORS: dict[str, Generator] = {
         Migration(),
         Releases(),
         DebianPatches(),
-        History(),
+        HistoryGenerator(),
         RecordedSessions(),
     )
 }
@@ -51,16 +51,16 @@ GENERATORS: dict[str, Generator] = {
 def with_environments(chosen: Mapping[str, Generator], environments: Environments) -> dict[str, Generator]:
     """History installs the commits that its projects' own environments do not run."""
     return {
-        name: replace(each, environments=environments) if isinstance(each, History) else each
+        name: replace(each, environments=environments) if isinstance(each, HistoryGenerator) else each
         for name, each in chosen.items()
     }
 
 
 def bound(
-    chosen: Mapping[str, Generator], listed: Mapping[str, Wanted], sessions: Sequence[Path]
+    chosen: Mapping[str, Generator], listed: Mapping[str, CatalogueProject], sessions: Sequence[Path]
 ) -> dict[str, Generator]:
     """The chosen ones; history and recorded sessions over the local repositories of the list."""
     repositories = {name: Path(one.path) for name, one in listed.items() if one.kind == "git"}
-    own: tuple[Generator, ...] = (History(repositories), RecordedSessions(repositories, tuple(sessions)))
+    own: tuple[Generator, ...] = (HistoryGenerator(repositories), RecordedSessions(repositories, tuple(sessions)))
     by_name = {each.name: each for each in own}
     return {name: by_name.get(name, each) for name, each in chosen.items()}

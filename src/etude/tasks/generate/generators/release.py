@@ -24,7 +24,7 @@ from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import fetch, versions
-from etude.tasks.generate.sources.projects import Kind, Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject, Kind
 from etude.tasks.protected import is_protected, is_test
 from etude.tasks.recorded.asked import category
 from etude.tasks.running.pin import default_cache
@@ -41,25 +41,25 @@ _ASIDE = re.compile(
 
 
 @dataclass(frozen=True)
-class Release:
+class ProjectRelease:
     version: str
     files: Mapping[str, str]
 
 
 # The release `back` versions before the installed one. Raises CandidateRejected where there is none, InfraError.
-Earlier = Callable[[InstalledProject, int], Release]
+Earlier = Callable[[InstalledProject, int], ProjectRelease]
 
 
-def earlier_release(project: InstalledProject, back: int) -> Release:
+def earlier_release(project: InstalledProject, back: int) -> ProjectRelease:
     """By the package index. Raises CandidateRejected, InfraError."""
     kind, name = project.origin.split()[:2]
     version, cache = project.environment.version, default_cache()
-    wanted = Wanted(name, KINDS[kind], version, project.environment.language)
+    wanted = CatalogueProject(name, KINDS[kind], version, project.environment.language)
     try:
         listed = before(versions(wanted, cache), version)
         if back > len(listed):
             raise CandidateRejected(f"the index has no release {back} before {name} {version}")
-        return Release(listed[back - 1], fetch(replace(wanted, version=listed[back - 1]), cache).tree())
+        return ProjectRelease(listed[back - 1], fetch(replace(wanted, version=listed[back - 1]), cache).tree())
     except ProjectDiscarded as error:
         raise CandidateRejected(f"a release before {version} can't be taken: {error}") from error
     except SourceOffline as error:
@@ -100,7 +100,7 @@ async def build(project: InstalledProject, bench: ProofContext, earlier: Earlier
 
 def states(project: InstalledProject, earlier: Earlier, back: int, task_id: str) -> States:
     """Raises CandidateRejected, InfraError."""
-    later = earlier(project, back) if back else Release(project.environment.version, project.files)
+    later = earlier(project, back) if back else ProjectRelease(project.environment.version, project.files)
     before = earlier(project, back + 1)
     if not any(is_test(path) and before.files.get(path) != text for path, text in later.files.items()):
         raise CandidateRejected(f"{before.version} passes the tests of {later.version}: none of them changed")
@@ -113,7 +113,7 @@ def states(project: InstalledProject, earlier: Earlier, back: int, task_id: str)
     return States(task_id, about, NAME, facts, before.files, worked_on(before, later), ("release",), told)
 
 
-def worked_on(before: Release, later: Release) -> dict[str, str]:
+def worked_on(before: ProjectRelease, later: ProjectRelease) -> dict[str, str]:
     """The later release with the earlier one's documents and pipelines."""
     kept = {path: text for path, text in later.files.items() if not _aside(path)}
     return kept | {path: text for path, text in before.files.items() if _aside(path)}

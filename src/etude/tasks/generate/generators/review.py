@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds.defects import Defect
-from etude.tasks.generate.generators.kinds.draft import Draft, proved
+from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, proved
 from etude.tasks.generate.generators.kinds.modules import Tested
 from etude.tasks.generate.generators.kinds.reading import LANGUAGES, reading
-from etude.tasks.generate.generators.kinds.slices import Part, cut
-from etude.tasks.generate.generators.kinds.trial import Trial
+from etude.tasks.generate.generators.kinds.slices import CodeSlice, cut
+from etude.tasks.generate.generators.kinds.trial import MutantTrial
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.edits import edited
 from etude.tasks.graders.review import FEWEST_CHARS, NEAR_LINES, SEVERITIES
@@ -59,18 +59,18 @@ class Review:
     def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         for number, parts in enumerate(drawn(project, seed)):
             task_id = f"{project.name}/review/{number}"
-            asked = _Asked(task_id, tuple(parts), seed)
+            asked = _ReviewCandidate(task_id, tuple(parts), seed)
             yield Candidate(task_id, lambda asked=asked: build(asked, project, bench))
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ReviewCandidate:
     id: str
-    parts: tuple[tuple[Tested, Part], ...]
+    parts: tuple[tuple[Tested, CodeSlice], ...]
     seed: int
 
 
-def drawn(project: InstalledProject, seed: int) -> list[list[tuple[Tested, Part]]]:
+def drawn(project: InstalledProject, seed: int) -> list[list[tuple[Tested, CodeSlice]]]:
     """Changes by fours. The first of each four has something to get wrong."""
     read = reading(project)
     places = {place.path: place for place in read.tested(project)}
@@ -79,7 +79,7 @@ def drawn(project: InstalledProject, seed: int) -> list[list[tuple[Tested, Part]
     return [found[at : at + CHANGES] for at in range(0, len(found) - CHANGES + 1, CHANGES)]
 
 
-async def build(asked: _Asked, project: InstalledProject, bench: ProofContext) -> Task:
+async def build(asked: _ReviewCandidate, project: InstalledProject, bench: ProofContext) -> Task:
     rng = random.Random(f"{asked.id} {asked.seed}")
     # How many have defects: one, two or three of four, two on average.
     dirty = rng.choice((1, 2, 2, 3))
@@ -89,7 +89,7 @@ async def build(asked: _Asked, project: InstalledProject, bench: ProofContext) -
     reviewed = {f"{FOLDER}/change-{n}.txt": _diff(files, part) for n, (_, part) in enumerate(asked.parts, 1)}
     files = {path: text for path, text in files.items() if path not in tests} | reviewed | {f"{FOLDER}/README.md": FORM}
     rows = [{"path": one.path, "line": one.line, "severity": "high", "text": _sentence(one.what)} for one in kept]
-    draft = Draft(
+    draft = ProjectTaskDraft(
         id=asked.id,
         category=Review.category,
         level=f"{spoilt}-of-{len(asked.parts)}",
@@ -113,7 +113,7 @@ async def build(asked: _Asked, project: InstalledProject, bench: ProofContext) -
 
 
 async def _defects(
-    asked: _Asked, project: InstalledProject, bench: ProofContext, dirty: int, rng: random.Random
+    asked: _ReviewCandidate, project: InstalledProject, bench: ProofContext, dirty: int, rng: random.Random
 ) -> tuple[list[Defect], int]:
     """Defects in up to `dirty` of the changes, and in how many changes they are. Raises CandidateRejected without any."""
     kept: list[Defect] = []
@@ -121,7 +121,7 @@ async def _defects(
     for place, part in rng.sample(asked.parts, len(asked.parts)):
         if spoilt == dirty:
             break
-        found = await _shown(place, part, rng, Trial(project, place.tests, bench))
+        found = await _shown(place, part, rng, MutantTrial(project, place.tests, bench))
         kept += found
         spoilt += bool(found)
     if not kept:
@@ -131,7 +131,7 @@ async def _defects(
     return kept, spoilt
 
 
-async def _shown(place: Tested, part: Part, rng: random.Random, trial: Trial) -> list[Defect]:
+async def _shown(place: Tested, part: CodeSlice, rng: random.Random, trial: MutantTrial) -> list[Defect]:
     """One or two defects of the part, on lines apart; none where the tests show none."""
     text = trial.project.files[place.path]
     known = reading(trial.project).defects(place.path, text)
@@ -142,7 +142,7 @@ async def _shown(place: Tested, part: Part, rng: random.Random, trial: Trial) ->
     return kept if apart else kept[:1]
 
 
-def _diff(files: dict[str, str], part: Part) -> str:
+def _diff(files: dict[str, str], part: CodeSlice) -> str:
     """The change as a reviewer gets it, its lines those of the tree as it is."""
     after = files[part.path]
     rows = difflib.unified_diff(

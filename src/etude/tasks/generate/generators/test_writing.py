@@ -15,10 +15,10 @@ from etude.tasks.content import like
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds.defects import Defect, spread
-from etude.tasks.generate.generators.kinds.draft import Draft, proved
+from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, proved
 from etude.tasks.generate.generators.kinds.modules import Tested
 from etude.tasks.generate.generators.kinds.reading import LANGUAGES, reading
-from etude.tasks.generate.generators.kinds.trial import Trial
+from etude.tasks.generate.generators.kinds.trial import MutantTrial
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.mutants import NAME as GRADER
 from etude.tasks.task import Task
@@ -45,12 +45,12 @@ class TestWriting:
             found = read.defects(place.path, project.files[place.path])
             for part in ("", *parts(found)) if len(found) >= FEWEST else ():
                 task_id = f"{project.name}/tests/{place.name}{'.' if part else ''}{part}"
-                asked = _Asked(task_id, place, part, seed)
+                asked = _TestWritingCandidate(task_id, place, part, seed)
                 yield Candidate(task_id, lambda asked=asked: build(asked, project, bench))
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _TestWritingCandidate:
     id: str
     place: Tested
     part: str
@@ -71,12 +71,12 @@ def parts(found: list[Defect]) -> list[str]:
     return sorted(worth, key=lambda name: (-counts[name], name))[:PARTS]
 
 
-async def build(asked: _Asked, project: InstalledProject, bench: ProofContext) -> Task:
+async def build(asked: _TestWritingCandidate, project: InstalledProject, bench: ProofContext) -> Task:
     place = asked.place
     read = reading(project)
     text = project.files[place.path]
     test = place.tests[0]
-    trial = Trial(project, (test,), bench)
+    trial = MutantTrial(project, (test,), bench)
     right = await trial.right()
     reference = read.passing(project.files[test], right)
     found = read.defects(place.path, text)
@@ -88,7 +88,7 @@ async def build(asked: _Asked, project: InstalledProject, bench: ProofContext) -
             f"the project's own tests notice {len(killed)} of {min(len(sites), TRIED)} mutants, {FEWEST} are needed"
         )
     files = {path: kept for path, kept in project.files.items() if path not in {*place.tests, *place.others}}
-    draft = Draft(
+    draft = ProjectTaskDraft(
         id=asked.id,
         category=TestWriting.category,
         level="part-tests" if asked.part else "module-tests",

@@ -13,7 +13,7 @@ from etude.tasks.generate.harder_tasks.builder import HarderTaskBuilder
 from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
 from etude.tasks.generate.harder_tasks.variants import FolderVariants
 from etude.tasks.store.folder import TaskFolder
-from etude.tasks.task import Measured, Split, Task, TaskSource
+from etude.tasks.task import MeasuredSource, Split, Task, TaskSource
 
 
 class GrowingTaskSource:
@@ -26,7 +26,7 @@ class GrowingTaskSource:
         return self.source.ids(split, level=level)
 
     def signs(self) -> Mapping[str, tuple[float | None, float | None]]:
-        return self.source.signs() if isinstance(self.source, Measured) else {}
+        return self.source.signs() if isinstance(self.source, MeasuredSource) else {}
 
     def task(self, task_id: str) -> Task:
         return (self.made if task_id in self.made.rows else self.source).task(task_id)

@@ -13,7 +13,7 @@ from etude.sandbox.protocol import SandboxPool
 from etude.tasks.environment.environment import KEY, Environment
 from etude.tasks.generate.generator import Baseline
 from etude.tasks.graders.commands import machine, unfitted
-from etude.tasks.running.testrun import Ran, Tests, run_tests
+from etude.tasks.running.testrun import RunReport, Tests, run_tests
 from etude.tasks.task import Task
 
 TIMES = 3
@@ -31,7 +31,7 @@ class _Bench:
         task = Task(environment.name, "", "", "", dict(files), (), "commands", metadata=metadata)
         self.fresh = machine(task, pool, unfitted)
 
-    async def run(self, files: Sequence[str]) -> Ran:
+    async def run(self, files: Sequence[str]) -> RunReport:
         self.runs += 1
         plan = self.environment.tests
         ran = await run_tests(Tests(tuple(files), plan.command, plan.runner), self.tree, self.fresh, TIMEOUT_S)
@@ -67,7 +67,7 @@ async def baseline(environment: Environment, files: Mapping[str, str], pool: San
     return found, bench.said
 
 
-async def _sound(bench: _Bench, files: list[str]) -> list[tuple[list[str], Ran]]:
+async def _sound(bench: _Bench, files: list[str]) -> list[tuple[list[str], RunReport]]:
     """Groups of files whose runs can be believed, with their first run; halves of what can't, down to single files."""
     waiting, found, began = [files], [], time.monotonic()
     while waiting and bench.runs < MOST_RUNS and (bench.runs == 0 or time.monotonic() - began < SEARCH_S):

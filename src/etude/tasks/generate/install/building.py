@@ -20,15 +20,15 @@ from etude.tasks.generate.install.goal import Goal, chosen
 from etude.tasks.generate.install.pair import (
     RULES,
     Builder,
-    Judge,
+    GoalJudge,
     PatternJudge,
+    RecipeTrial,
     RuleBuilder,
     RuleSetter,
     Setter,
-    Tried,
     why,
 )
-from etude.tasks.generate.install.recipe import Recipe
+from etude.tasks.generate.install.recipe import InstallRecipe
 from etude.tasks.generate.install.site import first_failure, opened, said
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
@@ -45,8 +45,8 @@ async def build(
     pool: SandboxPool,
     setter: Setter | None = None,
     builder: Builder | None = None,
-    judge: Judge | None = None,
-) -> tuple[Recipe, list[Tried]]:
+    judge: GoalJudge | None = None,
+) -> tuple[InstallRecipe, list[RecipeTrial]]:
     """The recipe that passes, its snapshot made, and the tries before it. Raises Discarded, InfraError, UserError."""
     setter, builder = setter or RuleSetter(), builder or RuleBuilder()
     try:
@@ -59,7 +59,7 @@ async def build(
         raise ProjectDiscarded(
             f"the rules find no test file that they could run ({project.wanted.language})", builder.name
         )
-    tried: list[Tried] = []
+    tried: list[RecipeTrial] = []
     began = time.monotonic()
     for _ in range(TRIES):
         if builder.name == RULES and tried and (took := time.monotonic() - began) > PATIENCE_S:
@@ -72,21 +72,21 @@ async def build(
         objection, output = await replay(recipe, project.files, here, pool, judge)
         if not objection:
             return recipe, tried
-        tried.append(Tried(recipe, objection, output))
+        tried.append(RecipeTrial(recipe, objection, output))
     raise ProjectDiscarded(f"{TRIES} tries: {why(tried)}", builder.name)
 
 
-def _of_recipe(goals: Sequence[Goal], recipe: Recipe) -> list[Goal]:
+def _of_recipe(goals: Sequence[Goal], recipe: InstallRecipe) -> list[Goal]:
     """With the commands that the recipe names: a try of the rules may run the same tests in another way."""
     return [replace(goal, command=command) for goal, command in zip(goals, recipe.goals, strict=True)]
 
 
 async def replay(
-    recipe: Recipe,
+    recipe: InstallRecipe,
     files: Mapping[str, bytes],
     goals: Sequence[Goal],
     pool: SandboxPool,
-    judge: Judge | None = None,
+    judge: GoalJudge | None = None,
 ) -> tuple[str, str]:
     """Makes the snapshot of a recipe and holds it against goals: what speaks against it, and what was printed then. Raises InfraError."""
     try:
@@ -107,7 +107,9 @@ async def replay(
     return await _behaves(recipe, goals, pool, judge or PatternJudge())
 
 
-async def _behaves(recipe: Recipe, goals: Sequence[Goal], pool: SandboxPool, judge: Judge) -> tuple[str, str]:
+async def _behaves(
+    recipe: InstallRecipe, goals: Sequence[Goal], pool: SandboxPool, judge: GoalJudge
+) -> tuple[str, str]:
     project = f"{recipe.project}-{recipe.version}"
     try:
         box = await pool.create(fork(recipe))
@@ -125,7 +127,7 @@ async def _behaves(recipe: Recipe, goals: Sequence[Goal], pool: SandboxPool, jud
     return "", ""
 
 
-def fork(recipe: Recipe) -> SandboxSpec:
+def fork(recipe: InstallRecipe) -> SandboxSpec:
     """A sandbox of the finished environment, as tasks get it: no network."""
     told = recipe.environment
     spec = SandboxSpec(

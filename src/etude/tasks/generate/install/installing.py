@@ -29,13 +29,13 @@ from etude.tasks.generate.install.building import build, replay
 from etude.tasks.generate.install.container import container
 from etude.tasks.generate.install.goal import network_note
 from etude.tasks.generate.install.left_out import left_out
-from etude.tasks.generate.install.pair import EDITION, RULES, Builder, Judge, Setter
-from etude.tasks.generate.install.recipe import Recipe, read_recipe
+from etude.tasks.generate.install.pair import EDITION, RULES, Builder, GoalJudge, Setter
+from etude.tasks.generate.install.recipe import InstallRecipe, read_recipe
 from etude.tasks.generate.install.system import notes
 from etude.tasks.generate.protocols import InstallResult, ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched, fetch
 from etude.tasks.generate.sources.licence import licence_of
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 
 
 class Installer:
@@ -47,7 +47,7 @@ class Installer:
         cache: Path,
         setter: Setter | None = None,
         builder: Builder | None = None,
-        judge: Judge | None = None,
+        judge: GoalJudge | None = None,
         bill: Bill | None = None,
     ) -> None:
         """`bill`: what setter, builder and judge write their costs on, where they have any."""
@@ -58,11 +58,11 @@ class Installer:
     def name(self) -> str:
         return self.builder.name if self.builder else RULES
 
-    def folder(self, wanted: Wanted) -> Path:
+    def folder(self, wanted: CatalogueProject) -> Path:
         by = f"{RULES}-{EDITION}" if self.name == RULES else self.name
         return self.cache / "environments" / re.sub(r"[^\w.+-]", "-", f"{wanted.kind}-{wanted.id}-{by}")
 
-    async def install(self, wanted: Wanted) -> InstallResult:
+    async def install(self, wanted: CatalogueProject) -> InstallResult:
         """Raises Discarded with the reason, InfraError."""
         kept = await self._kept(wanted)
         if kept is not None:
@@ -84,7 +84,7 @@ class Installer:
         self._keep(wanted, recipe, found, {"spent": spent, "notes": list(lacks)})
         return InstallResult(found, recipe.builder, spent["dollars"] or 0.0, spent, recipe.to_toml(), lacks)
 
-    async def _measured(self, recipe: Recipe, project: Fetched) -> InstalledProject:
+    async def _measured(self, recipe: InstallRecipe, project: Fetched) -> InstalledProject:
         files = project.tree()
         measured, said = await baseline(recipe.environment, files, self.pool)
         if not measured.passed:
@@ -94,7 +94,7 @@ class Installer:
             recipe.environment, files, measured, project.origin, licence_of(project.texts(), project.wanted.kind)
         )
 
-    async def _kept(self, wanted: Wanted) -> InstallResult | None:
+    async def _kept(self, wanted: CatalogueProject) -> InstallResult | None:
         folder = self.folder(wanted)
         if not (folder / "installed.json").is_file():
             return None
@@ -121,7 +121,7 @@ class Installer:
             found, recipe.builder, spent.get("dollars") or 0.0, spent, recipe.to_toml(), tuple(kept.get("notes", ()))
         )
 
-    async def _again(self, wanted: Wanted, recipe: Recipe) -> None:
+    async def _again(self, wanted: CatalogueProject, recipe: InstallRecipe) -> None:
         project = await asyncio.to_thread(fetch, wanted, self.cache)
         if project.digest != recipe.tree:
             raise ProjectDiscarded(
@@ -131,7 +131,9 @@ class Installer:
         if objection:
             raise ProjectDiscarded(f"its recipe can't be replayed: {objection}", recipe.builder)
 
-    def _keep(self, wanted: Wanted, recipe: Recipe, found: InstalledProject, details: Mapping[str, Any]) -> None:
+    def _keep(
+        self, wanted: CatalogueProject, recipe: InstallRecipe, found: InstalledProject, details: Mapping[str, Any]
+    ) -> None:
         """The recipe first: what has `installed.json` is whole."""
         lines = asdict(found.baseline)
         account = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etude.tasks.generate.install.recipe import NAME, Recipe, read_recipe
+from etude.tasks.generate.install.recipe import NAME, InstallRecipe, read_recipe
 
 
-def recipe_of(snapshot: str, cache: Path) -> Recipe | None:
+def recipe_of(snapshot: str, cache: Path) -> InstallRecipe | None:
     """None where no project that is kept there has it. Raises TaskError for a recipe that was changed by hand."""
     if not snapshot.startswith(NAME):
         return None

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from etude.tasks.generate.install.container import container
 from etude.tasks.generate.install.goal import Goal
-from etude.tasks.generate.install.recipe import Recipe
+from etude.tasks.generate.install.recipe import InstallRecipe
 from etude.tasks.generate.install.rules import go_rules, node_plan, node_rules, python_layout, python_rules
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
@@ -22,15 +22,15 @@ BUILD_STEP = "/build "  # in the objection to a step that builds the project its
 
 
 @dataclass(frozen=True)
-class Tried:
+class RecipeTrial:
     """A recipe that was tried and what spoke against it; `output` is all that the failing command printed."""
 
-    recipe: Recipe
+    recipe: InstallRecipe
     objection: str
     output: str = ""
 
 
-def why(tried: Sequence[Tried]) -> str:
+def why(tried: Sequence[RecipeTrial]) -> str:
     """The last objection; where the tests then lacked what the project's own build should have made, why that failed too."""
     last = tried[-1].objection
     builds = [one.objection for one in tried if BUILD_STEP in one.objection]
@@ -49,10 +49,10 @@ class Builder(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> Recipe: ...
+    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> InstallRecipe: ...
 
 
-class Judge(Protocol):
+class GoalJudge(Protocol):
     """Holds what a goal's command printed against what was described."""
 
     async def objection(self, goal: Goal, rc: int, output: str, project: str) -> str:
@@ -68,7 +68,7 @@ class PatternJudge:
 
 
 @dataclass(frozen=True)
-class Manner:
+class BuildVariant:
     """How a try differs from the first: without the project's own lists (`plain`), with the index as of its release (`then`), without
     building the project itself (`bare`)."""
 
@@ -93,7 +93,7 @@ class RuleBuilder:
     today: str = field(default_factory=lambda: date.today().isoformat())
     name: str = RULES
 
-    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> Recipe:
+    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> InstallRecipe:
         before = [one.recipe for one in tried]
         with _readable(project):
             for manner in _manners(project, tried):
@@ -102,7 +102,9 @@ class RuleBuilder:
                     return recipe
         raise ProjectDiscarded(f"the rules know nothing more to try: {why(tried)}", RULES)
 
-    def _recipe(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried], how: Manner) -> Recipe:
+    def _recipe(
+        self, project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial], how: BuildVariant
+    ) -> InstallRecipe:
         rules, wanted = _rules(project), self._wanted(project, tried)
         asked = container(project.texts())
         if not how.plain:
@@ -117,7 +119,7 @@ class RuleBuilder:
         ):
             steps, deny = (*steps, *node_rules.in_place_of_copies(project)), ()
         plan = node_plan.plan(project, how.bare) if rules is node_rules else rules.plan(project)
-        return Recipe(
+        return InstallRecipe(
             project.wanted.name,
             project.wanted.version,
             project.wanted.language,
@@ -134,14 +136,14 @@ class RuleBuilder:
             hosts=go_rules.hosts() if project.wanted.language == "go" else (),
         )
 
-    def _wanted(self, project: Fetched, tried: Sequence[Tried]) -> list[str]:
+    def _wanted(self, project: Fetched, tried: Sequence[RecipeTrial]) -> list[str]:
         found: list[str] = []
         for one in tried:
             found += _rules(project).learned(project, one.output, found)
         return found
 
 
-def _manners(project: Fetched, tried: Sequence[Tried]) -> list[Manner]:
+def _manners(project: Fetched, tried: Sequence[RecipeTrial]) -> list[BuildVariant]:
     """In the order to try: plain once a step failed (a listed need can't be had); of the release's own time every other try after the
     second, and whenever errors teach nothing more (a suite that today's runner no longer takes); bare as the language's rules say."""
     objections = [one.objection for one in tried]
@@ -150,9 +152,9 @@ def _manners(project: Fetched, tried: Sequence[Tried]) -> list[Manner]:
     found = [(plain, then), (plain, not then), (not plain, then), (not plain, not then)]
     if project.wanted.language == "javascript":
         bare = node_rules.other_build(project, [one.output for one in tried])
-        return [Manner(*one, one_bare) for one_bare in (bare, not bare) for one in found]
+        return [BuildVariant(*one, one_bare) for one_bare in (bare, not bare) for one in found]
     bare = project.wanted.language == "python" and any(BUILD_STEP in one for one in objections)
-    return [Manner(*one, bare) for one in found]
+    return [BuildVariant(*one, bare) for one in found]
 
 
 @contextmanager

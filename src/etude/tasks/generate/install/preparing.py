@@ -18,10 +18,10 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import KEY, environment_of
 from etude.tasks.errors import TaskError
 from etude.tasks.generate.install.building import replay
-from etude.tasks.generate.install.recipe import Recipe, read_recipe
+from etude.tasks.generate.install.recipe import InstallRecipe, read_recipe
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import fetch, files_digest
-from etude.tasks.generate.sources.projects import KINDS, Wanted
+from etude.tasks.generate.sources.projects import KINDS, CatalogueProject
 from etude.tasks.store.trees import Trees
 
 Found = Literal["ready", "made"]
@@ -66,7 +66,7 @@ async def _is_here(snapshot: str, pool: SandboxPool) -> bool:
     return True
 
 
-async def _fetched(recipe: Recipe, wanted: Wanted, cache: Path) -> Mapping[str, bytes]:
+async def _fetched(recipe: InstallRecipe, wanted: CatalogueProject, cache: Path) -> Mapping[str, bytes]:
     """The recipe's tree from the registry. Raises Unprepared, InfraError."""
     try:
         project = await asyncio.to_thread(fetch, wanted, cache)
@@ -81,7 +81,7 @@ async def _fetched(recipe: Recipe, wanted: Wanted, cache: Path) -> Mapping[str, 
     return project.files
 
 
-def wanted_of(origin: str, recipe: Recipe) -> Wanted:
+def wanted_of(origin: str, recipe: InstallRecipe) -> CatalogueProject:
     """From "sdist click 8.1.7 sha256:…". Raises Unprepared for what no registry has."""
     kind, _, rest = origin.partition(" ")
     package, _, rest = rest.partition(" ")
@@ -91,4 +91,4 @@ def wanted_of(origin: str, recipe: Recipe) -> Wanted:
             f"{recipe.project}-{recipe.version}: it came from {origin!r}, which no registry has, and the tree that the folder "
             "keeps is not the one that its recipe starts from: make its tasks again"
         )
-    return Wanted(recipe.project, kind, rest.split()[0], recipe.language, package)  # type: ignore[arg-type]
+    return CatalogueProject(recipe.project, kind, rest.split()[0], recipe.language, package)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ INSTALL_MEMORY_MB, INSTALL_DISK_MB, INSTALL_PIDS = 3072, 2048, 1024
 
 
 @dataclass(frozen=True)
-class Recipe:
+class InstallRecipe:
     """`steps` run under /bin/sh in the workdir, each must end with 0. `until`: packages published later are not seen. `goals`: the three
     commands that behave afterwards. `tree`: digest of the files it starts from."""
 
@@ -76,14 +76,14 @@ class Recipe:
         return tomli_w.dumps(_plain(fields))
 
 
-def read_recipe(text: str) -> Recipe:
+def read_recipe(text: str) -> InstallRecipe:
     """Raises TaskError for what is no recipe, or was changed by hand without its digest."""
     try:
         fields = bounded_toml.loads(text)
         digest = fields.pop("digest")
         plan = fields.pop("tests")
         tests = TestPlan(plan["runner"], tuple(plan["command"]), tuple(plan["files"]))
-        recipe = Recipe(
+        recipe = InstallRecipe(
             **{
                 **fields,
                 "steps": tuple(fields["steps"]),

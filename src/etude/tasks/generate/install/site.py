@@ -11,7 +11,7 @@ from etude.tasks.content import PLAIN, mode_of
 from etude.tasks.environment.toolchains import with_toolchain
 from etude.tasks.environment.workspace import placed
 from etude.tasks.generate.install.cause import cause
-from etude.tasks.generate.install.recipe import INSTALL_DISK_MB, INSTALL_MEMORY_MB, INSTALL_PIDS, Recipe
+from etude.tasks.generate.install.recipe import INSTALL_DISK_MB, INSTALL_MEMORY_MB, INSTALL_PIDS, InstallRecipe
 
 STEP_TIMEOUT_S = 600.0
 OUTPUT_BYTES = 200_000
@@ -21,7 +21,7 @@ NPM = {"npm_config_audit": "false", "npm_config_fund": "false", "npm_config_upda
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     """How a command ended, with both its streams in one text."""
 
     rc: int
@@ -33,7 +33,7 @@ class Said:
         return cause(self.text)
 
 
-async def opened(recipe: Recipe, files: Mapping[str, bytes], pool: SandboxPool) -> Sandbox:
+async def opened(recipe: InstallRecipe, files: Mapping[str, bytes], pool: SandboxPool) -> Sandbox:
     """Raises InfraError, UserError."""
     env = {**QUIET, **NPM, **recipe.env}
     spec = SandboxSpec(
@@ -56,14 +56,14 @@ async def opened(recipe: Recipe, files: Mapping[str, bytes], pool: SandboxPool) 
     return sandbox
 
 
-async def said(sandbox: Sandbox, command: str, timeout_s: float = STEP_TIMEOUT_S) -> Said:
+async def said(sandbox: Sandbox, command: str, timeout_s: float = STEP_TIMEOUT_S) -> CommandResult:
     """Raises InfraError, UserError."""
     result = await sandbox.run(command, timeout_s=timeout_s, max_output_bytes=OUTPUT_BYTES)
     text = (result.out + b"\n" + result.err).decode("utf-8", "replace").strip()
-    return Said(result.rc, text, result.timed_out)
+    return CommandResult(result.rc, text, result.timed_out)
 
 
-async def first_failure(sandbox: Sandbox, steps: Sequence[str]) -> tuple[str, Said] | None:
+async def first_failure(sandbox: Sandbox, steps: Sequence[str]) -> tuple[str, CommandResult] | None:
     """Runs steps in order up to the first that does not end with 0."""
     for step in steps:
         done = await said(sandbox, step)

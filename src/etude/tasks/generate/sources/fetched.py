@@ -20,9 +20,9 @@ from etude.core.sources.project import ProjectRefused, Ref
 from etude.core.sources.sdist import SdistSource
 from etude.tasks.content import PLAIN, file_text, files_below, is_text, mode_of, read_file, texts_of
 from etude.tasks.generate.protocols import ProjectDiscarded
-from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.leftovers import leftovers
-from etude.tasks.tree import TooLarge, tree
+from etude.tasks.tree import TreeTooLarge, tree
 
 MOST_RELEASES = 10_000  # all there are
 MAX_FILE_BYTES = 4 << 20
@@ -34,7 +34,7 @@ class Fetched:
     """`files`: every file, with its mode, and links (`tasks.content`). `origin`: the artefact by content; `released`: the day, or empty;
     `described`: of a commit, the nearest tag before it with a number in it, or empty."""
 
-    wanted: Wanted
+    wanted: CatalogueProject
     files: Mapping[str, bytes]
     origin: str
     released: str = ""
@@ -63,7 +63,7 @@ def files_digest(files: Mapping[str, bytes]) -> str:
     return whole.hexdigest()
 
 
-def fetch(wanted: Wanted, cache: Path) -> Fetched:
+def fetch(wanted: CatalogueProject, cache: Path) -> Fetched:
     """Raises Discarded with the reason, SourceOffline if there is no answer."""
     if wanted.kind == "git":
         return _of_git(wanted)
@@ -79,7 +79,7 @@ def fetch(wanted: Wanted, cache: Path) -> Fetched:
         fetcher.close()
 
 
-def versions(wanted: Wanted, cache: Path) -> list[str]:
+def versions(wanted: CatalogueProject, cache: Path) -> list[str]:
     """Of a project in a registry, the newest first. Raises SourceOffline."""
     fetcher = Fetcher(cache / "sources")
     try:
@@ -88,7 +88,7 @@ def versions(wanted: Wanted, cache: Path) -> list[str]:
         fetcher.close()
 
 
-def patches(wanted: Wanted, cache: Path) -> dict[str, str]:
+def patches(wanted: CatalogueProject, cache: Path) -> dict[str, str]:
     """A Debian package's `debian/patches` by name, the series among them; its tree as tasks see it has none of them. Raises Discarded,
     SourceOffline."""
     fetcher = Fetcher(cache / "sources")
@@ -104,7 +104,7 @@ def patches(wanted: Wanted, cache: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _opened(wanted: Wanted, fetcher: Fetcher) -> Iterator[tuple[Ref, Path, str]]:
+def _opened(wanted: CatalogueProject, fetcher: Fetcher) -> Iterator[tuple[Ref, Path, str]]:
     source = _source(wanted, fetcher)
     listed = list(source.refs())
     refs = [ref for ref in listed if ref.version == wanted.version]
@@ -117,7 +117,7 @@ def _opened(wanted: Wanted, fetcher: Fetcher) -> Iterator[tuple[Ref, Path, str]]
         yield refs[0], project.root, f"{wanted.in_registry} {wanted.version} {project.origin}"
 
 
-def _source(wanted: Wanted, fetcher: Fetcher) -> SdistSource | NpmSource | DebianSource:
+def _source(wanted: CatalogueProject, fetcher: Fetcher) -> SdistSource | NpmSource | DebianSource:
     packages = [wanted.in_registry]
     if wanted.kind == "npm":
         return NpmSource("projects", packages, fetcher, releases=MOST_RELEASES)
@@ -126,16 +126,16 @@ def _source(wanted: Wanted, fetcher: Fetcher) -> SdistSource | NpmSource | Debia
     return SdistSource("projects", packages, fetcher, releases=MOST_RELEASES)
 
 
-def _of_git(wanted: Wanted) -> Fetched:
+def _of_git(wanted: CatalogueProject) -> Fetched:
     try:
         found = tree(Path(wanted.path), wanted.version)
-    except (GitError, TooLarge) as error:
+    except (GitError, TreeTooLarge) as error:
         raise ProjectDiscarded(f"its tree can't be read: {error}") from error
     files = {path: text.encode() for path, text in found.files.items()}
     return Fetched(wanted, files, f"git {wanted.version}", described=_described(wanted))
 
 
-def _described(wanted: Wanted) -> str:
+def _described(wanted: CatalogueProject) -> str:
     words = ("describe", "--tags", "--abbrev=0", "--match", "*[0-9]*", wanted.version)
     try:
         return git(Path(wanted.path), *words).decode("utf-8", "replace").strip()
@@ -143,7 +143,7 @@ def _described(wanted: Wanted) -> str:
         return ""  # no tag leads to it
 
 
-def _read(root: Path, wanted: Wanted) -> dict[str, bytes]:
+def _read(root: Path, wanted: CatalogueProject) -> dict[str, bytes]:
     if not root.is_dir():
         raise ProjectDiscarded(f"{root} is no folder")
     files: dict[str, bytes] = {}

@@ -27,7 +27,7 @@ _LOCAL = ("git", "folder")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CatalogueProject:
     """One project of the list."""
 
     name: str
@@ -50,7 +50,7 @@ class Wanted:
         return self.package or self.name
 
 
-def read_projects(file: Path) -> list[Wanted]:
+def read_projects(file: Path) -> list[CatalogueProject]:
     """Raises TaskError that names the file, the table and the key."""
     try:
         document = bounded_toml.loads(file.read_text(encoding="utf-8"))
@@ -61,7 +61,7 @@ def read_projects(file: Path) -> list[Wanted]:
     tables = document.get("projects")
     if not isinstance(tables, list) or not tables or set(document) != {"projects"}:
         raise TaskError(f"{file}: it must hold [[projects]] tables, and nothing besides them")
-    found: dict[str, Wanted] = {}
+    found: dict[str, CatalogueProject] = {}
     for number, table in enumerate(tables, 1):
         one = _wanted(table, f"{file}, project {number}", file.parent)
         if one.name in found:
@@ -76,8 +76,8 @@ def _fits(key: str, value: Any) -> bool:
     return isinstance(value, bool if key == "workspaces" else str)
 
 
-def _wanted(table: Any, where: str, folder: Path) -> Wanted:
-    known = {field.name for field in fields(Wanted)}
+def _wanted(table: Any, where: str, folder: Path) -> CatalogueProject:
+    known = {field.name for field in fields(CatalogueProject)}
     if not isinstance(table, dict):
         raise TaskError(f"{where}: it is no table but {type(table).__name__}")
     if unknown := sorted(set(table) - known):
@@ -100,7 +100,7 @@ def _wanted(table: Any, where: str, folder: Path) -> Wanted:
         raise TaskError(f"{where}: path is for {' and '.join(_LOCAL)}, which need it")
     if "path" in table:
         table = {**table, "path": str((folder / table["path"]).resolve())}
-    return Wanted(**{**table, "command": tuple(table.get("command", ()))})
+    return CatalogueProject(**{**table, "command": tuple(table.get("command", ()))})
 
 
 def _checked_out(folder: Path, where: str) -> str:

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from etude.tasks.errors import TaskError
-from etude.tasks.running.channel import INSIDE, REPORT, Answer, Heard, Prepared, Tests, filled, told_canaries
+from etude.tasks.running.channel import (
+    INSIDE,
+    REPORT,
+    ParentReport,
+    Prepared,
+    Tests,
+    VerifiedRun,
+    filled,
+    told_canaries,
+)
 from etude.tasks.running.channels.canaries import guard, with_canary
 from etude.tasks.running.parsers import documents, lines, texts
 from etude.tasks.running.parsers.case import Case, NoReport, told
@@ -31,7 +40,7 @@ class Appended:
     default: tuple[str, ...]
     words: Words
     flags: Callable[[list[str]], list[str]]
-    cases: Callable[[Answer, str], Iterable[Case]]
+    cases: Callable[[ParentReport, str], Iterable[Case]]
     report: str = ""
 
     def prepare(self, tests: Tests, files: Mapping[str, bytes], nonce: str, workdir: str) -> Prepared:
@@ -46,11 +55,11 @@ class Appended:
         passing = (guard(nonce),) * any(path.endswith(".py") for path in planted)
         return Prepared(argv, planted, report=report, canaries=canaries, passing=passing, keep_output=True)
 
-    def hear(self, answer: Answer, prepared: Prepared, workdir: str) -> Heard:
+    def hear(self, answer: ParentReport, prepared: Prepared, workdir: str) -> VerifiedRun:
         run, objection = told_canaries(told(self.cases(answer, workdir), answer.rc, answer.seconds), prepared)
         if not objection and answer.rc == 0 and prepared.canaries:
             objection = "it ended with status 0 though a test must fail"
-        return Heard(run, objection)
+        return VerifiedRun(run, objection)
 
 
 def _text(data: bytes) -> str | None:
@@ -60,13 +69,13 @@ def _text(data: bytes) -> str | None:
         return None
 
 
-def _report(answer: Answer) -> bytes:
+def _report(answer: ParentReport) -> bytes:
     if not answer.reports:
         raise NoReport("the runner wrote no report")
     return answer.reports[0]
 
 
-def _report_or_printed(answer: Answer) -> bytes:
+def _report_or_printed(answer: ParentReport) -> bytes:
     """Mocha before 9.2 knows no file for its JSON and prints it, after whatever the tests print."""
     if answer.reports:
         return answer.reports[0]

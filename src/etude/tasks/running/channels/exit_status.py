@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from etude.tasks.running.channel import Answer, Heard, Prepared, Tests, filled
+from etude.tasks.running.channel import ParentReport, Prepared, Tests, VerifiedRun, filled
 from etude.tasks.running.channels.canaries import with_failure, with_guard
 from etude.tasks.running.report import TestRun
 
@@ -29,10 +29,12 @@ class ExitChannel:
                 found |= {} if text is None else {path: text.encode()}
         return found
 
-    def hear(self, answer: Answer, prepared: Prepared, workdir: str) -> Heard:
+    def hear(self, answer: ParentReport, prepared: Prepared, workdir: str) -> VerifiedRun:
         whole = frozenset((WHOLE,))
         good = answer.rc == 0
-        return Heard(TestRun(whole if good else frozenset(), frozenset() if good else whole, answer.rc, answer.seconds))
+        return VerifiedRun(
+            TestRun(whole if good else frozenset(), frozenset() if good else whole, answer.rc, answer.seconds)
+        )
 
 
 def _text(data: bytes) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from etude.tasks.errors import TaskError
-from etude.tasks.running.channel import INSIDE, Answer, Heard, Prepared, Tests, filled, told_canaries
+from etude.tasks.running.channel import INSIDE, ParentReport, Prepared, Tests, VerifiedRun, filled, told_canaries
 from etude.tasks.running.inside.etude_supervise import name_of
 from etude.tasks.running.parsers.case import Case, Outcome, told
 from etude.tasks.running.pytest_tools import PYTEST_FLAGS, SOURCE_INSIDE
@@ -54,7 +54,7 @@ class PytestChannel:
             needed=tests.needed,
         )
 
-    def hear(self, answer: Answer, prepared: Prepared, workdir: str) -> Heard:
+    def hear(self, answer: ParentReport, prepared: Prepared, workdir: str) -> VerifiedRun:
         cases, universal, said, end = [], [], [], None
         for line in answer.events:
             kind, *words = line.split(" ")
@@ -68,16 +68,16 @@ class PytestChannel:
                 end = int(words[0])
         run, lying = told_canaries(told(cases, answer.rc, answer.seconds), prepared)
         if answer.decided:
-            return Heard(run)  # canaries speak for passes, and this run can't have all that are needed
+            return VerifiedRun(run)  # canaries speak for passes, and this run can't have all that are needed
         if answer.forged:
-            return Heard(run, "the results were written by somebody else than the runner")
+            return VerifiedRun(run, "the results were written by somebody else than the runner")
         if said:
-            return Heard(run, f"the runner was tampered with: {said[0]}")
+            return VerifiedRun(run, f"the runner was tampered with: {said[0]}")
         if end is None or end != answer.rc:
-            return Heard(run, f"pytest did not end as it does (status {answer.rc})")
+            return VerifiedRun(run, f"pytest did not end as it does (status {answer.rc})")
         if answer.rc in _FATAL:
-            return Heard(run, f"pytest ended with status {answer.rc}: {_FATAL[answer.rc]}")
-        return Heard(run, lying, tuple(universal))
+            return VerifiedRun(run, f"pytest ended with status {answer.rc}: {_FATAL[answer.rc]}")
+        return VerifiedRun(run, lying, tuple(universal))
 
 
 def interpreter(command: tuple[str, ...]) -> tuple[str, list[str]]:

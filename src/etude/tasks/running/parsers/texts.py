@@ -17,7 +17,7 @@ _UNITTEST = re.compile(r"^(\w+) \(([\w.<>]+)\)(?:.*?) \.\.\. (.*)$")
 def tap(output: bytes) -> Iterator[Case]:
     """Level by level: `outer > inner` where inner lines stand before the outer's own; the outer's is left to its inner ones. Flat
     assertions (tape) stand under the comment that names their test. Names that come twice get numbers, so that none hides another."""
-    levels: list[tuple[int, list[_Line]]] = []  # by depth, each deeper than the one before
+    levels: list[tuple[int, list[_TapLine]]] = []  # by depth, each deeper than the one before
     seen: dict[str, int] = {}
     group = ""
     for line in output.decode("utf-8", "replace").splitlines():
@@ -26,14 +26,14 @@ def tap(output: bytes) -> Iterator[Case]:
                 group = f"{line[2:].strip()} > "
             continue
         depth = len(found[1].expandtabs(4))
-        deeper: list[list[_Line]] = []
+        deeper: list[list[_TapLine]] = []
         while levels and levels[-1][0] > depth:
             deeper.append(levels.pop()[1])
         if not levels or levels[-1][0] < depth:
             levels.append((depth, []))
         outcome: Outcome = "skipped" if found[4] else "failed" if found[2] else "passed"
         levels[-1][1].append(
-            _Line(found[3].rstrip(" {"), outcome, [one for lines in reversed(deeper) for one in lines])
+            _TapLine(found[3].rstrip(" {"), outcome, [one for lines in reversed(deeper) for one in lines])
         )
         if depth == 0:
             for name, state in _named(levels.pop()[1], group):
@@ -41,15 +41,15 @@ def tap(output: bytes) -> Iterator[Case]:
 
 
 @dataclass(frozen=True)
-class _Line:
+class _TapLine:
     """A line of TAP with those inside it."""
 
     name: str
     outcome: Outcome
-    inner: list[_Line]
+    inner: list[_TapLine]
 
 
-def _named(lines: list[_Line], group: str) -> Iterator[tuple[str, Outcome]]:
+def _named(lines: list[_TapLine], group: str) -> Iterator[tuple[str, Outcome]]:
     """The innermost lines in order, each with the names of those around it."""
     waiting = [(group, line) for line in reversed(lines)]
     while waiting:

@@ -56,7 +56,7 @@ Node = Any  # tree_sitter.Node; the import costs time that a listing of generato
 
 
 @dataclass(frozen=True)
-class Function:
+class CodeFunction:
     """A function by its dotted name. `complexity`: 1 + decisions in it, inner functions included."""
 
     name: str
@@ -98,11 +98,11 @@ class Code:
         return found
 
     @cached_property
-    def functions(self) -> tuple[Function, ...]:
+    def functions(self) -> tuple[CodeFunction, ...]:
         """Named functions and methods, outer before inner."""
         return tuple(_functions(self, self.root, ""))
 
-    def function_of(self, start: int) -> Function | None:
+    def function_of(self, start: int) -> CodeFunction | None:
         """The innermost named function around a byte."""
         around = [one for one in self.functions if one.node.start_byte <= start < one.node.end_byte]
         return around[-1] if around else None
@@ -169,12 +169,12 @@ def within(node: Node, *kinds: str) -> bool:
     return False
 
 
-def _functions(code: Code, node: Node, owner: str) -> Iterator[Function]:
+def _functions(code: Code, node: Node, owner: str) -> Iterator[CodeFunction]:
     for child in node.children:
         name = _name(code, child)
         if name and child.type in FUNCTIONS:
             complexity = 1 + sum(one.type in DECISIONS for one in inside(child))
-            yield Function(owner + name, child, complexity)
+            yield CodeFunction(owner + name, child, complexity)
         yield from _functions(code, child, f"{owner}{name}." if name else owner)
 
 

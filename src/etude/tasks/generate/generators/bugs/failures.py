@@ -20,7 +20,7 @@ _RAISED = re.compile(
 
 
 @dataclass(frozen=True)
-class Frame:
+class TracebackFrame:
     path: str  # relative to the project
     line: int
     function: str
@@ -35,7 +35,7 @@ class Failure:
     traceback: str
     kind: str
     said: str
-    frames: tuple[Frame, ...] = field(default=())
+    frames: tuple[TracebackFrame, ...] = field(default=())
 
     @property
     def asserted(self) -> bool:
@@ -55,7 +55,7 @@ def read_failures(output: str) -> Iterator[Failure]:
             yield Failure(match["name"], text, last["kind"].rpartition(".")[2], said, tuple(_frames(text)))
 
 
-def _frames(text: str) -> Iterator[Frame]:
+def _frames(text: str) -> Iterator[TracebackFrame]:
     found = list(_FRAME.finditer(text))
     for number, match in enumerate(found):
         end = found[number + 1].start() if number + 1 < len(found) else len(text)
@@ -64,7 +64,7 @@ def _frames(text: str) -> Iterator[Frame]:
             if not line.startswith("    "):
                 break
             lines.append(line)
-        yield Frame(match["path"], int(match["line"]), match["function"], "\n".join(lines))
+        yield TracebackFrame(match["path"], int(match["line"]), match["function"], "\n".join(lines))
 
 
 def scrubbed(text: str) -> str:

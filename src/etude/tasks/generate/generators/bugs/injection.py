@@ -15,7 +15,7 @@ from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.listing import listed, outcome_of, sources
 from etude.tasks.generate.generators.bugs.operator import Site
 from etude.tasks.generate.generators.bugs.symptom import facts
-from etude.tasks.generate.generators.bugs.trial import Trial, draft_of
+from etude.tasks.generate.generators.bugs.trial import BugTrial, draft_of
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.prompts.interface import with_interface
 from etude.tasks.generate.prompts.writing import written
@@ -38,13 +38,15 @@ class BugInjection:
 
     def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         codes = sources(project.files)
-        trial = Trial(project, bench, Concern(project))
+        trial = BugTrial(project, bench, Concern(project))
         for site in listed(codes, seed, self.only):
             task_id = f"debugging/{project.name}/{site.operator}/{site.key}"
             yield Candidate(task_id, partial(build, trial, codes, (site,), task_id, self.name))
 
 
-async def build(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str, generator: str) -> Task:
+async def build(
+    trial: BugTrial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str, generator: str
+) -> Task:
     """One task of these sites. Raises CandidateRejected, InfraError."""
     draft = with_bugs(trial, codes, sites, task_id, generator)
     broken = await trial.broken(draft, place_of(sites))
@@ -57,7 +59,7 @@ async def build(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], 
 
 
 def with_bugs(
-    trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str, generator: str
+    trial: BugTrial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str, generator: str
 ) -> TaskDraft:
     """The draft with these bugs in it. Raises CandidateRejected where no test is concerned."""
     project = trial.project
@@ -111,5 +113,5 @@ def public_names(codes: Mapping[str, Code]) -> Collection[str]:
     return found
 
 
-def _tests(trial: Trial, draft: TaskDraft) -> dict[str, str]:
+def _tests(trial: BugTrial, draft: TaskDraft) -> dict[str, str]:
     return {path: trial.project.files[path] for path in draft.tests if path.endswith(".py")}

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from etude.tasks.content import is_text
 from etude.tasks.generate.generators.bugs.code import Code
-from etude.tasks.generate.generators.bugs.edit import Overlap, changed_files
+from etude.tasks.generate.generators.bugs.edit import OverlappingEdits, changed_files
 from etude.tasks.generate.generators.bugs.families import across_files
 from etude.tasks.generate.generators.bugs.operator import Site
 from etude.tasks.generate.generators.bugs.registry import OPERATORS
@@ -66,6 +66,6 @@ def outcome_of(codes: Mapping[str, Code], site: Site) -> tuple[tuple[str, bytes]
     """The changed files; None where one no longer parses or says what it said."""
     try:
         changed = changed_files({path: code.source for path, code in codes.items()}, site.edits)
-    except Overlap:
+    except OverlappingEdits:
         return None
     return tuple(changed.items()) if all(codes[path].sound(text) for path, text in changed.items()) else None

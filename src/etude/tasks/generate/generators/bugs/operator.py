@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.edit import Edit, Overlap, applied
+from etude.tasks.generate.generators.bugs.edit import OverlappingEdits, SourceEdit, applied
 
 Change = Sequence[tuple[int, int, str]]  # start, end, text
 Make = Callable[[Code, Node], Iterable[Change]]
@@ -33,7 +33,7 @@ class Site:
     function: str
     line: int
     weight: float
-    edits: tuple[Edit, ...]
+    edits: tuple[SourceEdit, ...]
 
     @property
     def key(self) -> str:
@@ -73,7 +73,7 @@ class Operator:
         if function is not None and function.complexity < self.complexity:
             return
         for change in self.make(code, node):
-            edits = tuple(sorted(Edit(code.path, start, end, text.encode()) for start, end, text in change))
+            edits = tuple(sorted(SourceEdit(code.path, start, end, text.encode()) for start, end, text in change))
             if edits:
                 name = function.name if function else ""
                 line = code.line(edits[0].start)
@@ -84,12 +84,12 @@ def sound(code: Code, site: Site) -> bool:
     """Whether the file with the bug parses and differs in meaning, not in layout alone."""
     try:
         return code.sound(applied(code.source, site.edits))
-    except Overlap:
+    except OverlappingEdits:
         return False
 
 
 @dataclass(frozen=True)
-class Family:
+class OperatorFamily:
     """Operators that belong together, in the order they were declared."""
 
     name: str

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Mapping, Sequence
 
 from etude.core.bounded_python import parse_python
-from etude.tasks.generate.generators.bugs.failures import Compared, Failure, Frame, compared, statement_at
+from etude.tasks.generate.generators.bugs.failures import Compared, Failure, TracebackFrame, compared, statement_at
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.protected import is_test
 
@@ -77,7 +77,7 @@ def _bare(failure: Failure, public: Collection[str], place: str) -> str:
     return f"{subject} does not do what it should: {failure.kind}{f': {said}' if said else ''}"
 
 
-def _subject(source: str, frame: Frame, public: Collection[str]) -> str:
+def _subject(source: str, frame: TracebackFrame, public: Collection[str]) -> str:
     """The project's function that the failing line calls, or the last one called before it in the same test."""
     statement = statement_at(source, frame.line)
     for node in [statement] if statement is not None else []:
@@ -96,7 +96,7 @@ def _called(node: ast.AST) -> list[str]:
     ]
 
 
-def _body(source: str, frame: Frame) -> list[ast.stmt]:
+def _body(source: str, frame: TracebackFrame) -> list[ast.stmt]:
     """The statements of the test up to the failing line."""
     for node in ast.walk(parse_python(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= frame.line <= (
@@ -106,7 +106,7 @@ def _body(source: str, frame: Frame) -> list[ast.stmt]:
     return []
 
 
-def _steps(source: str, frame: Frame) -> tuple[str, ...]:
+def _steps(source: str, frame: TracebackFrame) -> tuple[str, ...]:
     """What a person would type to see it, where that is short and needs no fixture of a class."""
     body = _body(source, frame)
     lines = [ast.unparse(_seen_without_assertion(one)) for one in body]

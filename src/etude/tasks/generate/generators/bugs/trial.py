@@ -32,7 +32,7 @@ UNKNOWN: dict[str, str] = dict.fromkeys(map(str, STYLES), "not written yet")
 
 
 @dataclass
-class Trial:
+class BugTrial:
     """Of one project: what the bugs found so far break, by place. `changed`: source files with the bug."""
 
     project: InstalledProject

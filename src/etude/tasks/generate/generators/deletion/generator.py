@@ -18,7 +18,7 @@ from typing import Literal
 from etude.tasks.content import LINK, like, mode_of
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
-from etude.tasks.generate.generators.deletion.index import Defined, Index
+from etude.tasks.generate.generators.deletion.index import Defined, DefinitionIndex
 from etude.tasks.generate.generators.deletion.language import LANGUAGES, Language, language, told_settings
 from etude.tasks.generate.generators.deletion.leftovers import leftovers, undocumented
 from etude.tasks.generate.generators.deletion.related import Groups, References
@@ -61,7 +61,7 @@ class FeatureDeletion:
             yield Candidate(f"features/{project.name}/{self.name}/none", _none_related)
 
 
-def chosen(project: InstalledProject, known: Index, seed: int, size: Size) -> Iterator[frozenset[str]]:
+def chosen(project: InstalledProject, known: DefinitionIndex, seed: int, size: Size) -> Iterator[frozenset[str]]:
     """Features that tests speak of, none twice, and no large ones that have most of their lines in common."""
     rng = random.Random(f"deletion {project.name} {seed}")
     tongue = language(project)
@@ -87,7 +87,7 @@ def _like_one(names: frozenset[str], others: list[frozenset[str]], lines: Mappin
     return any(sum(lines.get(name, 0) for name in names & other) > ALIKE * whole for other in others)
 
 
-def _is_large(known: Index, told_in: Mapping[str, frozenset[str]], names: frozenset[str]) -> bool:
+def _is_large(known: DefinitionIndex, told_in: Mapping[str, frozenset[str]], names: frozenset[str]) -> bool:
     """By lines, and by files that name any of them (code, stubs, documents; `told_in`). One definition alone is none, whatever its size."""
     if len(names) < LARGE_FEWEST or sum(one.lines for one in known.named(names)) < LARGE_LINES:
         return False
@@ -102,7 +102,12 @@ async def _none_related() -> Task:
 
 
 async def build(
-    project: InstalledProject, bench: ProofContext, known: Index, names: frozenset[str], size: Size, task_id: str
+    project: InstalledProject,
+    bench: ProofContext,
+    known: DefinitionIndex,
+    names: frozenset[str],
+    size: Size,
+    task_id: str,
 ) -> Task:
     """Raises CandidateRejected, InfraError."""
     draft = await asyncio.to_thread(drafted, project, known, names, size, task_id)
@@ -116,7 +121,9 @@ async def build(
     )
 
 
-def drafted(project: InstalledProject, known: Index, names: frozenset[str], size: Size, task_id: str) -> TaskDraft:
+def drafted(
+    project: InstalledProject, known: DefinitionIndex, names: frozenset[str], size: Size, task_id: str
+) -> TaskDraft:
     """The task before anything was run. Raises CandidateRejected."""
     gone = known.named(names)
     changed, removed = _cut(project, names)

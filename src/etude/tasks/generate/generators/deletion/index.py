@@ -42,7 +42,7 @@ class Defined:
 
 
 @dataclass(frozen=True)
-class Index:
+class DefinitionIndex:
     """`rest`: names that the code around the definitions of a module uses (imports, lists of exports and registrations aside); `imports`: by
     module, the names that it imports and the last parts of the modules that it imports or imports from."""
 
@@ -99,7 +99,7 @@ class Index:
         return found
 
 
-def index(files: Mapping[str, str]) -> Index:
+def index(files: Mapping[str, str]) -> DefinitionIndex:
     """Of modules by path; those that do not parse are left to the caller, who must not list them."""
     defined: list[Defined] = []
     rest: dict[str, frozenset[str]] = {}
@@ -114,7 +114,7 @@ def index(files: Mapping[str, str]) -> Index:
             elif not isinstance(node, ast.Import | ast.ImportFrom):
                 around.append(node)
         rest[path] = frozenset().union(*(uses(node) - listed(node) for node in around))
-    return Index(tuple(defined), rest, imports)
+    return DefinitionIndex(tuple(defined), rest, imports)
 
 
 def imported(tree: ast.Module) -> frozenset[str]:

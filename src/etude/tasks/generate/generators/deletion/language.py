@@ -11,7 +11,7 @@ from etude.core.bounded_python import parse_python
 from etude.tasks.generate.generator import InstalledProject
 from etude.tasks.generate.generators.bugs.listing import sources
 from etude.tasks.generate.generators.deletion.cutting import tests_without, without
-from etude.tasks.generate.generators.deletion.index import Index, index
+from etude.tasks.generate.generators.deletion.index import DefinitionIndex, index
 from etude.tasks.generate.generators.deletion.script_cutting import script_tests_without, script_without
 from etude.tasks.generate.generators.deletion.script_index import script_index
 from etude.tasks.generate.generators.kinds.modules import modules, test_files
@@ -28,11 +28,11 @@ class Language:
     modules: Callable[[InstalledProject], Mapping[str, str]]
     tests: Callable[[InstalledProject], list[str]]
     parses: Callable[[str], bool]
-    indexed: Callable[[Mapping[str, str]], Index]
+    indexed: Callable[[Mapping[str, str]], DefinitionIndex]
     without: Callable[[str, str, Collection[str]], str | None]
     tests_without: Callable[[str, str, Collection[str]], str | None]
 
-    def index(self, project: InstalledProject) -> Index:
+    def index(self, project: InstalledProject) -> DefinitionIndex:
         """Of the modules that can be read; a project may carry some of another version of its language."""
         return self.indexed({p: project.files[p] for p in self.modules(project) if self.parses(project.files[p])})
 

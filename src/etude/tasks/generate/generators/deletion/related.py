@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from etude.tasks.generate.generators.deletion.index import Defined, Index
+from etude.tasks.generate.generators.deletion.index import Defined, DefinitionIndex
 
 WHOLE = frozenset(("__init__", "index"))  # modules that go by their folder's name
 
 
 @dataclass(frozen=True)
 class References:
-    """Of an index, by name: two definitions of one name count as one, as in `Index`."""
+    """Of an index, by name: two definitions of one name count as one, as in `DefinitionIndex`."""
 
-    known: Index
+    known: DefinitionIndex
 
     @cached_property
     def near(self) -> Mapping[str, frozenset[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from etude.tasks.generate.generators.bugs.code import CLASSES, FUNCTIONS, Code, Node, inside
-from etude.tasks.generate.generators.deletion.index import Defined, Index
+from etude.tasks.generate.generators.deletion.index import Defined, DefinitionIndex
 
 DECLARATIONS = frozenset(
     ("function_declaration", "generator_function_declaration", "class_declaration", "function_signature")
@@ -27,7 +27,7 @@ GLOBALS = frozenset(
 )
 
 
-def script_index(files: Mapping[str, str]) -> Index:
+def script_index(files: Mapping[str, str]) -> DefinitionIndex:
     """Of modules by path; a definition that no module exports is private, and what is all of a module may still be a helper of others."""
     codes = {path: Code(path, text.encode()) for path, text in files.items()}
     every = [(code, node) for code in codes.values() for node in code.root.children]
@@ -45,7 +45,7 @@ def script_index(files: Mapping[str, str]) -> Index:
             else:
                 around |= uses(code, node) - exported(code, node)
         rest[path] = frozenset(around)
-    return Index(tuple(defined), rest, {path: imported(text) for path, text in files.items()})
+    return DefinitionIndex(tuple(defined), rest, {path: imported(text) for path, text in files.items()})
 
 
 def imported(text: str) -> frozenset[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from etude.tasks.generate.generators.devops.recipe import Breakage, Recipe, Subject, run
+from etude.tasks.generate.generators.devops.recipe import Breakage, DevopsProject, DevopsRecipe, run
 
 PATH = ".github/workflows/ci.yml"
 COMPILE = 'python3 -m compileall -q -f "$SOURCE"'
 
 
-def _text(subject: Subject) -> str:
+def _text(subject: DevopsProject) -> str:
     return f"""\
 name: ci
 on: [push, pull_request]
@@ -49,11 +49,11 @@ jobs:
 """
 
 
-def workflow(subject: Subject) -> Recipe:
+def workflow(subject: DevopsProject) -> DevopsRecipe:
     folder = subject.folder
     flow = {"workflow": PATH}
     look = run(f"tar -xzOf out/package.tar.gz {folder}/_stamp.py")
-    return Recipe(
+    return DevopsRecipe(
         level="workflow",
         what=f"the workflow `{PATH}`",
         files={PATH: _text(subject)},

@@ -15,13 +15,13 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.devops.ci import workflow
 from etude.tasks.generate.generators.devops.makefile import makefile
-from etude.tasks.generate.generators.devops.recipe import Breakage, Maker, Recipe, Subject
+from etude.tasks.generate.generators.devops.recipe import Breakage, DevopsProject, DevopsRecipe, Maker
 from etude.tasks.generate.generators.devops.script import release_script
 from etude.tasks.generate.generators.devops.service import service
 from etude.tasks.generate.generators.kinds.defects import defects, spread
-from etude.tasks.generate.generators.kinds.draft import Draft, proved
+from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, proved
 from etude.tasks.generate.generators.kinds.modules import Tested, tested
-from etude.tasks.generate.generators.kinds.trial import Trial
+from etude.tasks.generate.generators.kinds.trial import MutantTrial
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.devops import NAME as GRADER
 from etude.tasks.task import Task
@@ -44,12 +44,12 @@ class DevopsRepair:
         for count in range(1, EACH + 1):
             for maker in MAKERS:
                 task_id = f"{project.name}/devops/{maker.__name__}-{count}"
-                asked = _Asked(task_id, maker, count, seed)
+                asked = _DevopsCandidate(task_id, maker, count, seed)
                 yield Candidate(task_id, lambda asked=asked: build(asked, found, project, bench))
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _DevopsCandidate:
     id: str
     maker: Maker
     count: int
@@ -62,10 +62,10 @@ class _Found:
     def __init__(self, project: InstalledProject, bench: ProofContext) -> None:
         self._project, self._bench = project, bench
         self._lock = asyncio.Lock()
-        self._subject: Subject | None = None
+        self._subject: DevopsProject | None = None
         self._reason = ""
 
-    async def subject(self) -> Subject:
+    async def subject(self) -> DevopsProject:
         """Raises CandidateRejected."""
         async with self._lock:
             if self._subject is None and not self._reason:
@@ -77,19 +77,19 @@ class _Found:
             raise CandidateRejected(self._reason)
         return self._subject
 
-    async def _search(self) -> Subject:
+    async def _search(self) -> DevopsProject:
         files = self._project.files
         usable = [place for place in tested(self._project) if _in_package(place)]
         # Small test files first: every scenario runs one.
         for place in sorted(usable, key=lambda place: (len(files[place.tests[0]]), place.path))[:4]:
-            trial = Trial(self._project, place.tests[:1], self._bench)
+            trial = MutantTrial(self._project, place.tests[:1], self._bench)
             try:
                 right = await trial.right()
             except CandidateRejected:
                 continue  # the next module's tests may run
             shown = await trial.shown(spread(defects(place.path, files[place.path])), right, 1, TRIED)
             if shown and not right.failed:
-                return Subject(self._project, place, shown[0])
+                return DevopsProject(self._project, place, shown[0])
         raise CandidateRejected("no module has tests that pass whole here and notice a defect")
 
 
@@ -99,7 +99,7 @@ def _in_package(place: Tested) -> bool:
     return "." in place.name and place.name.partition(".")[0] in parts[:-1]
 
 
-async def build(asked: _Asked, found: _Found, project: InstalledProject, bench: ProofContext) -> Task:
+async def build(asked: _DevopsCandidate, found: _Found, project: InstalledProject, bench: ProofContext) -> Task:
     recipe = asked.maker(await found.subject())
     if taken := sorted(path for path in recipe.files if path in project.files):
         raise CandidateRejected(f"the project has {taken[0]} of its own")
@@ -117,7 +117,7 @@ async def build(asked: _Asked, found: _Found, project: InstalledProject, bench: 
         place=", ".join(f"`{path}`" for path in recipe.files),
         notes=("Only these files may be changed", "There may be more wrong with it than what was seen"),
     )
-    draft = Draft(
+    draft = ProjectTaskDraft(
         id=asked.id,
         category=DevopsRepair.category,
         level=recipe.level,
@@ -134,7 +134,7 @@ async def build(asked: _Asked, found: _Found, project: InstalledProject, bench: 
     return await proved(draft, project, bench)
 
 
-def drawn(recipe: Recipe, count: int, rng: random.Random) -> list[Breakage]:
+def drawn(recipe: DevopsRecipe, count: int, rng: random.Random) -> list[Breakage]:
     """Breakages that don't touch the same text."""
     kept: list[Breakage] = []
     for one in rng.sample(recipe.breakages, len(recipe.breakages)):
@@ -143,7 +143,7 @@ def drawn(recipe: Recipe, count: int, rng: random.Random) -> list[Breakage]:
     return kept
 
 
-def _overlap(recipe: Recipe, one: Breakage, other: Breakage) -> bool:
+def _overlap(recipe: DevopsRecipe, one: Breakage, other: Breakage) -> bool:
     if one.path != other.path:
         return False
     text = recipe.files[one.path]

@@ -14,7 +14,7 @@ from etude.tasks.environment.attached import KEY as SERVICES
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.devops.logs import DIMENSIONS, Dimension, day, records
-from etude.tasks.generate.generators.kinds.draft import Draft, proved
+from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, proved
 from etude.tasks.generate.generators.kinds.modules import modules
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.answer import NAME as GRADER
@@ -62,7 +62,7 @@ async def build(
     if not found.clear:
         raise CandidateRejected(f"the log does not single out one {dimension}")
     where = f"the log service at {SERVICE}" if served else f"`{LOG}`"
-    draft = Draft(
+    draft = ProjectTaskDraft(
         id=task_id,
         category=LogTriage.category,
         level="log-triage",

@@ -23,7 +23,7 @@ HOSTS, CLIENTS, BUILDS = 6, 12, 9
 
 
 @dataclass(frozen=True)
-class Request:
+class LogRequest:
     """One request; `late` if it missed its deadline."""
 
     host: str
@@ -68,7 +68,7 @@ def day(dimension: Dimension, modules: Sequence[str], rng: random.Random) -> Day
             lines.append(f"{_at(clock)} {host} INFO started build={build} workers=4")
         host, client, module = rng.choice(hosts), rng.choice(clients), rng.choice(modules)
         values = {"host": host, "client": client, "module": module, "build": running[host]}
-        one = Request(
+        one = LogRequest(
             host, client, module, running[host], rng.random() < (OFTEN if values[dimension] == culprit else SELDOM)
         )
         requests.append(one)
@@ -88,7 +88,7 @@ def records(text: str) -> str:
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
-def _line(clock: float, one: Request, number: int, rng: random.Random) -> str:
+def _line(clock: float, one: LogRequest, number: int, rng: random.Random) -> str:
     head = f"{_at(clock)} {one.host}"
     about = f"[{one.module}] request={number:05d} client={one.client}"
     if one.late:
@@ -109,7 +109,7 @@ def _herring(clock: float, since: int, hosts: Sequence[str], clients: Sequence[s
     return found
 
 
-def _shares(dimension: Dimension, requests: Sequence[Request]) -> dict[str, float]:
+def _shares(dimension: Dimension, requests: Sequence[LogRequest]) -> dict[str, float]:
     late: dict[str, list[bool]] = {}
     for one in requests:
         late.setdefault(getattr(one, dimension), []).append(one.late)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from etude.tasks.generate.generators.devops.recipe import Breakage, Recipe, Subject, run
+from etude.tasks.generate.generators.devops.recipe import Breakage, DevopsProject, DevopsRecipe, run
 
 PATH = "Makefile"
 
 
-def _text(subject: Subject) -> str:
+def _text(subject: DevopsProject) -> str:
     package = subject.package
     return f"""\
 # Checks, tests and packs {package}.
@@ -39,12 +39,12 @@ clean:
 """
 
 
-def makefile(subject: Subject) -> Recipe:
+def makefile(subject: DevopsProject) -> DevopsRecipe:
     folder = subject.folder
     archive = f"build-out/{subject.package}.tar.gz"
     look = run(f"tar -xzOf {archive} {folder}/_stamp.py")
     again = run(f"make dist && sleep 0.1 && printf 'STAMP = \"{{nonce}}\"\\n' > {folder}/_stamp.py && make dist")
-    return Recipe(
+    return DevopsRecipe(
         level="makefile",
         what="the `Makefile`",
         files={PATH: _text(subject)},

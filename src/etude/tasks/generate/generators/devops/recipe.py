@@ -29,7 +29,7 @@ class Breakage:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DevopsRecipe:
     """A file (or a few) that runs something of the project. `promise`: what it must do, a sentence each; the agent gets all of them."""
 
     level: str
@@ -43,7 +43,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Subject:
+class DevopsProject:
     """The project as these files see it. `folder`: the package's, e.g. "src/pkg"; `defect`: one that the test file shows."""
 
     project: InstalledProject
@@ -94,7 +94,7 @@ class Subject:
         return {"files": {f"{self.folder}/{STAMP}": STAMPED}, "says": "{nonce}"}
 
 
-Maker = Callable[[Subject], Recipe]
+Maker = Callable[[DevopsProject], DevopsRecipe]
 
 
 def run(command: str) -> dict[str, str]:

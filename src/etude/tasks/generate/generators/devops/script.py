@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from etude.sandbox.spec import WORKDIR
-from etude.tasks.generate.generators.devops.recipe import Breakage, Recipe, Subject, run
+from etude.tasks.generate.generators.devops.recipe import Breakage, DevopsProject, DevopsRecipe, run
 
 PATH = "scripts/release.sh"
 SUMS = '(cd "$out" && sha256sum "$archive" > SHA256SUMS)'
 BAD_SUMS = 'sha256sum "$out/$archive" | cut -c2- > "$out/SHA256SUMS"'
 
 
-def _text(subject: Subject) -> str:
+def _text(subject: DevopsProject) -> str:
     return f"""\
 #!/usr/bin/env bash
 # Makes a release: tests, then the modules packed, with a list of them and checksums.
@@ -32,7 +32,7 @@ tar -czf "$out/$archive" -T "$out/files.txt"
 """
 
 
-def release_script(subject: Subject) -> Recipe:
+def release_script(subject: DevopsProject) -> DevopsRecipe:
     folder, package = subject.folder, subject.package
     archive = f"{package}-1.2.tar.gz"
     make = f"bash {PATH} /tmp/made 1.2"
@@ -40,7 +40,7 @@ def release_script(subject: Subject) -> Recipe:
     spaced = run(
         f"bash {PATH} '/tmp/my releases' 1.2 && cd '/tmp/my releases' && sha256sum -c SHA256SUMS && test -s files.txt"
     )
-    return Recipe(
+    return DevopsRecipe(
         level="script",
         what=f"the script `{PATH}`",
         files={PATH: _text(subject)},
@@ -63,7 +63,7 @@ def release_script(subject: Subject) -> Recipe:
     )  # fmt: skip
 
 
-def _breakages(subject: Subject) -> tuple[Breakage, ...]:
+def _breakages(subject: DevopsProject) -> tuple[Breakage, ...]:
     test = subject.testing()
     return (
         Breakage("strict", PATH, "set -euo pipefail", "set -u", "a release is made although tests fail"),

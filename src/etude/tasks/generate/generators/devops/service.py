@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etude.tasks.generate.generators.devops.recipe import Breakage, Recipe, Subject
+from etude.tasks.generate.generators.devops.recipe import Breakage, DevopsProject, DevopsRecipe
 
 APP, START, SETTINGS = "service/app.py", "service/run.sh", "service/settings.ini"
 PORT, HEALTH = 8099, "/healthz"
@@ -50,7 +50,7 @@ HTTPServer((settings["host"], settings.getint("port")), Handler).serve_forever()
 '''
 
 
-def service(subject: Subject) -> Recipe:
+def service(subject: DevopsProject) -> DevopsRecipe:
     start = f"""\
 #!/bin/sh
 # Starts the health service of {subject.package}.
@@ -70,7 +70,7 @@ module = {subject.place.name}
     serve = {"serve": f"sh {START}", "port": PORT, "path": HEALTH}
     stamped = subject.stamped()
     broken = {"files": {subject.place.path: "raise ImportError('half a deployment')\n"}}
-    return Recipe(
+    return DevopsRecipe(
         level="service",
         what="the health service in `service/`",
         files={APP: CODE, START: start, SETTINGS: settings},
@@ -92,7 +92,7 @@ module = {subject.place.name}
     )  # fmt: skip
 
 
-def _breakages(subject: Subject) -> tuple[Breakage, ...]:
+def _breakages(subject: DevopsProject) -> tuple[Breakage, ...]:
     length = 'self.send_header("Content-Length", str(len(data)))'
     return (
         Breakage("port", APP, 'settings.getint("port")', 'settings["port"]', "the service does not come up"),

@@ -16,7 +16,7 @@ FEWEST_EXAMPLES = 1
 
 
 @dataclass(frozen=True)
-class Said:
+class Docstring:
     """What a docstring of the module says. `examples`: how many it has."""
 
     name: str
@@ -24,9 +24,9 @@ class Said:
     examples: int
 
 
-def exemplified(text: str) -> list[Said]:
+def exemplified(text: str) -> list[Docstring]:
     """The public names whose docstrings have examples, in the order in which they stand. Raises SyntaxError."""
-    found: list[Said] = []
+    found: list[Docstring] = []
     for name, node in symbols(parse_python(text)).items():
         said = ast.get_docstring(node) or ""
         try:
@@ -34,7 +34,7 @@ def exemplified(text: str) -> list[Said]:
         except ValueError:
             continue  # it can't be read as examples: not one to ask for
         if len(examples) >= FEWEST_EXAMPLES and not any(one.options.get(doctest.SKIP) for one in examples):
-            found.append(Said(name, said, len(examples)))
+            found.append(Docstring(name, said, len(examples)))
     return found
 
 

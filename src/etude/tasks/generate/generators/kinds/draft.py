@@ -20,7 +20,7 @@ from etude.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Draft:
+class ProjectTaskDraft:
     """A task to be. `demand`: what every prompt must say, the short ones too (where the result is expected, in which form)."""
 
     id: str
@@ -38,7 +38,7 @@ class Draft:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-async def proved(draft: Draft, project: InstalledProject, bench: ProofContext) -> Task:
+async def proved(draft: ProjectTaskDraft, project: InstalledProject, bench: ProofContext) -> Task:
     """The task: reference 1, nothing 0, every cheat 0. Raises CandidateRejected with the complaint, and InfraError."""
     task = drafted(draft, project)
     found = await check(task, bench.pool, cheats=cheats_for(task))
@@ -47,7 +47,7 @@ async def proved(draft: Draft, project: InstalledProject, bench: ProofContext) -
     return task
 
 
-def drafted(draft: Draft, project: InstalledProject) -> Task:
+def drafted(draft: ProjectTaskDraft, project: InstalledProject) -> Task:
     """The task before anything was run."""
     plan = project.environment.tests
     prompts = {
@@ -90,7 +90,7 @@ def changed(files: Mapping[str, str], solution: Mapping[str, str]) -> dict[str, 
     return {"lines": lines, "files": len(solution)}
 
 
-def _shown(draft: Draft, tests: Sequence[str]) -> tuple[str, ...]:
+def _shown(draft: ProjectTaskDraft, tests: Sequence[str]) -> tuple[str, ...]:
     """The project's test files that the agent has, and those that it is to write."""
     return tuple(path for path in tests if path in draft.files or path in draft.editable)
 

@@ -17,29 +17,29 @@ from etude.tasks.generate.generators.kinds.script import (
     script_slices,
     script_tested,
 )
-from etude.tasks.generate.generators.kinds.slices import Part, slices
+from etude.tasks.generate.generators.kinds.slices import CodeSlice, slices
 from etude.tasks.generate.generators.kinds.trial import Right
 
 LANGUAGES = ("python", "javascript", "typescript")
 
 
 @dataclass(frozen=True)
-class Reading:
+class LanguageSupport:
     """`passing`: a test file without what does not pass on the right code; raises CandidateRejected. `same`: lists of edits. `imported`: how a test
     file names the module."""
 
     tested: Callable[[InstalledProject], Iterator[Tested]]
-    slices: Callable[[str, str, int, int], list[Part]]
+    slices: Callable[[str, str, int, int], list[CodeSlice]]
     defects: Callable[[str, str], list[Defect]]
     same: Callable[[str, str], list[list[dict[str, Any]]]]
     passing: Callable[[str, Right], str]
     imported: Callable[[Tested, str], str]
 
 
-PYTHON = Reading(tested, slices, defects, same, passing, lambda place, _: place.name)
-SCRIPT = Reading(script_tested, script_slices, script_defects, script_same, script_passing, script_imported)
+PYTHON = LanguageSupport(tested, slices, defects, same, passing, lambda place, _: place.name)
+SCRIPT = LanguageSupport(script_tested, script_slices, script_defects, script_same, script_passing, script_imported)
 
 
-def reading(project: InstalledProject) -> Reading:
+def reading(project: InstalledProject) -> LanguageSupport:
     """Of the project's language, one of LANGUAGES."""
     return PYTHON if project.environment.language == "python" else SCRIPT

@@ -17,7 +17,7 @@ from etude.tasks.generate.generators.bugs.operator import sound
 from etude.tasks.generate.generators.bugs.registry import OPERATORS
 from etude.tasks.generate.generators.kinds.defects import Defect
 from etude.tasks.generate.generators.kinds.modules import Tested, nearest
-from etude.tasks.generate.generators.kinds.slices import Part, joined
+from etude.tasks.generate.generators.kinds.slices import CodeSlice, joined
 
 _DEFINES = frozenset(
     ("function_declaration", "generator_function_declaration", "lexical_declaration", "variable_declaration")
@@ -66,11 +66,11 @@ def script_defects(path: str, text: str) -> list[Defect]:
     return sorted(found.values(), key=lambda one: (one.at, one.new))
 
 
-def script_slices(path: str, text: str, fewest: int, most: int) -> list[Part]:
+def script_slices(path: str, text: str, fewest: int, most: int) -> list[CodeSlice]:
     """Runs of neighbouring functions at the top of the module that make up `fewest` to `most` lines each."""
     code = Code(path, text.encode())
-    found: list[Part] = []
-    run: list[Part] = []
+    found: list[CodeSlice] = []
+    run: list[CodeSlice] = []
     for node in code.root.children:
         if node.type == "comment":
             continue
@@ -100,7 +100,7 @@ def _defined(code: Code, node: Node) -> tuple[str, ...]:
     return tuple(one.name for one in inside if "." not in one.name)
 
 
-def _part(code: Code, node: Node, names: tuple[str, ...]) -> Part:
+def _part(code: Code, node: Node, names: tuple[str, ...]) -> CodeSlice:
     """With the comments right above and the empty lines behind."""
     first, last = node.start_point[0] + 1, node.end_point[0] + 1
     above = node.prev_sibling
@@ -111,4 +111,4 @@ def _part(code: Code, node: Node, names: tuple[str, ...]) -> Part:
     lines = code.source.splitlines()
     while last < len(lines) and not lines[last].strip():
         last += 1
-    return Part(code.path, first, last, names)
+    return CodeSlice(code.path, first, last, names)

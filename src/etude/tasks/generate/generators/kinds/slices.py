@@ -13,7 +13,7 @@ Holder = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass(frozen=True)
-class Part:
+class CodeSlice:
     """Lines `first` to `last` of a file (from 1), decorators and comments above with them. `names`: what they define."""
 
     path: str
@@ -26,17 +26,17 @@ class Part:
         return self.last - self.first + 1
 
 
-def slices(path: str, text: str, fewest: int, most: int) -> list[Part]:
+def slices(path: str, text: str, fewest: int, most: int) -> list[CodeSlice]:
     """Runs of neighbouring functions of one holder (the module, or a class) that make up `fewest` to `most` lines each."""
     try:
         tree = parse_python(text)
     except (SyntaxError, ValueError):
         return []
     lines = text.splitlines()
-    found: list[Part] = []
+    found: list[CodeSlice] = []
     for holder in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))):
         known = {id(node): name for name, node in functions(tree)}
-        run: list[Part] = []
+        run: list[CodeSlice] = []
         for node in holder.body:
             if id(node) not in known:
                 run = []
@@ -52,26 +52,26 @@ def slices(path: str, text: str, fewest: int, most: int) -> list[Part]:
     return found
 
 
-def cut(text: str, part: Part) -> str:
+def cut(text: str, part: CodeSlice) -> str:
     """The file before the change that added the part."""
     lines = text.splitlines(keepends=True)
     return "".join([*lines[: part.first - 1], *lines[part.last :]])
 
 
-def _part(path: str, node: ast.stmt, name: str, lines: Sequence[str]) -> Part:
+def _part(path: str, node: ast.stmt, name: str, lines: Sequence[str]) -> CodeSlice:
     first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
     while first > 1 and lines[first - 2].lstrip().startswith("#") and _indent(lines[first - 2]) == node.col_offset:
         first -= 1
     last = node.end_lineno or node.lineno
     while last < len(lines) and not lines[last].strip():
         last += 1  # the empty lines behind belong to it
-    return Part(path, first, last, (name,))
+    return CodeSlice(path, first, last, (name,))
 
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def joined(run: Sequence[Part]) -> Part:
+def joined(run: Sequence[CodeSlice]) -> CodeSlice:
     """Neighbouring parts as one."""
-    return Part(run[0].path, run[0].first, run[-1].last, tuple(name for part in run for name in part.names))
+    return CodeSlice(run[0].path, run[0].first, run[-1].last, tuple(name for part in run for name in part.names))

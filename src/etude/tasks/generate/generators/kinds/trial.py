@@ -14,7 +14,7 @@ from etude.tasks.generate.generators.kinds.defects import Defect
 from etude.tasks.graders.chosen import tests_of
 from etude.tasks.graders.commands import machine, unfitted
 from etude.tasks.graders.edits import edited, encoded
-from etude.tasks.running.testrun import Ran, run_tests
+from etude.tasks.running.testrun import RunReport, run_tests
 from etude.tasks.task import Task
 
 TOGETHER = 2
@@ -30,7 +30,7 @@ class Right:
     seconds: float
 
 
-class Trial:
+class MutantTrial:
     """Runs some test files of the project over variants of it."""
 
     def __init__(self, project: InstalledProject, tests: Sequence[str], bench: ProofContext) -> None:
@@ -38,7 +38,9 @@ class Trial:
         metadata = {KEY: project.environment.to_record(), OVERLAY: {}}
         self._task = Task("trial", "tests", "trial", "", dict(project.files), (), "mutants", metadata=metadata)
 
-    async def run(self, files: Mapping[str, str], timeout_s: float | None = None, needed: Collection[str] = ()) -> Ran:
+    async def run(
+        self, files: Mapping[str, str], timeout_s: float | None = None, needed: Collection[str] = ()
+    ) -> RunReport:
         """`needed`: tests of which the first that does not pass ends the run."""
         fresh = machine(self._task, self.bench.pool, unfitted)
         limit_s = self.bench.timeout_s if timeout_s is None else timeout_s

@@ -149,10 +149,10 @@ class _Generics(cst.CSTTransformer):
         return updated_node.with_changes(value=updated_node.value.replace(inner, said))
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
-        return updated_node.visit(_Imports(self.needed))
+        return updated_node.visit(_TypingImports(self.needed))
 
 
-class _Imports(cst.CSTTransformer):
+class _TypingImports(cst.CSTTransformer):
     """The first import of typing is joined by those that the module needs now; of typing's own, what moved is gone."""
 
     def __init__(self, needed: Mapping[str, set[str]]) -> None:

@@ -18,7 +18,7 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.refactor.move import dotted_beside, moved, targets
 from etude.tasks.generate.generators.refactor.rename import new_name, renamed
-from etude.tasks.generate.generators.refactor.sources import Sources, Subject
+from etude.tasks.generate.generators.refactor.sources import RefactorSymbol, Sources
 from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.prompts.facts import KEY, Facts
 from etude.tasks.generate.prompts.writing import written
@@ -48,7 +48,7 @@ class Refactor:
 
 
 async def build(
-    sources: Sources, bench: ProofContext, subject: Subject, operation: str, task_id: str, seed: int
+    sources: Sources, bench: ProofContext, subject: RefactorSymbol, operation: str, task_id: str, seed: int
 ) -> Task:
     """Raises CandidateRejected, InfraError."""
     project = sources.project
@@ -62,7 +62,7 @@ async def build(
 
 
 def drafted(
-    sources: Sources, subject: Subject, operation: str, task_id: str, seed: int
+    sources: Sources, subject: RefactorSymbol, operation: str, task_id: str, seed: int
 ) -> tuple[TaskDraft, dict[str, object]]:
     """The task before anything was run, and what its grader needs in addition. Raises CandidateRejected."""
     project = sources.project
@@ -101,7 +101,7 @@ def drafted(
     return draft, {"refactor": asked, "modules": {**sources.modules, target_path: target}}
 
 
-def _placed(sources: Sources, subject: Subject, task_id: str, seed: int) -> tuple[dict[str, str], str]:
+def _placed(sources: Sources, subject: RefactorSymbol, task_id: str, seed: int) -> tuple[dict[str, str], str]:
     """The first place that it can go to. Raises CandidateRejected with what speaks against the last."""
     beside, new = targets(sources, subject)[:-1], targets(sources, subject)[-1:]
     random.Random(f"{task_id} {seed}").shuffle(beside)
@@ -114,7 +114,7 @@ def _placed(sources: Sources, subject: Subject, task_id: str, seed: int) -> tupl
     raise why
 
 
-def _facts(subject: Subject, operation: str, new: str, target: str, target_path: str, there: bool) -> Facts:
+def _facts(subject: RefactorSymbol, operation: str, new: str, target: str, target_path: str, there: bool) -> Facts:
     if operation == "rename":
         return Facts(
             headline=f"rename the {subject.kind} `{subject.name}` of `{subject.module}` to `{new}`",

@@ -11,11 +11,11 @@ import libcst as cst
 from etude.core.bounded_python import parse_python
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generators.concrete import concrete, transformed
-from etude.tasks.generate.generators.refactor.sources import Sources, Subject
+from etude.tasks.generate.generators.refactor.sources import RefactorSymbol, Sources
 from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported, origin, top
 
 
-def targets(sources: Sources, subject: Subject) -> list[str]:
+def targets(sources: Sources, subject: RefactorSymbol) -> list[str]:
     """Paths of modules in the same folder, in their order, and of a new one."""
     folder, _, file = subject.path.rpartition("/")
     beside = [
@@ -28,7 +28,7 @@ def targets(sources: Sources, subject: Subject) -> list[str]:
     return [*beside, *([] if new in sources.project.files or not folder else [new])]
 
 
-def moved(sources: Sources, subject: Subject, target_path: str) -> dict[str, str]:
+def moved(sources: Sources, subject: RefactorSymbol, target_path: str) -> dict[str, str]:
     """The files that change. Raises CandidateRejected."""
     made, name = sources.program, subject.name
     target = dotted_beside(subject.module, target_path)
@@ -48,7 +48,7 @@ def moved(sources: Sources, subject: Subject, target_path: str) -> dict[str, str
             continue
         text = sources.project.files[path]
         if path.endswith(".py"):
-            text = transformed(text, _Imports(sources.python[path], path.endswith("__init__.py"), subject, target))
+            text = transformed(text, _MoveImports(sources.python[path], path.endswith("__init__.py"), subject, target))
         text = re.sub(rf"\b{re.escape(subject.module)}\.{name}\b", f"{target}.{name}", text)
         if text != sources.project.files[path]:
             changed[path] = text
@@ -59,7 +59,7 @@ def dotted_beside(module: str, path: str) -> str:
     return ".".join(filter(None, [module.rpartition(".")[0], path.rpartition("/")[2].removesuffix(".py")]))
 
 
-def _require_movable(sources: Sources, subject: Subject, target: str, paths: list[str]) -> None:
+def _require_movable(sources: Sources, subject: RefactorSymbol, target: str, paths: list[str]) -> None:
     """Raises CandidateRejected where more than imports would have to change."""
     made, name = sources.program, subject.name
     thing = f"{subject.module}.{name}"
@@ -89,7 +89,7 @@ def _require_movable(sources: Sources, subject: Subject, target: str, paths: lis
                     raise CandidateRejected(f"{path} uses it as an attribute of its module")
 
 
-def _needs(sources: Sources, subject: Subject, target: str) -> list[str]:
+def _needs(sources: Sources, subject: RefactorSymbol, target: str) -> list[str]:
     """Imports, absolute, by which the moved definition finds what it uses. Raises CandidateRejected for what can't go along."""
     made, module = sources.program, subject.module
     tree = made.trees[module]
@@ -146,7 +146,7 @@ def _future(tree: ast.Module) -> bool:
 
 
 def _require_no_circle(
-    made: Program, subject: Subject, target: str, needs: list[str], paths: list[str], sources: Sources
+    made: Program, subject: RefactorSymbol, target: str, needs: list[str], paths: list[str], sources: Sources
 ) -> None:
     """The target must not come to import what imports it."""
     edges = {name: _imports(made, name) for name in made.trees}
@@ -210,10 +210,10 @@ class _Cut(cst.CSTTransformer):
         return cst.RemoveFromParent() if ours else updated_node
 
 
-class _Imports(cst.CSTTransformer):
+class _MoveImports(cst.CSTTransformer):
     """`from <old place> import name` becomes one from the new place; the other names stay."""
 
-    def __init__(self, module: str, package: bool, subject: Subject, target: str) -> None:
+    def __init__(self, module: str, package: bool, subject: RefactorSymbol, target: str) -> None:
         super().__init__()
         self.module, self.package, self.subject, self.target = module, package, subject, target
 

@@ -10,7 +10,7 @@ import libcst as cst
 
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generators.concrete import transformed
-from etude.tasks.generate.generators.refactor.sources import Sources, Subject
+from etude.tasks.generate.generators.refactor.sources import RefactorSymbol, Sources
 from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported
 
 SYNONYMS = {
@@ -41,7 +41,7 @@ SYNONYMS = {
 }
 
 
-def new_name(subject: Subject, taken: frozenset[str]) -> str:
+def new_name(subject: RefactorSymbol, taken: frozenset[str]) -> str:
     """Another word for the first or last that has one; where none has, one more word. Raises CandidateRejected where all are taken."""
     name = subject.name
     camel = bool(re.match(r"[A-Z]", name))
@@ -58,7 +58,7 @@ def new_name(subject: Subject, taken: frozenset[str]) -> str:
     return free[0]
 
 
-def renamed(sources: Sources, subject: Subject, new: str) -> dict[str, str]:
+def renamed(sources: Sources, subject: RefactorSymbol, new: str) -> dict[str, str]:
     """The files that change. Raises CandidateRejected."""
     old = subject.name
     paths = sources.speaking(old)
@@ -76,14 +76,14 @@ def renamed(sources: Sources, subject: Subject, new: str) -> dict[str, str]:
     return changed
 
 
-def _require_one_meaning(sources: Sources, path: str, subject: Subject) -> None:
+def _require_one_meaning(sources: Sources, path: str, subject: RefactorSymbol) -> None:
     """Raises CandidateRejected for a use of the word that is not a use of the thing."""
     made, name = sources.program, sources.python[path]
     for what in other_meanings(made, name, subject):
         raise CandidateRejected(f"`{subject.name}` means something else too: {what} in {path}")
 
 
-def other_meanings(made: Program, module: str, subject: Subject) -> Iterator[str]:
+def other_meanings(made: Program, module: str, subject: RefactorSymbol) -> Iterator[str]:
     """Uses of the word that are none of the thing."""
     old, thing, tree = subject.name, f"{subject.module}.{subject.name}", made.trees[module]
     local = {

@@ -12,7 +12,7 @@ from etude.tasks.content import LINK, mode_of
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject
 from etude.tasks.generate.generators.kinds.modules import modules, test_files
-from etude.tasks.graders.canonical import DEFINITION, Program, Unreadable, program
+from etude.tasks.graders.canonical import DEFINITION, Program, UnparsableModule, program
 from etude.tasks.graders.refactor import PROSE
 from etude.tasks.protected import SETTINGS, is_protected
 
@@ -24,7 +24,7 @@ NEWS = re.compile(
 
 
 @dataclass(frozen=True)
-class Subject:
+class RefactorSymbol:
     """A public top-level function or class. `module` is dotted."""
 
     path: str
@@ -56,7 +56,7 @@ class Sources:
         """Raises CandidateRejected where a file is no Python of this version."""
         try:
             return program(self.project.files, self.python)
-        except Unreadable as error:
+        except UnparsableModule as error:
             raise CandidateRejected(str(error)) from error
 
     @cached_property
@@ -65,16 +65,16 @@ class Sources:
         read = {path: text for path, text in self.project.files.items() if mode_of(text) != LINK and "\0" not in text}
         return {path: frozenset(re.findall(r"[A-Za-z_]\w*", text)) for path, text in read.items()}
 
-    def subjects(self) -> list[Subject]:
+    def subjects(self) -> list[RefactorSymbol]:
         """Those that a test file speaks of, in the order of their paths."""
         tests = test_files(self.project)
         spoken = frozenset[str]().union(*(self.words[path] for path in tests))
-        found: list[Subject] = []
+        found: list[RefactorSymbol] = []
         for path, module in self.modules.items():
             for node in _definitions(self.project.files[path]):
                 if node.name in spoken and not node.name.startswith("_") and not node.name.startswith("test"):
                     kind = "class" if isinstance(node, ast.ClassDef) else "function"
-                    found.append(Subject(path, module, node.name, kind))
+                    found.append(RefactorSymbol(path, module, node.name, kind))
         return found
 
     def concerned(self, changed: set[str]) -> list[str]:

@@ -28,12 +28,12 @@ _RESERVED = {
 }
 
 
-class Malformed(ValueError):
+class MalformedAnswer(ValueError):
     """What is wrong with an answer, for the model that gave it."""
 
 
 @dataclass(frozen=True)
-class Build:
+class BuildAnswer:
     """A recipe as a builder answers it."""
 
     steps: tuple[str, ...]
@@ -47,80 +47,88 @@ def goals(text: str) -> list[Goal]:
     rows = _object(text, "goals")["goals"]
     if not isinstance(rows, list) or len(rows) != TEN:
         had = len(rows) if isinstance(rows, list) else "no list"
-        raise Malformed(f'"goals" must be a list of {TEN} objects, there is {had}')
+        raise MalformedAnswer(f'"goals" must be a list of {TEN} objects, there is {had}')
     found = [_goal(row, f"goal {number}") for number, row in enumerate(rows, 1)]
     commands = [goal.command for goal in found]
     if twice := sorted({one for one in commands if commands.count(one) > 1}):
-        raise Malformed(f"the command {twice[0]!r} stands there twice: propose ten different ones")
+        raise MalformedAnswer(f"the command {twice[0]!r} stands there twice: propose ten different ones")
     return found
 
 
-def build(text: str, files: Collection[str]) -> Build:
+def build(text: str, files: Collection[str]) -> BuildAnswer:
     """`files`: of the untouched tree. Raises Malformed."""
     row = _object(text, "steps")
     steps = _texts(row.get("steps"), '"steps"')
     if not 1 <= len(steps) <= MOST_STEPS or any(not 0 < len(step.strip()) <= MOST_STEP_CHARS for step in steps):
-        raise Malformed(f'"steps" must be 1 to {MOST_STEPS} commands of at most {MOST_STEP_CHARS} characters')
+        raise MalformedAnswer(f'"steps" must be 1 to {MOST_STEPS} commands of at most {MOST_STEP_CHARS} characters')
     script = row.get("start_script", "")
     if not isinstance(script, str) or len(script) > MOST_STEP_CHARS:
-        raise Malformed(f'"start_script" must be a text of at most {MOST_STEP_CHARS} characters')
-    return Build(steps, _plan(row.get("tests"), files), _env(row.get("env", {})), script)
+        raise MalformedAnswer(f'"start_script" must be a text of at most {MOST_STEP_CHARS} characters')
+    return BuildAnswer(steps, _plan(row.get("tests"), files), _env(row.get("env", {})), script)
 
 
 def _goal(row: Any, where: str) -> Goal:
     if not isinstance(row, dict):
-        raise Malformed(f"{where} is no object")
+        raise MalformedAnswer(f"{where} is no object")
     command, description, pattern = (row.get(key, "") for key in ("command", "description", "pattern"))
     if not isinstance(command, str) or not 0 < len(command.strip()) <= MOST_COMMAND_CHARS:
-        raise Malformed(f'{where}: "command" must be a shell command of at most {MOST_COMMAND_CHARS} characters')
+        raise MalformedAnswer(f'{where}: "command" must be a shell command of at most {MOST_COMMAND_CHARS} characters')
     if not isinstance(description, str) or len(description.split()) < 3:
-        raise Malformed(f'{where}: "description" must say in words what the output is like when all is set up right')
+        raise MalformedAnswer(
+            f'{where}: "description" must say in words what the output is like when all is set up right'
+        )
     if not isinstance(pattern, str):
-        raise Malformed(f'{where}: "pattern" must be a text')
+        raise MalformedAnswer(f'{where}: "pattern" must be a text')
     if why := unsafe(pattern):
-        raise Malformed(f"{where}: the pattern {pattern!r} can't be used: {why}")
+        raise MalformedAnswer(f"{where}: the pattern {pattern!r} can't be used: {why}")
     status, tests = row.get("status", 0), row.get("tests", False)
     if status is not None and (isinstance(status, bool) or not isinstance(status, int)):
-        raise Malformed(f'{where}: "status" must be a number, or null where it does not matter')
+        raise MalformedAnswer(f'{where}: "status" must be a number, or null where it does not matter')
     if not isinstance(tests, bool):
-        raise Malformed(f'{where}: "tests" must be true or false')
+        raise MalformedAnswer(f'{where}: "tests" must be true or false')
     return Goal(command.strip(), description.strip(), pattern, None if tests else status, tests)
 
 
 def _plan(row: Any, files: Collection[str]) -> TestPlan:
     if not isinstance(row, dict):
-        raise Malformed('"tests" must be an object with runner, command and files')
+        raise MalformedAnswer('"tests" must be an object with runner, command and files')
     runner, command = row.get("runner"), _texts(row.get("command", []), '"tests.command"')
     if runner not in get_args(Runner):
-        raise Malformed(f'"tests.runner" {runner!r} is none of {", ".join(get_args(Runner))}')
+        raise MalformedAnswer(f'"tests.runner" {runner!r} is none of {", ".join(get_args(Runner))}')
     if runner in ("exit", "tap") and not command:
-        raise Malformed(f'"tests.command" is needed with the runner {runner}: a list of words, {{files}} among them')
+        raise MalformedAnswer(
+            f'"tests.command" is needed with the runner {runner}: a list of words, {{files}} among them'
+        )
     found: dict[str, None] = {}
     for pattern in _texts(row.get("files"), '"tests.files"'):
         plain = pattern.removeprefix("./")
         hits = [plain] if plain in files else sorted(fnmatch.filter(files, plain))
         if not hits:
-            raise Malformed(f'"tests.files": no file of the tree matches {pattern!r}')
+            raise MalformedAnswer(f'"tests.files": no file of the tree matches {pattern!r}')
         found |= dict.fromkeys(hits)
     if not found:
-        raise Malformed('"tests.files" is empty: name the files that hold the tests, patterns as tests/*.py will do')
+        raise MalformedAnswer(
+            '"tests.files" is empty: name the files that hold the tests, patterns as tests/*.py will do'
+        )
     return TestPlan(cast(Runner, runner), command, tuple(found)[:MOST_FILES])
 
 
 def _env(row: Any) -> dict[str, str]:
     if not isinstance(row, dict) or not all(isinstance(value, str) for value in row.values()):
-        raise Malformed('"env" must be an object of texts')
+        raise MalformedAnswer('"env" must be an object of texts')
     for name in row:
         if not _VARIABLE.fullmatch(name):
-            raise Malformed(f'"env": {name!r} is no name of a variable')
+            raise MalformedAnswer(f'"env": {name!r} is no name of a variable')
         if name.lower() in _RESERVED:
-            raise Malformed(f'"env": {name} is the sandbox\' own: the package indexes are reached as they are set')
+            raise MalformedAnswer(
+                f'"env": {name} is the sandbox\' own: the package indexes are reached as they are set'
+            )
     return dict(row)
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise Malformed(f"{where} must be a list of texts")
+        raise MalformedAnswer(f"{where} must be a list of texts")
     return tuple(value)
 
 
@@ -137,5 +145,5 @@ def _object(text: str, key: str) -> dict[str, Any]:
             found = one if key in one else found
         at = text.find("{", end)
     if not found:
-        raise Malformed(f'the message holds no JSON object that parses and has "{key}"')
+        raise MalformedAnswer(f'the message holds no JSON object that parses and has "{key}"')
     return found

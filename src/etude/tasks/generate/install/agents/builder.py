@@ -16,12 +16,12 @@ from etude.agent.harness.task_facts import TaskFacts
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.environment.environment import DEPS, Environment, Runner, TestPlan
-from etude.tasks.generate.install.agents.answers import Build, build
+from etude.tasks.generate.install.agents.answers import BuildAnswer, build
 from etude.tasks.generate.install.agents.interview import Model, NoAnswer, interview
 from etude.tasks.generate.install.container import Container, container
 from etude.tasks.generate.install.goal import Goal
-from etude.tasks.generate.install.pair import Tried
-from etude.tasks.generate.install.recipe import INSTALL_MEMORY_MB, Recipe
+from etude.tasks.generate.install.pair import RecipeTrial
+from etude.tasks.generate.install.recipe import INSTALL_MEMORY_MB, InstallRecipe
 from etude.tasks.generate.install.rules import python_layout
 from etude.tasks.generate.install.site import opened
 from etude.tasks.generate.install.system import notes
@@ -48,10 +48,10 @@ class ModelBuilder:
     def name(self) -> str:
         return self.model.called
 
-    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> Recipe:
+    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> InstallRecipe:
         """Raises Discarded where the model has no answer, InfraError."""
         wanted = project.wanted
-        box = await opened(self._recipe(project, goals, Build((), TestPlan())), project.files, self.pool)
+        box = await opened(self._recipe(project, goals, BuildAnswer((), TestPlan())), project.files, self.pool)
         try:
             facts = TaskFacts(f"{wanted.id}.build-{len(tried) + 1}", _told(project, goals, tried))
             answer = await interview(
@@ -63,9 +63,9 @@ class ModelBuilder:
             await box.kill()
         return self._recipe(project, goals, answer)
 
-    def _recipe(self, project: Fetched, goals: Sequence[Goal], answer: Build) -> Recipe:
+    def _recipe(self, project: Fetched, goals: Sequence[Goal], answer: BuildAnswer) -> InstallRecipe:
         wanted = project.wanted
-        return Recipe(
+        return InstallRecipe(
             wanted.name,
             wanted.version,
             wanted.language,
@@ -81,7 +81,7 @@ class ModelBuilder:
         )
 
 
-def _told(project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> str:
+def _told(project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> str:
     words = (Path(__file__).parent / "build.md").read_text(encoding="utf-8").strip()
     wanted = project.wanted
     listed = [f"{number}. `{goal.command}`\n   {_described(goal)}" for number, goal in enumerate(goals, 1)]
@@ -122,7 +122,7 @@ def _described(goal: Goal) -> str:
     return f"{goal.description} ({', '.join(more)})" if more else goal.description
 
 
-def _failed(number: int, tried: Tried) -> str:
+def _failed(number: int, tried: RecipeTrial) -> str:
     steps = "\n".join(f"    {step[:600]}" for step in tried.recipe.steps)
     said = f"\nIt printed, at its end:\n{tried.output[-MOST_OUTPUT:]}" if tried.output else ""
     return f"\nTry {number} failed: {tried.objection}\nIts steps were:\n{steps}{said}\n"

@@ -19,12 +19,12 @@ from etude.agent.harness.observer import NullObserver
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.protocol import Policy, PolicyError
-from etude.core.trace.entry import Header
+from etude.core.trace.entry import SessionHeader
 from etude.core.trace.session import Recorder
 from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import Operations
-from etude.tasks.generate.install.agents.answers import Malformed
-from etude.tasks.generate.install.agents.spending import Bill, Dollars, Limits, Metered
+from etude.tasks.generate.install.agents.answers import MalformedAnswer
+from etude.tasks.generate.install.agents.spending import Bill, Dollars, MeteredPolicy, SessionLimits
 
 T = TypeVar("T")
 REPEATS = 3  # malformed answers that are sent back
@@ -47,9 +47,9 @@ class Model:
     settings: HarnessSettings
     renderer: Renderer | None = None
     dollars: Dollars = UNPRICED
-    limits: Limits = Limits()
+    limits: SessionLimits = SessionLimits()
     bill: Bill = field(default_factory=Bill)
-    record: Callable[[Header], Recorder] = Recorder
+    record: Callable[[SessionHeader], Recorder] = Recorder
     name: str = ""
 
     @property
@@ -60,7 +60,7 @@ class Model:
 class _Answers(Inbox, Generic[T]):
     """Speaks to the agent when it has answered: that it is done, or what is wrong with what it said."""
 
-    def __init__(self, parse: Callable[[str], T], meter: Metered) -> None:
+    def __init__(self, parse: Callable[[str], T], meter: MeteredPolicy) -> None:
         super().__init__()
         self.answer: T | None = None
         self.failed = ""
@@ -72,7 +72,7 @@ class _Answers(Inbox, Generic[T]):
             return
         try:
             self.answer = self._parse(message)
-        except Malformed as error:
+        except MalformedAnswer as error:
             self._malformed += 1
             self._wrong = str(error)
             self.failed = f"no answer of the asked form: {error}" if self._malformed > REPEATS else ""
@@ -108,7 +108,7 @@ async def interview(
     # Beyond the meter's, which are reached first and count what was paid for.
     limits = {"max_turns": model.limits.turns + 1, "max_session_tokens": model.limits.tokens + BEYOND}
     settings = settings.model_copy(update=limits)
-    meter = Metered(model.policy, model.limits, model.bill.of(project), model.dollars)
+    meter = MeteredPolicy(model.policy, model.limits, model.bill.of(project), model.dollars)
     answers = _Answers(parse, meter)
     header = session_header(settings, model.policy, facts, renderer=model.renderer, session_id=facts.task_id)
     agent = build_agent(

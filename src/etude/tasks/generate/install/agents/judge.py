@@ -10,7 +10,7 @@ from etude.agent.policy.protocol import PolicyError, Request
 from etude.core.trace.message import Message
 from etude.sandbox.errors import InfraError
 from etude.tasks.generate.install.agents.interview import Model
-from etude.tasks.generate.install.agents.spending import Metered
+from etude.tasks.generate.install.agents.spending import MeteredPolicy
 from etude.tasks.generate.install.goal import Goal
 
 HEAD, TAIL = 2_000, 6_000  # characters of an output that are shown
@@ -32,7 +32,7 @@ class ModelJudge:
         return "" if matches else f"`{goal.command}` does not do what was described ({goal.description}): {why}"
 
     async def _asked(self, goal: Goal, rc: int, output: str, project: str) -> tuple[bool, str]:
-        meter = Metered(self.model.policy, self.model.limits, self.model.bill.of(project), self.model.dollars)
+        meter = MeteredPolicy(self.model.policy, self.model.limits, self.model.bill.of(project), self.model.dollars)
         session = f"{project}.judge"
         messages = [Message("system", _words()), Message("user", _told(goal, rc, output))]
         try:

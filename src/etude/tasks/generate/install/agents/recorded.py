@@ -10,7 +10,7 @@ from etude.core.trace.completion import Completion
 from etude.core.trace.reader import read_session
 
 
-class Recorded:
+class RecordedPolicy:
     """A folder of sessions, as `etude tasks install --sessions DIR` writes them: by the session's id."""
 
     takes_tokens = False

@@ -15,7 +15,7 @@ Dollars = Callable[[Usage], float | None]
 
 
 @dataclass(frozen=True)
-class Limits:
+class SessionLimits:
     """Of one session. `dollars` holds only where the price is known."""
 
     turns: int = 60
@@ -61,10 +61,10 @@ class OverBudget(PolicyError):
         super().__init__(message, infra=False)
 
 
-class Metered:
+class MeteredPolicy:
     """A policy for one session, with every turn on the bill. Raises OverBudget in place of a turn beyond the limits."""
 
-    def __init__(self, policy: Policy, limits: Limits, bill: Spent, dollars: Dollars) -> None:
+    def __init__(self, policy: Policy, limits: SessionLimits, bill: Spent, dollars: Dollars) -> None:
         self.name, self.takes_tokens = policy.name, policy.takes_tokens
         self.own, self.over = Spent(), ""
         self._policy, self._limits, self._bill, self._dollars = policy, limits, bill, dollars

@@ -79,7 +79,7 @@ class Script:
 
 
 @dataclass
-class _Reader:
+class _ScriptReader:
     scripts: Mapping[str, str]
     members: Sequence[Mapping[str, str]]  # the scripts of a workspace's packages
     builds: list[str] = field(default_factory=list)
@@ -128,7 +128,7 @@ class _Reader:
     def _of_members(self, names: Sequence[str]) -> Iterator[list[str]]:
         for scripts in self.members:
             for name in names:
-                inner = _Reader(scripts, (), seen=self.seen)
+                inner = _ScriptReader(scripts, (), seen=self.seen)
                 yield from inner.commands(name)
 
     def _matching(self, pattern: str) -> list[str]:
@@ -153,7 +153,7 @@ def read(
 
 
 def _of_script(name: str, scripts: Mapping[str, str], members: Sequence[Mapping[str, str]]) -> Script | None:
-    reader = _Reader(scripts, members)
+    reader = _ScriptReader(scripts, members)
     chosen = [found for words in reader.commands(name) if (found := _runner(words)) is not None]
     if not chosen:
         return None
@@ -165,7 +165,7 @@ def _of_script(name: str, scripts: Mapping[str, str], members: Sequence[Mapping[
 def build_of(scripts: Mapping[str, str], members: Sequence[Mapping[str, str]] = ()) -> tuple[str, ...]:
     """The commands that make what the package's entry points name; none where no script does."""
     for name in BUILDS:
-        reader = _Reader(scripts, members)
+        reader = _ScriptReader(scripts, members)
         others = [shlex.join(_without_npx(words)) for words in reader.commands(name)]
         if reader.builds or others:
             return tuple(dict.fromkeys(reader.builds or others))

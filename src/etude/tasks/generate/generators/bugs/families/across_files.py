@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
 from etude.tasks.generate.generators.bugs.cutting import arguments, callee, field
-from etude.tasks.generate.generators.bugs.edit import Edit
+from etude.tasks.generate.generators.bugs.edit import SourceEdit
 from etude.tasks.generate.generators.bugs.operator import Site
 
 NAME = "across-files"
@@ -64,10 +64,10 @@ def _foreign(callers: Mapping[tuple[str, str], list[Node]], name: str, path: str
     return [call for (called, where), calls in callers.items() if called == name and where != path for call in calls]
 
 
-def _exchange(code: Code, one: Node, other: Node) -> list[Edit]:
+def _exchange(code: Code, one: Node, other: Node) -> list[SourceEdit]:
     return [
-        Edit(code.path, one.start_byte, one.end_byte, code.text(other).encode()),
-        Edit(code.path, other.start_byte, other.end_byte, code.text(one).encode()),
+        SourceEdit(code.path, one.start_byte, one.end_byte, code.text(other).encode()),
+        SourceEdit(code.path, other.start_byte, other.end_byte, code.text(one).encode()),
     ]
 
 
@@ -84,7 +84,7 @@ def _drifted_constants(codes: Mapping[str, Code]) -> Iterator[Site]:
                     continue
                 for stale in _older(values[name][1]):
                     end = imported.end_byte
-                    edit = Edit(path, end, end, f"\n\n{name} = {stale}".encode())
+                    edit = SourceEdit(path, end, end, f"\n\n{name} = {stale}".encode())
                     yield Site("constant-drift", NAME, path, "", code.line(end), WEIGHT, (edit,))
 
 

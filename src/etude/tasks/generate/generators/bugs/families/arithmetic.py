@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
 from etude.tasks.generate.generators.bugs.cutting import field, replaced, swapped, table
-from etude.tasks.generate.generators.bugs.operator import Change, Family
+from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
-FAMILY = Family("arithmetic")
+FAMILY = OperatorFamily("arithmetic")
 KINSHIPS = (("+", "-"), ("*", "/", "//", "%"), ("&", "|", "^"), ("<<", ">>"), ("**", "*"))
 OTHERS = {one: tuple(other for other in kin if other != one) for kin in reversed(KINSHIPS) for one in kin}
 AUGMENTED = {f"{one}=": tuple(f"{other}=" for other in others) for one, others in OTHERS.items()}

@@ -14,9 +14,9 @@ from etude.tasks.generate.generators.bugs.cutting import (
     replaced,
     without_argument,
 )
-from etude.tasks.generate.generators.bugs.operator import Change, Family
+from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
-FAMILY = Family("async")
+FAMILY = OperatorFamily("async")
 
 
 @FAMILY.operator("python", "missing-await", "await", weight=4)

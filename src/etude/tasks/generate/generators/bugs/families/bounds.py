@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
 from etude.tasks.generate.generators.bugs.cutting import arguments, callee, field, replaced, without_argument
-from etude.tasks.generate.generators.bugs.operator import Change, Family
+from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
-FAMILY = Family("bounds")
+FAMILY = OperatorFamily("bounds")
 _ENDED = re.compile(r"(.+?)(?<!\s)\s*+([+-])\s*+1")
 _NUMBER = re.compile(r"-?\d{1,4}")
 _TIGHT = frozenset(

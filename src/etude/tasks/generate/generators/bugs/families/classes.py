@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import DECISIONS, Code, Node, inside
 from etude.tasks.generate.generators.bugs.cutting import callee, field, lines_of, removed, replaced, statements, swapped
-from etude.tasks.generate.generators.bugs.operator import Change, Family
+from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
-FAMILY = Family("classes")
+FAMILY = OperatorFamily("classes")
 COMPLEX = 10  # of a whole class, SWE-smith's gate
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
 from etude.tasks.generate.generators.bugs.cutting import field, replaced, table
-from etude.tasks.generate.generators.bugs.operator import Change, Family
+from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
-FAMILY = Family("comparisons")
+FAMILY = OperatorFamily("comparisons")
 BOUNDS = {"<": ("<=",), "<=": ("<",), ">": (">=",), ">=": (">",)}
 OPPOSITES = {
     **{"<": (">=",), ">=": ("<",), ">": ("<=",), "<=": (">",), "==": ("!=",), "!=": ("==",)},

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
 from etude.tasks.generate.generators.bugs.cutting import arguments, field, replaced, swapped, without_argument
-from etude.tasks.generate.generators.bugs.operator import Change, Family
+from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
-FAMILY = Family("defaults")
+FAMILY = OperatorFamily("defaults")
 OTHER = {
     "True": ("False",),
     "False": ("True",),

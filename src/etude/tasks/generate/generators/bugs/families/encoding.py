@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
 from etude.tasks.generate.generators.bugs.cutting import arguments, callee, field, keyword, replaced, without_argument
-from etude.tasks.generate.generators.bugs.operator import Change, Family
+from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
-FAMILY = Family("encoding")
+FAMILY = OperatorFamily("encoding")
 CODECS = {
     "utf-8": "latin-1",
     "utf8": "latin-1",

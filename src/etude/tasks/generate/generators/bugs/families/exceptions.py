@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
 from etude.tasks.generate.generators.bugs.cutting import field, removed, replaced, statements
-from etude.tasks.generate.generators.bugs.operator import Change, Family
+from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
-FAMILY = Family("exceptions")
+FAMILY = OperatorFamily("exceptions")
 # Neighbours that are mistaken for each other, and what lies above and below them (docs.python.org/3/library/exceptions.html).
 MISTAKEN = {
     **{"KeyError": ("IndexError", "AttributeError"), "IndexError": ("KeyError",), "ValueError": ("TypeError",)},

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
 from etude.tasks.generate.generators.bugs.cutting import arguments, callee, field, lines_of, removed, replaced
-from etude.tasks.generate.generators.bugs.operator import Change, Family
+from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
-FAMILY = Family("memory")
+FAMILY = OperatorFamily("memory")
 CACHE = re.compile(r"cache|memo|_seen|dirty|stale|invalidat|_hash\b|_len\b|expire", re.IGNORECASE)
 EMPTYING = re.compile(r"\.(clear|pop|discard|remove|delete|cache_clear|popitem|invalidate|update)\(|\bdel\b|delete ")
 

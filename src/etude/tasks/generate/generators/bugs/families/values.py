@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
 from etude.tasks.generate.generators.bugs.cutting import arguments, callee, field, removed, replaced, without_argument
-from etude.tasks.generate.generators.bugs.operator import Change, Family
+from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
-FAMILY = Family("values")
+FAMILY = OperatorFamily("values")
 STRINGS = {
     **{
         "strip": ("rstrip", "lstrip"),
