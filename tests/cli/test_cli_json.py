@@ -41,6 +41,7 @@ GOOD: list[tuple[list[str], str]] = [
     (["agents", "ls"], "agents"),
     (["clean", "--dry-run"], "removed"),
     (["clean"], "removed"),
+    (["runs", "."], "runs"),
 ]
 BAD: list[tuple[list[str], str]] = [
     (["run", "absent.toml"], "RecipeError"),
@@ -76,6 +77,8 @@ BAD: list[tuple[list[str], str]] = [
     (["agents", "stop", "absent"], "UsageError"),
     (["capture", "serve", "--model", "absent"], "CaptureError"),
     (["clean", ".", "--yes"], "CleanError"),
+    (["runs"], "NoRuns"),
+    (["status", "absent"], "NoRuns"),
 ]
 # Its --json is a stream, tried in tests/agent/app.
 STREAMS = {"agent"}

@@ -89,16 +89,14 @@ def test_a_verb_given_nonsense_for_everything_it_requires_answers_in_words(
     assert "Traceback" not in said, said
 
 
-@pytest.mark.parametrize("typed", ["help", "init", "train", "eval", "serve", "push", "status", "ps"])
+@pytest.mark.parametrize("typed", ["help", "init", "train", "eval", "serve", "push", "ps"])
 def test_a_word_that_is_no_slip_of_a_verb_gets_no_suggestion(typed: str, say: Say) -> None:
     code, said = say(typed)
     assert code != 0 and f"No such command '{typed}'." in said and "--help lists the commands" in said
     assert "mean" not in said
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"), [("rum", "run"), ("benhc", "bench"), ("runs", "run"), ("docter", "doctor")]
-)
+@pytest.mark.parametrize(("typed", "meant"), [("rum", "run"), ("benhc", "bench"), ("docter", "doctor")])
 def test_a_slip_of_a_verb_is_recognised(typed: str, meant: str, say: Say) -> None:
     assert f"Did you mean {meant}?" in say(typed)[1] and distance(typed, meant) <= 2
 

@@ -31,6 +31,7 @@ from etude.cli import (
     session,
     simulate,
     stages,
+    status,
     tasks,
     tokenizer,
     weights,
@@ -73,6 +74,8 @@ app.command("run")(run.run)
 app.command("pretrain")(stages.pretrain)
 app.command("sft")(stages.sft)
 app.command("rl")(stages.rl)
+app.command("runs")(status.runs)
+app.command("status")(status.status)
 app.command("reload")(reload.reload)
 app.command("simulate")(simulate.simulate)
 app.add_typer(bench.app, name="bench")

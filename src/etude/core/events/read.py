@@ -32,6 +32,19 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
     yield from Tail(path).poll()
 
 
+def recent_events(path: Path, most_bytes: int) -> list[dict[str, Any]]:
+    """The whole events in the last `most_bytes` of a file, oldest first: a long run's log is not read as a whole."""
+    if not path.is_file():
+        return []
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - most_bytes))
+        lines = file.read().split(b"\n")
+    if size > most_bytes:
+        del lines[0]  # most likely the rest of a line
+    return [event for line in lines if (event := _event(line)) is not None]
+
+
 def _event(line: bytes) -> dict[str, Any] | None:
     try:
         event = json.loads(line)

@@ -18,6 +18,7 @@ from typing import Any
 from etude.core.events.live import LiveView
 from etude.core.events.log import EventLog
 from etude.core.events.picture import duration
+from etude.core.redact.keys import masked
 from etude.pipeline.recipe.read import resolved_toml
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.contents import contents
@@ -30,6 +31,9 @@ from etude.pipeline.run.meter import StageCost
 from etude.pipeline.run.plan import PlanStep, flat_settings, plan
 from etude.pipeline.run.process import StageProcess
 from etude.pipeline.run.stage import Context, Stage, write_json
+
+FAILED = "failed: "  # begins the last note of a stage that raised an error
+FAILURE_CHARS = 2000  # of an error's message in a note
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,7 @@ class Run:
         if alive:
             return True
         if process.error is not None:
+            log.note(process.stage.name, f"{FAILED}{masked(str(process.error))[:FAILURE_CHARS]}", ends=True)
             raise process.error
         manifest = RunManifest(self.folder)
         for name in self._folders(process.stage):

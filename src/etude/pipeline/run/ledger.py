@@ -21,12 +21,14 @@ from etude.core.events.finite import dumps
 
 @dataclass
 class StageAttempt:
-    """What the ledger says of the newest attempt at a stage."""
+    """What the ledger says of the newest attempt at a stage. `started_s` and `ended_s` are seconds since 1970, None where the ledger has none."""
 
     id: str
     settings: dict[str, Any] = field(default_factory=dict)
     upstream: dict[str, str] = field(default_factory=dict)
     finished: bool = False
+    started_s: float | None = None
+    ended_s: float | None = None
 
 
 class StageLedger:
@@ -62,7 +64,8 @@ class StageLedger:
 
     def _record(self, **entry: Any) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = dumps({"time": round(time.time(), 3), **entry}).encode() + b"\n"
+        entry = {"time": round(time.time(), 3), **entry}
+        line = dumps(entry).encode() + b"\n"
         file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
             size = os.fstat(file).st_size
@@ -79,9 +82,13 @@ class StageLedger:
         stage = entry["stage"]
         if entry["event"] == "started":
             self._counts[stage] = self._counts.get(stage, 0) + 1
-            self.attempts[stage] = StageAttempt(entry["attempt"], entry["settings"], entry["upstream"])
+            self.attempts[stage] = StageAttempt(
+                entry["attempt"], entry["settings"], entry["upstream"], started_s=entry.get("time")
+            )
         elif entry["event"] == "finished" and stage in self.attempts:
-            self.attempts[stage].finished = self.attempts[stage].id == entry["attempt"]
+            attempt = self.attempts[stage]
+            attempt.finished = attempt.id == entry["attempt"]
+            attempt.ended_s = entry.get("time") if attempt.finished else None
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
