@@ -11,6 +11,16 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # A module (`rl/window.py`, below src/etude) or a path of the repository (`tests/rl`, `docs/rl.md`) in backticks. Names in capitals are placeholders.
 PATHS = re.compile(r"`((?:[\w.-]+/)+[\w.-]*\.(?:py|c|h)|(?:src|tests|docs|benchmarks|recipes)/[\w./-]+)`")
+# A source file without its folder (`sieve.py`), which only the whole tree can hold.
+BARE = re.compile(r"`([\w-]+\.(?:py|c|h))`")
+TREE = {
+    path.name
+    for folder in ("src", "tests", "benchmarks", ".ci")
+    for path in (ROOT / folder).rglob("*.*")
+    if path.suffix in (".py", ".c", ".h")
+}
+# Files of a repository that an agent works in.
+FOREIGN = {"json.py", "pip.py"}
 # Files of tasks that a page describes, and placeholders.
 ELSEWHERE = re.compile(r"^tests/(?:test\.sh|hidden\.json)$|NAME|STAGE")
 
@@ -24,6 +34,11 @@ def test_every_path_that_a_page_names_exists(page: Path) -> None:
         and not ELSEWHERE.search(path)
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_source_file_that_a_page_names_exists(page: Path) -> None:
+    assert sorted(set(BARE.findall(page.read_text(encoding="utf-8"))) - TREE - FOREIGN) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
