@@ -14,7 +14,7 @@ import pytest
 from here import Here, document
 
 from etude.cli.answer import Answer, give
-from etude.cli.main import app
+from etude.cli.verbs import VERBS
 
 MAIN = [sys.executable, "-c", "from etude.cli.main import main; main()"]
 
@@ -101,7 +101,7 @@ def test_an_error_is_one_document_too(here: Here, tmp_path: Path, words: list[st
 
 
 def test_every_verb_is_tried_above() -> None:
-    verbs = {c.name for c in app.registered_commands} | {g.name for g in app.registered_groups}
+    verbs = {verb.name for verb in VERBS}
     assert verbs == {words[0] for words, _ in [*GOOD, *BAD]} - {"absent"} | STREAMS
 
 

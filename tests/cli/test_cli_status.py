@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -200,9 +201,7 @@ def test_watching_ends_with_the_run(here: Here, runs: Path, monkeypatch: pytest.
     states = iter(["running", "running", "finished"])
     read = status_verb.read_run
     monkeypatch.setattr(status_verb, "REFRESH_S", 0.0)
-    monkeypatch.setattr(
-        status_verb, "read_run", lambda *a, **k: type(found := read(*a, **k))(**vars(found) | {"state": next(states)})
-    )
+    monkeypatch.setattr(status_verb, "read_run", lambda *a, **k: replace(read(*a, **k), state=next(states)))
     done = here("status", "whole", "--watch")
     assert done.returncode == 0 and done.stdout.count("runs/whole  run, running") == 1
     assert "runs/whole  run, finished" in done.stdout and next(states, None) is None

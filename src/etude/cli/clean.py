@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from etude.cli.answer import Answer
+from etude.cli.completion import complete_run_path
 from etude.cli.option import Json
 
 
@@ -19,7 +20,10 @@ class CleanError(Exception):
 
 def clean(
     runs: Annotated[
-        list[Path] | None, typer.Argument(metavar="[DIR]...", help="Run directories. Default: all in runs/.")
+        list[Path] | None,
+        typer.Argument(
+            metavar="[DIR]...", autocompletion=complete_run_path, help="Run directories. Default: all in runs/."
+        ),
     ] = None,
     stage: Annotated[str | None, typer.Option("--stage", help="Remove this stage's output only.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,

@@ -7,10 +7,16 @@ from typing import Annotated
 
 import typer
 
+from etude.cli.completion import complete_recipe
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")]
 Recipes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[RECIPE]...", help="Recipe files, composed left to right; or a name such as laptop."),
+    typer.Argument(
+        metavar="[RECIPE]...",
+        autocompletion=complete_recipe,
+        help="Recipe files, composed left to right; or a name such as laptop.",
+    ),
 ]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one key, e.g. rl.group_size=4; repeatable.")

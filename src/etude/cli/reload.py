@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from etude.cli.answer import Answer
+from etude.cli.completion import complete_run_path
 from etude.cli.option import Json, Overrides
 
 Only = Annotated[
@@ -18,15 +19,22 @@ Only = Annotated[
 
 def reload(
     run: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="The run directory. Default: the one of runs/ in progress.")
+        Path | None,
+        typer.Argument(
+            metavar="[DIR]",
+            autocompletion=complete_run_path,
+            help="The run directory. Default: the one of runs/ in progress.",
+        ),
     ] = None,
     set_: Overrides = None,
     only: Only = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")] = True,
     json: Json = False,
 ) -> Answer:
-    """Replace engines and trainer of a run while it goes on: for changed code, or with --set engine.max_batch=32 and its like. Nothing of
-    the run is lost; the trainer is replaced after the step that it is at, with a checkpoint."""
+    """Replace engines and trainer of a run while it goes on: for changed code, or with --set engine.max_batch=32 and its like.
+
+    Nothing of the run is lost. The trainer is replaced after the step that it is at, with a checkpoint.
+    """
     from etude.pipeline.run.reloading import in_progress, reload
 
     found = reload(run or in_progress(), list(set_ or []), only or "", wait)

@@ -11,9 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from etude.cli.answer import Answer
+from etude.cli.completion import complete_run_path
 from etude.cli.option import Json
 
-_Run = Annotated[Path, typer.Argument(metavar="DIR", help="A run's or a bench run's directory.")]
+_Run = Annotated[
+    Path, typer.Argument(metavar="DIR", autocompletion=complete_run_path, help="A run's or a bench run's directory.")
+]
 _Select = Annotated[
     list[str] | None,
     typer.Argument(

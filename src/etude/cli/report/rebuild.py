@@ -10,11 +10,14 @@ from typing import Annotated
 import typer
 
 from etude.cli.answer import Answer
+from etude.cli.completion import complete_run_path
 from etude.cli.option import Json
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="[DIR]", help="The run directory.")] = Path("runs/laptop"),
+    run: Annotated[
+        Path, typer.Argument(metavar="[DIR]", autocompletion=complete_run_path, help="The run directory.")
+    ] = Path("runs/laptop"),
     serve: Annotated[bool, typer.Option("--serve", help="Serve the board on loopback and follow the run.")] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the board; 0 picks a free one.")] = 0,
     json: Json = False,

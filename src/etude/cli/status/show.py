@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from etude.cli.answer import Answer
+from etude.cli.completion import complete_run
 from etude.cli.option import Json
 from etude.cli.status.listing import DEFAULT, NoRuns, ago, progress, run_folders, size
 from etude.cli.status.rates import rate_lines
@@ -24,7 +25,11 @@ CLEAR = "\x1b[H\x1b[2J"
 def status(
     run: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN]", help="A run directory, or the name of one below runs/. Default: the newest."),
+        typer.Argument(
+            metavar="[DIR|NAME]",
+            autocompletion=complete_run,
+            help="A run directory, or the name of one below runs/. Default: the newest.",
+        ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh until the run ends or Ctrl-C is pressed.")] = False,
     json: Json = False,

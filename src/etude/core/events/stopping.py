@@ -11,7 +11,6 @@ takes a lock, logs or imports: it raises an exception, writes one byte to a pipe
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import signal
@@ -62,6 +61,8 @@ def _raise(number: int, frame: FrameType | None) -> None:
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run`. Where a signal comes, the work is cancelled and closes what it opened; then Stopped is raised, or the handler from before
     has its turn."""
+    import asyncio  # 40 ms, which a verb that is not asynchronous need not pay
+
     if threading.current_thread() is not threading.main_thread():
         return asyncio.run(work)  # no signals reach other threads
     came: list[int] = []
@@ -91,6 +92,8 @@ def handled_in_loop(numbers: Iterable[int], callback: Callable[[int], object]) -
     """Within, the running loop calls `callback` with the number of each of these signals that comes. A signal that is ignored stays ignored.
 
     Not `loop.add_signal_handler`: its removal sets the default action, which kills, instead of the handler from before."""
+    import asyncio  # 40 ms, which a verb that is not asynchronous need not pay
+
     loop = asyncio.get_running_loop()
 
     def wake(number: int, frame: FrameType | None) -> None:
