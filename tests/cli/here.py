@@ -22,7 +22,7 @@ class Here:
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
         self._capfd.readouterr()
-        code = give(lambda: app(list(words), standalone_mode=False), as_json="--json" in words)
+        code = give(lambda: app(list(words), standalone_mode=False, prog_name="etude"), as_json="--json" in words)
         return subprocess.CompletedProcess(words, code, *self._capfd.readouterr())
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import typer
 
-from etude.cli.completion import complete_recipe, complete_run, complete_run_path
+from etude.cli.completion import complete_recipe
 from etude.cli.main import app
+from etude.cli.status.completion import complete_run, complete_run_path
 from etude.cli.verbs import VERBS
 
 ROOT: Any = typer.main.get_command(app)

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from etude.cli.main import app
+from etude.cli.settings_command import SettingsCommand
 
 _spec = importlib.util.spec_from_file_location("repository_shape", Path(__file__).with_name("shape.py"))
 assert _spec is not None and _spec.loader is not None
@@ -28,10 +29,10 @@ FRAGMENT = re.compile(
 
 
 def help_texts(command: Any, path: str, context: Any) -> Iterator[tuple[str, str]]:
-    """(verb or option, help text) of a command and of all its verbs, hidden ones left out."""
+    """(verb or option, help text) of a command and of all its verbs. Hidden settings count, as --print-config shows them; other hidden ones don't."""
     yield path, command.help or ""
     for parameter in command.params:
-        if not getattr(parameter, "hidden", False):
+        if not getattr(parameter, "hidden", False) or isinstance(command, SettingsCommand):
             yield f"{path} {max(parameter.opts, key=len)}", getattr(parameter, "help", None) or ""
     if isinstance(command, TyperGroup):
         for name in command.list_commands(context):

@@ -14,6 +14,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
+from etude.cli.settings_command import settings_command
 from etude.core.events.stopping import run_async
 from etude.core.redact.keys import api_key
 
@@ -89,7 +90,7 @@ Host = Annotated[
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
 
 
-@app.command()
+@app.command(cls=settings_command("--model", "--name", "--sessions", "--host", "--port"))
 def serve(
     model: Model,
     name: Name = "default",

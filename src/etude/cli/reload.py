@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from etude.cli.answer import Answer
-from etude.cli.completion import complete_run_path
 from etude.cli.option import Json, Overrides
+from etude.cli.status.completion import complete_run_path
 
 Only = Annotated[
     Literal["engines", "trainer"] | None,

@@ -10,6 +10,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
+from etude.cli.settings_command import settings_command
 
 
 class Order(StrEnum):
@@ -47,6 +48,9 @@ Faults = Annotated[
 RegionLag = Annotated[
     int, typer.Option("--region-lag", min=0, help="Policy versions that a region may be behind, like rl.region_lag.")
 ]
+
+
+SimulateCommand = settings_command("--max-staleness", "--order", "--slots", "--engines", "--regions", "--seed")
 
 
 def simulate(

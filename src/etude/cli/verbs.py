@@ -84,7 +84,12 @@ VERBS = (
         "reload:reload",
         "Replace engines and trainer of a run while it goes on: for changed code, or with --set engine.max_batch=32 and its like.",
     ),
-    Verb("simulate", "simulate:simulate", "Simulate an RL run with the production scheduler on a virtual clock."),
+    Verb(
+        "simulate",
+        "simulate:simulate",
+        "Simulate an RL run with the production scheduler on a virtual clock.",
+        cls="SimulateCommand",
+    ),
     Verb(
         "ablate",
         "ablate:ablate",

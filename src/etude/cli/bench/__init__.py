@@ -6,6 +6,7 @@ import typer
 
 from etude.cli.bench import audit, compare, import_, judge, lite, make, recipe, refresh, run, show, wires
 from etude.cli.fallback import FallbackGroup
+from etude.cli.settings_command import settings_command
 
 # The verb to use if none is given: `etude bench laptop` must keep working.
 FALLBACK = "recipe"
@@ -32,12 +33,16 @@ app = typer.Typer(
     cls=BenchGroup,
     help="Run a benchmark suite with several policies and judge their attempts. [RECIPE]... without a verb is `etude bench recipe`.",
 )
-app.command("run")(run.run)
+app.command("run", cls=settings_command("--policy", "--passes", "--max-cost", "--out", "--effort", "--tasks"))(run.run)
 app.command("audit")(audit.audit)
 app.command("judge")(judge.judge)
 app.command(FALLBACK)(recipe.bench)
-app.command("make")(make.make)
-app.command("refresh")(refresh.refresh)
+app.command(
+    "make", cls=settings_command("--from-sessions", "--from-tasks", "--repository", "--rubrics", "--out", "--count")
+)(make.make)
+app.command("refresh", cls=settings_command("--from-sessions", "--run", "--repository", "--out", "--count"))(
+    refresh.refresh
+)
 app.add_typer(import_.app, name="import")
 app.command("compare")(compare.compare)
 app.command("lite")(lite.lite)

@@ -32,6 +32,7 @@ from etude.cli.bench.making import (
 )
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
+from etude.cli.settings_command import settings_command
 
 if TYPE_CHECKING:
     from etude.tasks.importers.swe_bench_rows import SweBenchRow
@@ -45,7 +46,7 @@ Images = Annotated[
 ]
 
 
-@app.command("swe-bench")
+@app.command("swe-bench", cls=settings_command("--repos", "--name", "--out", "--count"))
 def swe_bench(
     rows: Annotated[Path, typer.Argument(metavar="ROWS.jsonl", help="The rows, one JSON object a line.")],
     repos: Annotated[
@@ -94,7 +95,7 @@ def _swe_bench_rows(rows: Path, repositories: Path) -> tuple[list[SweBenchRow], 
     return read_rows(rows)
 
 
-@app.command()
+@app.command(cls=settings_command("--name", "--image", "--out", "--count"))
 def harbor(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="A folder of Harbor or Terminal-Bench tasks, or one of them.")

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from etude.cli.answer import Answer
-from etude.cli.completion import complete_run_path
 from etude.cli.option import Json
+from etude.cli.status.completion import complete_run_path
 
 _Run = Annotated[
     Path, typer.Argument(metavar="DIR", autocompletion=complete_run_path, help="A run's or a bench run's directory.")

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from etude.cli.answer import Answer
-from etude.cli.completion import complete_run_path
 from etude.cli.option import Json
+from etude.cli.status.completion import complete_run_path
 
 
 def report(

@@ -16,6 +16,7 @@ from etude.cli.session.listing import list_sessions
 from etude.cli.session.replay import replay
 from etude.cli.session.show import show
 from etude.cli.session.signals import signals
+from etude.cli.settings_command import settings_command
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,7 +27,9 @@ app.command("show")(show)
 app.command("export")(export)
 app.command("diff")(diff)
 app.command("import")(bring)
-app.command("collect")(collect)
+app.command(
+    "collect", cls=settings_command("--policy", "--tasks", "--out", "--per-task", "--tries", "--count", "--max-cost")
+)(collect)
 app.command("fidelity")(fidelity_of)
 app.command("check")(check)
 app.command("replay")(replay)

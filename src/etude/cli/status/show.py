@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from etude.cli.answer import Answer
-from etude.cli.completion import complete_run
 from etude.cli.option import Json
+from etude.cli.status.completion import complete_run
 from etude.cli.status.listing import DEFAULT, NoRuns, ago, progress, run_folders, size
 from etude.cli.status.rates import rate_lines
 from etude.cli.status.read import kind_of, measure, read_run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from etude.cli.settings_command import settings_command
 from etude.cli.tasks import (
     check,
     difficulty,
@@ -22,8 +23,10 @@ from etude.cli.tasks import (
 )
 
 app = typer.Typer(no_args_is_help=True, help="Make, import, check, list, show and export tasks.")
-app.command("make")(make.make)
-app.command("install")(install.install)
+app.command("make", cls=settings_command("--projects", "--out", "--generators", "--count", "--budget", "--max-cost"))(
+    make.make
+)
+app.command("install", cls=settings_command("--projects", "--builder", "--jobs", "--max-cost"))(install.install)
 import_.app.command("exercises")(own.own_exercises)
 import_.app.command("real")(own.own_real)
 app.add_typer(import_.app, name="import")

@@ -30,6 +30,7 @@ class InstallError(Exception):
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Projects of the list. Default: all.")]
 Projects = Annotated[Path, typer.Option("--projects", metavar="FILE", help="The list of projects.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Projects at a time.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the projects and the builders, install nothing.")]
 RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe to take sandbox settings from.")]
 
 
@@ -49,6 +50,7 @@ def install(
     jobs: Jobs = 2,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
+    dry_run: DryRun = False,
     json: Json = False,
 ) -> Answer:
     """Fetch each project, propose goals, build it in a sandbox until three of them behave, and run its tests three times. What is
@@ -64,7 +66,12 @@ def install(
     chosen = [one for name, one in listed.items() if not names or name in names]
     limits = {"turns": max_turns, "tokens": max_tokens, "minutes": max_minutes, "dollars": max_cost}
     who = asked.agents(builder, setter, judge, key_env, prices=prices, sessions=sessions, **limits)
-    rows, shared = run_async(_installed(read_recipe([find_recipe(recipe)], overrides or []), chosen, jobs, who))
+    read = read_recipe([find_recipe(recipe)], overrides or [])
+    if dry_run:
+        plan = {"projects": [one.name for one in chosen], "builders": list(who.builders), "jobs": jobs}
+        text = f"would install {len(chosen)} projects with {', '.join(who.builders)}, {jobs} at a time\n"
+        return Answer(plan, text + "\n".join(f"  {one.name} {one.version}" for one in chosen))
+    rows, shared = run_async(_installed(read, chosen, jobs, who))
     document = account(rows, shared)
     lines = [*(_line(row, len(document["builders"]) > 1) for row in rows), describe_account(document)]
     return Answer(document, "\n".join(lines), 0 if document["installed"] == document["of"] else 1)
