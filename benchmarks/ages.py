@@ -20,9 +20,8 @@ from typing import Any
 
 from etude.core.statistics.lite import NoLite, choose_lite
 from etude.evaluate.bench.comparison import read_comparison
-from etude.evaluate.bench.run_report import report
+from etude.evaluate.bench.run_report import pareto_fronts, report
 from etude.evaluate.bench.runs.folder import RunFolder
-from etude.evaluate.bench.runs.standing import pareto_fronts
 from etude.evaluate.bench.runs.table import read_table
 from etude.evaluate.bench.scores import scores
 from etude.evaluate.report.pareto.draw import draw

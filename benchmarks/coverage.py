@@ -27,8 +27,8 @@ from etude.core.statistics.interval import Interval
 from etude.core.statistics.pairs import compare, paired
 from etude.core.statistics.pareto import PolicySamples, front, on_front
 from etude.core.statistics.power import detectable
-from etude.evaluate.bench.bases.intervals import difference as lower
-from etude.evaluate.bench.bases.intervals import ratio
+from etude.evaluate.bench.bases.figures import difference as lower
+from etude.evaluate.bench.bases.figures import ratio
 
 LEVELS = {"easy": (1.5, 2.0), "hard": (-1.0, 1.0)}  # what a level adds to an ability, in logits; its weight
 WEIGHTS = {level: weight for level, (_, weight) in LEVELS.items()}

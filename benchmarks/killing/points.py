@@ -159,7 +159,7 @@ def install_engine() -> None:
 def install_vllm() -> None:
     """The same windows where vLLM is the engine: its node's copy is written, and not yet called whole, in the second."""
     from etude.learn.engine.vllm import host_copy
-    from etude.learn.engine.vllm.tally import RequestTally
+    from etude.learn.engine.vllm.service import RequestTally
 
     around(host_copy.HostCopy, "bring", nowhere, lambda *_: "weights-staged")
     around(host_copy, "state_digest", lambda *_: "half-the-weights-applied", nowhere)

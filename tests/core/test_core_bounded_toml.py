@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import etude
 from etude.core.bounded_toml import MOST_CHARS, MOST_KEY_PARTS, TomlRefused, loads
 from etude.pipeline.recipe.errors import RecipeError
-from etude.pipeline.recipe.read import read_recipe
-from etude.pipeline.recipe.source import parse_override
+from etude.pipeline.recipe.read import parse_override, read_recipe
 
 LONG = 50_000
 HOSTILE = {

@@ -12,7 +12,7 @@ from etude.learn.engine.vllm.found import NoVllm
 from etude.learn.model.checkpoint import save_checkpoint
 from etude.learn.model.init import new_model
 from etude.learn.model.settings import ModelSettings
-from etude.rl.engine_support import check_engine, log_engine
+from etude.rl.reloader import check_engine, log_engine
 from etude.rl.settings import RlSettings
 
 CHECKPOINT = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
@@ -58,7 +58,7 @@ def test_a_python_without_vllm_ends_the_run_before_it_begins():
 
 
 def test_that_replay_is_off_is_said(monkeypatch):
-    monkeypatch.setattr("etude.rl.engine_support.vllm_version", lambda python: "9.9")
+    monkeypatch.setattr("etude.rl.reloader.vllm_version", lambda python: "9.9")
     notes: list[str] = []
     log_engine(VLLM, notes.append)
     assert notes == ["vLLM 9.9 answers, in float32; router replay is off, for it tells no routed experts"]

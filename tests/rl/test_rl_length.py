@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.rl.length import QUANTITIES, effort, penalty
+from etude.rl.rewards.library import QUANTITIES, effort, penalty
 from etude.rl.settings import EffortWeights, LengthPenalty
 
 ks = st.floats(0.01, 10)

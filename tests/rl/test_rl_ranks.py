@@ -29,7 +29,7 @@ from etude.learn.weights.digest import state_digest
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.store import WeightStore
 from etude.rl.learner import Learner
-from etude.rl.rank_group import RankGroup
+from etude.rl.placement import RankGroup
 from etude.rl.restarts import ProcessDied, ProcessLost
 from etude.rl.rewards.library import COMPONENTS
 from etude.rl.run import run_rl

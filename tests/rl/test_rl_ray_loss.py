@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from etude.rl import local_ray
-from etude.rl.ray_loss import RayLost, stop_if_ray_is_lost
+from etude.rl.run import RayLost, stop_if_ray_is_lost
 
 LOOK_S = 0.01
 

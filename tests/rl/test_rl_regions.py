@@ -17,8 +17,8 @@ from etude.learn.weights.errors import CorruptShard
 from etude.rl import regions
 from etude.rl.engines import AWAY, READY
 from etude.rl.region import RegionSettings, require_placed
+from etude.rl.regions import VersionFloor
 from etude.rl.settings import RlSettings
-from etude.rl.version_floor import VersionFloor
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,8 @@ from etude.agent.metrics.counters import Counters
 from etude.agent.metrics.todo import TodoList
 from etude.core.trace.segment import Rollout
 from etude.rl.advantage import advantages
-from etude.rl.length import QUANTITIES, effort, penalty
 from etude.rl.rewards.component import RewardInput
-from etude.rl.rewards.divergence import k1_sum
-from etude.rl.rewards.library import COMPONENTS, measured
+from etude.rl.rewards.library import COMPONENTS, QUANTITIES, effort, k1_sum, measured, penalty
 from etude.rl.settings import LengthPenalty, RlSettings
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from etude.rl.rewards.drift import LIMIT, REFERENCE, Drift
+from etude.rl.rewards.alarms import LIMIT, REFERENCE, Drift
 
 
 def first_alarm(series):

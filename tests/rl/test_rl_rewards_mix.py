@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from etude.rl.advantage import advantages
 from etude.rl.rewards.library import COMPONENTS
-from etude.rl.rewards.mix import Mix, ever_weighed, mix_at, mixed
-from etude.rl.rewards.mixed_file import MixedFile, RewardsChanged, check_mixed
+from etude.rl.rewards.mix import Mix, MixedFile, RewardsChanged, check_mixed, ever_weighed, mix_at, mixed
 from etude.rl.settings import RlSettings
 
 MANNERS = [one for one in COMPONENTS if one.kind != "exact"]

@@ -28,7 +28,7 @@ from etude.rl.controller import StepResult
 from etude.rl.groups import RolloutGroup
 from etude.rl.ledger import RlLedger, fold
 from etude.rl.restarts import Lifeline, ProcessDied, ProcessLost
-from etude.rl.rewards.drift import REFERENCE
+from etude.rl.rewards.alarms import REFERENCE
 from etude.rl.run import RlRun
 from etude.rl.schedule import task_list
 from etude.rl.sessions import KeptSessions

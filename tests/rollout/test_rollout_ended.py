@@ -16,7 +16,7 @@ from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, SessionHeader
 from etude.core.trace.session import Recorder, Session
 from etude.rl.rollout_state import RolloutSlot
-from etude.rl.ungraded_store import UngradedStore
+from etude.rl.store import UngradedStore
 from etude.rollout.attempt import AttemptSetup, attempt
 from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings

@@ -54,8 +54,7 @@ def _open(file: Path, overrides: list[str], out: Path | None) -> Ablation:
 
     from etude.cli.prepare import fitted
     from etude.pipeline.recipe.errors import RecipeError
-    from etude.pipeline.recipe.read import find_recipe, read_recipe
-    from etude.pipeline.recipe.source import parse
+    from etude.pipeline.recipe.read import find_recipe, parse, read_recipe
     from etude.pipeline.run.ablation import Ablation
     from etude.pipeline.run.ablation_settings import AblationSettings
 

@@ -140,7 +140,7 @@ def _write(folder: Path, out: Path, new: Any, grown: dict[int, list[int]], chat:
 
 
 def _read(folders: list[Path] | None, split: Any) -> list[str]:
-    from etude.learn.corpus.texts import texts
+    from etude.learn.corpus.codebase import texts
 
     if not folders:
         raise NothingToDo("name text to learn from: --on with a library or a folder")

@@ -1,6 +1,6 @@
 """What happens in a slot: the group's task is attempted and graded, or what its agent left before a kill is graded, and a rollout comes out.
 
-What the agent left is on disk before its grading begins and until the rollout is (`ungraded_store.py`), so a kill in between costs the grading alone.
+What the agent left is on disk before its grading begins and until the rollout is (`store.py`), so a kill in between costs the grading alone.
 
 Effort, quality of the change and the judge's score are measured when the attempt is made, and kept with the rollout: the files are gone when
 the step is trained, and a judge asked again after a kill might answer differently (promise 6).
@@ -24,7 +24,7 @@ from etude.rl.rewards.quality import quality_of
 from etude.rl.rollout_state import RolloutPhase, RolloutSlot
 from etude.rl.services import STAGE
 from etude.rl.sessions import KeptSessions
-from etude.rl.ungraded_store import UngradedStore
+from etude.rl.store import UngradedStore
 from etude.rollout.attempt import Attempt, AttemptPhase, AttemptSetup, attempt
 from etude.rollout.retry import InfraFault
 from etude.rollout.ungraded_attempt import DamagedUngradedFile, UngradedAttempt

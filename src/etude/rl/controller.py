@@ -64,7 +64,7 @@ class LearnerClient(Protocol):
 
     @property
     def admits(self) -> int:
-        """The version at which groups are admitted now: every engine that is asked serves it, or a later one (`version_floor.py`)."""
+        """The version at which groups are admitted now: every engine that is asked serves it, or a later one (`regions.py`)."""
         ...
 
     def listen(self, heard: Callable[[], None]) -> None:

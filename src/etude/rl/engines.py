@@ -10,7 +10,7 @@ Of those that are ready the `count` longest up serve, the others stand by: loade
 another answers at once, and the dead one's successor is the next to stand by.
 
 All this is about the engines at home, next to the trainer. Those of regions follow at their own pace (`regions.py`); a version is served
-when home serves it, and what groups are admitted at is the floor (`version_floor.py`).
+when home serves it, and what groups are admitted at is the floor (`regions.py`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from typing import Any
 
 from etude.learn.weights.errors import BadStore, ForeignFormat, WeightsError
 from etude.rl.engine_policy import RemoteEnginePolicy
-from etude.rl.regions import Regions, listening
+from etude.rl.regions import Regions, VersionFloor, listening
 from etude.rl.replicas import Replicas
 from etude.rl.restarts import Lifeline, ProcessDied
-from etude.rl.version_floor import VersionFloor
 
 AskTrainer = Callable[..., Awaitable[Any]]
 TELL_S = 10.0  # a longer wait is reported

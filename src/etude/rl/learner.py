@@ -43,10 +43,8 @@ from etude.learn.weights.store import WeightStore
 from etude.rl.baseline import RunningMeans, by_group, of_sound_groups
 from etude.rl.hints.rules import chosen
 from etude.rl.rewards.component import RewardInput
-from etude.rl.rewards.divergence import k1_sum
-from etude.rl.rewards.library import measured
-from etude.rl.rewards.mix import Mix, ever_weighed, mix_at, mixed
-from etude.rl.rewards.mixed_file import MIXED, MixedFile
+from etude.rl.rewards.library import k1_sum, measured
+from etude.rl.rewards.mix import MIXED, Mix, MixedFile, ever_weighed, mix_at, mixed
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.rl.weight_store import store_of

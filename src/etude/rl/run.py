@@ -10,10 +10,10 @@ of a killed run it goes on (promise 6).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.events.log import EventLog
@@ -21,11 +21,10 @@ from etude.learn.engine.settings import EngineSettings
 from etude.learn.model.checkpoint import load_config
 from etude.rl.cluster import Cluster
 from etude.rl.devices import check_devices
-from etude.rl.engine_support import check_engine, log_engine
 from etude.rl.local_ray import LocalRay
-from etude.rl.ray_loss import stop_if_ray_is_lost
 from etude.rl.region import require_placed
 from etude.rl.reload import fitted_to, in_force
+from etude.rl.reloader import check_engine, log_engine
 from etude.rl.services import STAGE
 from etude.rl.settings import ClusterSettings, RlSettings
 from etude.rl.training_run import run_training
@@ -36,6 +35,38 @@ from etude.tasks.generate.harder_tasks.builder import HarderTaskBuilder
 from etude.tasks.generate.harder_tasks.variants import HarderVariants
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Grader, TaskSource
+
+# Work that rests on something which may go for good: it ends with that, instead of waiting for ever for answers that
+# can't come.
+
+
+Result = TypeVar("Result")
+LOOK_S = 1.0
+
+
+class RayLost(Exception):
+    """A process of Ray's own has ended, and no actor can be started any more: the run stops and says so; run again to go on."""
+
+
+async def stop_if_ray_is_lost(
+    work: Coroutine[Any, Any, Result], lost: Callable[[], str], look_s: float = LOOK_S
+) -> Result:
+    """The result of `work`. `lost` names what of Ray is gone, or nothing: then the work is cancelled, and RayLost raised, whatever the work
+    made of it."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done() and not lost():
+            await asyncio.wait([task], timeout=look_s)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+    error = None if task.cancelled() else task.exception()
+    if (task.cancelled() or error is not None) and (name := lost()):
+        raise RayLost(
+            f"Ray's own process {name} has ended, and no other can be started without it. Nothing that was trained is lost: run again, it goes on"
+        ) from error
+    return task.result()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from etude.rl.preflight import Starvation, Window, check_prompts, sample_of
 from etude.rl.reloader import Reloader
 from etude.rl.resume import open_progress, reconciler_at, train_again
 from etude.rl.rewards.judge import RubricReward, rubric_reward
-from etude.rl.rewards.mixed_file import MIXED, check_mixed
+from etude.rl.rewards.mix import MIXED, check_mixed
 from etude.rl.run_summary import finish
 from etude.rl.schedule import Schedule, task_list
 from etude.rl.services import STAGE, ProcessPlacer, Services

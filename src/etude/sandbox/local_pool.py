@@ -18,7 +18,7 @@ from etude.sandbox.cleanup.undo import RemoveFolder, RemoveGroup, Undo
 from etude.sandbox.creation import SandboxBackend, SandboxCreator
 from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, Unsupported
 from etude.sandbox.launch.memory import MemorySandboxFactory
-from etude.sandbox.lifetimes.admission_queue import open_queue
+from etude.sandbox.lifetimes.admission import open_queue
 from etude.sandbox.lifetimes.lifecycle import SandboxLifecycle
 from etude.sandbox.lifetimes.periodic_reaper import PeriodicReaper, describe
 from etude.sandbox.lifetimes.ttl_scheduler import LoopTtlScheduler

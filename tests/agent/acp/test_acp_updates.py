@@ -11,7 +11,7 @@ from acp.schema import EmbeddedResourceContentBlock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.agent.acp.request import UnusableBlock, text_of
+from etude.agent.acp.server import UnusableBlock, text_of
 from etude.agent.acp.updates import Updates, plan
 from etude.agent.harness.presets.preset import preset
 from etude.core.trace.entry import Entry

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etude.agent.code_index.errors import IndexRefused, NotBuilt
-from etude.agent.code_index.search import MOST_HITS, PER_FILE
-from etude.agent.code_index.snippet import LINES
+from etude.agent.code_index.search import LINES, MOST_HITS, PER_FILE
 
 FILES = {
     "src/config.py": (

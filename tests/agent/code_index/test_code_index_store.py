@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from etude.agent.code_index.checked import read_checked, write_checked
 from etude.agent.code_index.errors import IndexRefused, NotBuilt
+from etude.agent.code_index.store import read_checked, write_checked
 
 FILES = {
     "a.py": "def parse_config(path):\n    return path\n",

@@ -13,8 +13,7 @@ import pytest
 
 import etude
 from etude.agent.git_links.agent_trace import sessions_in
-from etude.agent.git_links.git import GitError, commit_id, repository
-from etude.agent.git_links.hook import install_hook
+from etude.agent.git_links.git import GitError, commit_id, install_hook, repository
 from etude.agent.git_links.links import link_commit, linked
 from etude.agent.git_links.notes import read_note
 from etude.core.trace.reader import read_session

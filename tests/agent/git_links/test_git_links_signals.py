@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from etude.agent.git_links.follow_up import follow_up
-from etude.agent.git_links.signals import MOMENTS_S, SignalStore
+from etude.agent.git_links.signals import MOMENTS_S, SignalStore, follow_up
 from etude.core.trace.entry import SessionHeader
 from etude.core.trace.writer import SessionWriter
 

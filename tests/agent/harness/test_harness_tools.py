@@ -10,7 +10,7 @@ from etude.agent.chat.special import TOOL_PARAMETERS
 from etude.agent.harness.presets.preset import harness_hash, preset
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.tools.nano.grep import NanoGrep
-from etude.agent.harness.tools.nano.test import stable
+from etude.agent.harness.tools.nano.tools import stable
 from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult, describe
 from etude.agent.workspace.workspace import MAX_FILE_BYTES, Workspace, WorkspaceError
 from etude.sandbox.errors import DiskFull, InfraError, SandboxDied

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.agent.metrics.counters import COUNTED, Counters
+from etude.agent.metrics.counters import COUNTED, Counters, hides_status, runs_tests, tool_instead
 from etude.agent.metrics.facts import (
     LINTS_GONE,
     LINTS_NEW,
@@ -21,7 +21,6 @@ from etude.agent.metrics.facts import (
     THOUGHT_COMMENTS,
 )
 from etude.agent.metrics.net_change import NetChange
-from etude.agent.metrics.shell_rules import hides_status, runs_tests, tool_instead
 from etude.agent.metrics.todo import TodoList
 from etude.agent.metrics.wording import asks, claims_green, thought_comments
 from etude.core.trace.change import TextChange

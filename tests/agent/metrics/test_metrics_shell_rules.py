@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etude.agent.metrics.shell_rules import hides_status, runs_tests, tool_instead
+from etude.agent.metrics.counters import hides_status, runs_tests, tool_instead
 
 
 @pytest.mark.parametrize("line", ["make unit test", "make check", "gradlew clean test", "mvn clean install test"])

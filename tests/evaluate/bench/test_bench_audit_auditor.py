@@ -17,14 +17,12 @@ from etude.core.trace.entry import SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder
 from etude.core.trace.writer import write_session
-from etude.evaluate.bench.audit.auditor import Auditor, auditor_rubric
-from etude.evaluate.bench.audit.contamination import TooFewTasks, probe
+from etude.evaluate.bench.audit.audited_run import audited
+from etude.evaluate.bench.audit.auditor import Auditor, Pass, auditor_rubric, surprising_passes
+from etude.evaluate.bench.audit.contamination import TooFewTasks, hidden_content, probe
 from etude.evaluate.bench.audit.evidence import Start
 from etude.evaluate.bench.audit.finding import read_findings, write_findings
 from etude.evaluate.bench.audit.recall import RecallFile
-from etude.evaluate.bench.audit.riddle import hidden_content
-from etude.evaluate.bench.audit.summary import audited
-from etude.evaluate.bench.audit.surprise import Pass, surprising_passes
 from etude.evaluate.bench.grading.judge import Judge
 from etude.evaluate.bench.grading.judgement import JudgementFile
 from etude.evaluate.bench.outcome import Outcome

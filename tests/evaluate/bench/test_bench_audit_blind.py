@@ -17,9 +17,8 @@ from etude.core.trace.entry import SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder, Session
 from etude.core.trace.writer import write_session
-from etude.evaluate.bench.audit.auditor import Auditor
+from etude.evaluate.bench.audit.auditor import Auditor, Pass
 from etude.evaluate.bench.audit.evidence import Start, evidence_of
-from etude.evaluate.bench.audit.surprise import Pass
 from etude.evaluate.bench.audit.tripwires import tripped_wires
 from etude.evaluate.bench.grading.judge import Judge
 from etude.evaluate.bench.grading.judgement import JudgementFile

@@ -16,7 +16,7 @@ from etude.core.trace.writer import SessionWriter
 from etude.evaluate.bench.bases import compare as comparison
 from etude.evaluate.bench.bases.compare import compare, plan
 from etude.evaluate.bench.bases.compared_checkpoint import Incomparable, compared_checkpoints, names
-from etude.evaluate.bench.bases.intervals import difference, ratio
+from etude.evaluate.bench.bases.figures import difference, ratio
 from etude.evaluate.bench.bases.material import QUICK, Extent, material
 from etude.evaluate.bench.bases.result_cache import ResultCache
 from etude.evaluate.bench.bases.text import text

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.evaluate.bench.grading.applied import PatchMismatch, apply_patch
 from etude.evaluate.bench.grading.judged_attempt import diff_of
-from etude.evaluate.bench.runs.attempt_files import patch
+from etude.evaluate.bench.runs.judged_run import PatchMismatch, apply_patch
+from etude.evaluate.bench.runs.participant_run import patch
 from etude.tasks.content import EXECUTABLE, LINK, FileBytes, FileText, file_text
 
 LINES = st.lists(

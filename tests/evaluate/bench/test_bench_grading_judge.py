@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.core.trace.completion import Completion, SampledTokens, Usage
 from etude.core.trace.message import Message
-from etude.evaluate.bench.grading.blind import hide_names
 from etude.evaluate.bench.grading.judge import Judge
-from etude.evaluate.bench.grading.judged import NO_JUDGE, combine_judgements
-from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt, bounded, diff_of
-from etude.evaluate.bench.grading.judgement import JudgementFile, cost_of
+from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt, bounded, diff_of, hide_names
+from etude.evaluate.bench.grading.judgement import NO_JUDGE, JudgementFile, combine_judgements, cost_of
 from etude.evaluate.bench.grading.rubric import Criterion, Rubric, RubricError, read_rubric, rubric_of
 from etude.evaluate.bench.grading.single_request_policy import SingleRequestPolicy
 

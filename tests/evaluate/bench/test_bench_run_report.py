@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from etude.evaluate.bench.outcome import Outcome, OutcomeFile
 from etude.evaluate.bench.prices import Price
-from etude.evaluate.bench.run_report import write_report
+from etude.evaluate.bench.run_report import FILES, LINES, band, write_report
 from etude.evaluate.bench.runs.conditions import begin
 from etude.evaluate.bench.runs.folder import RunFolder
-from etude.evaluate.bench.runs.splits import FILES, LINES, band
 from etude.evaluate.bench.runs.table import NoBenchRun, price_row
 
 TASKS = ["a", "b", "c", "d"]

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from etude.agent.harness.edits.matching import replace
 from etude.agent.policy.protocol import Request
-from etude.evaluate.bench.runs.hunks import hunks
-from etude.evaluate.bench.runs.scripted import UnknownCheat, applicable, cheat, edits, expert, nop, script
+from etude.evaluate.bench.runs.scripted import UnknownCheat, applicable, cheat, edits, expert, hunks, nop, script
 from etude.pipeline.recipe.read import find_recipe, read_recipe
 from etude.pipeline.run.suites import open_suite
 from etude.tasks.cheats.exercise import CHEATS

@@ -11,7 +11,7 @@ import pytest
 
 from etude.evaluate.bench.suites.from_tasks import Choice, candidates
 from etude.pipeline.recipe.recipe import Recipe
-from etude.pipeline.run.suite_sources import source_of
+from etude.pipeline.run.collecting import source_of
 from etude.sandbox.errors import SandboxDied, Unsupported
 from etude.sandbox.fake.pool import FakePool
 from etude.tasks.errors import TaskError

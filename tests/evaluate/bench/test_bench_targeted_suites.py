@@ -16,10 +16,9 @@ from etude.evaluate.bench.runs.recovery import TRIGGER, WITHOUT, OneArm, require
 from etude.evaluate.bench.runs.table import PolicyResult
 from etude.evaluate.bench.scores import scores
 from etude.evaluate.bench.suites.targeted import names, targeted
-from etude.evaluate.bench.targeted.cases import CaseError, behaviours, cases, scripts
+from etude.evaluate.bench.targeted.cases import CaseError, behaviours, cases, play, scripts, unsound
 from etude.evaluate.bench.targeted.checks import CHECKS, Work, checked
 from etude.evaluate.bench.targeted.grader import NAME, TargetedGrader
-from etude.evaluate.bench.targeted.validate import play, unsound
 from etude.rollout.attempt import task_facts
 from etude.rollout.interjection import Interjection
 from etude.sandbox.pool import open_pool

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from etude.core.trace.group_file import pack_group
 from etude.core.trace.segment import Rollout
-from etude.evaluate.report.advisories.collect import advisories
+from etude.evaluate.report.advisories.collect import advisories, judge
 from etude.evaluate.report.advisories.collect import history as read_history
-from etude.evaluate.report.advisories.engine import judge
 from etude.evaluate.report.advisories.history import RECENT, RunState, Steps
 from etude.evaluate.report.advisories.shown import advisories_html
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from etude.evaluate.report.charts import rewards
 from etude.evaluate.report.page import sections
-from etude.rl.rewards.drift import REFERENCE
+from etude.rl.rewards.alarms import REFERENCE
 
 CURVE = [{"step": step, "pass_rate": 0.2 + 0.01 * step} for step in range(40)]
 

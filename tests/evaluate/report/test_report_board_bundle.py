@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from etude.evaluate.report.board.bundle import Unbundled, bundle
+from etude.evaluate.report.board.static_page import Unbundled, bundle
 
 A = "export const one = 1;\nexport function two() { return 2; }\nconst own = 3;\nexport { own };\n"
 B = 'import { one, two } from "./a.js";\nimport { own } from "./a.js";\nexport async function all() { return [one, two(), own]; }\n'

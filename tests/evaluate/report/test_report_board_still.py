@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.evaluate.report.board.chosen import choose_attempts, spread
 from etude.evaluate.report.board.columns import Columns
+from etude.evaluate.report.board.index import choose_attempts, spread
 from etude.evaluate.report.settings import ReportSettings
 from etude.evaluate.report.write import write_page, write_report
 from etude.pipeline.run.stage import write_json

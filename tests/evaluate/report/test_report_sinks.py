@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from etude.core.events.log import EventLog
 from etude.evaluate.report.sinks.follow import BATCH_LINES, RETRIES, MetricsFollower, finite, opening
-from etude.evaluate.report.sinks.package import open_sink
-from etude.evaluate.report.sinks.protocol import Opening, SinkError
+from etude.evaluate.report.sinks.package import Opening, SinkError, open_sink
 from etude.evaluate.report.working import at_work
 
 OPENING = Opening("etude", "laptop", "laptop-1", {"rl.steps": 4})

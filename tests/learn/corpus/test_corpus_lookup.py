@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.learn.corpus.functions import SourceFunction, functions
 from etude.learn.corpus.lookup import FILLED, HALVINGS, HEADINGS, LookupQuestion, lookup_documents, questions
-from etude.learn.corpus.lookup_line import CHOICES, ask
+from etude.learn.corpus.lookup_line import CHOICES, SourceFunction, ask, functions
 
 WORDS = ("alpha", "bravo", "carol", "delta", "eagle", "fable", "grape", "house", "igloo", "joker", "kayak", "lemon")
 

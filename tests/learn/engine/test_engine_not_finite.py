@@ -16,7 +16,7 @@ from etude.learn.engine.drafting import LayerDrafter
 from etude.learn.engine.policy import EnginePolicy
 from etude.learn.engine.sampling import sample
 from etude.learn.engine.settings import EngineSettings
-from etude.learn.engine.vllm.turns import RunningTurn, completion
+from etude.learn.engine.vllm.child import RunningTurn, completion
 from etude.learn.model.init import with_drafts
 from etude.learn.weights.finite import NotFinite
 

@@ -18,10 +18,18 @@ from vllm_lab import checkpoint_of, collect, published, settings, stand_in
 
 from etude.agent.policy.protocol import PolicyError
 from etude.learn.engine.settings import EngineSettings
-from etude.learn.engine.vllm.child import EngineGone, VllmChild
+from etude.learn.engine.vllm.child import (
+    SEEDS,
+    EngineGone,
+    RunningTurn,
+    VllmChild,
+    completion,
+    question,
+    seed_of,
+    versions_of,
+)
 from etude.learn.engine.vllm.found import NoVllm, vllm_version
 from etude.learn.engine.vllm.service import Salts, VllmService, module_of, to_load
-from etude.learn.engine.vllm.turns import SEEDS, RunningTurn, completion, question, seed_of, versions_of
 
 TURN = RunningTurn("me", 1, 3, 4, 0.0)
 

@@ -24,12 +24,12 @@ from etude.learn.model.init import with_drafts
 from etude.learn.model.mask import DocumentMask
 from etude.learn.train.batch import padded_batch
 from etude.learn.train.checkpoint import newest_state
-from etude.learn.train.joint import JointLearner, learner_of
 from etude.learn.train.losses import divergence
 from etude.learn.train.mtp import run_mtp
 from etude.learn.train.mtp_settings import MtpSettings
 from etude.learn.train.next_token import NextToken
 from etude.learn.train.optimizer import build_optimizers
+from etude.learn.train.pretrain import JointLearner, learner_of
 from etude.learn.train.self_distillation import DraftLearner, draft_layers, draft_states, draft_weights
 from etude.learn.train.settings import LoopSettings, OptimizerSettings, SftSettings
 from etude.learn.train.sft import run_sft

@@ -13,9 +13,8 @@ from pydantic.fields import FieldInfo
 
 from etude.pipeline.recipe.document import _type, document
 from etude.pipeline.recipe.errors import RecipeError
-from etude.pipeline.recipe.read import find_recipe, known_keys, read_recipe, resolved_toml
+from etude.pipeline.recipe.read import find_recipe, known_keys, merge, parse_override, read_recipe, resolved_toml
 from etude.pipeline.recipe.recipe import Recipe, block, named_blocks
-from etude.pipeline.recipe.source import merge, parse_override
 
 ROOT = Path(__file__).parents[3]
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from etude.pipeline.run.ablation import reached_by
+from etude.pipeline.run.ablation import fork, reached_by
 from etude.pipeline.run.ablation_settings import AblationSettings
-from etude.pipeline.run.fork import fork
 from etude.pipeline.run.graph import GRAPH
 from etude.pipeline.run.stage import StageError
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from etude.pipeline.recipe.recipe import Recipe
-from etude.pipeline.run.contents import CONTENTS, contents
 from etude.pipeline.run.execute import Run
 from etude.pipeline.run.ledger import StageLedger
-from etude.pipeline.run.plan import flat_settings
+from etude.pipeline.run.plan import CONTENTS, contents, flat_settings
 from etude.pipeline.run.stage import Stage
 
 SFT = Stage("sft", after=(), reads=("sft",), body="os:getcwd", processes="one")

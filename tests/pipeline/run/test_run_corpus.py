@@ -19,7 +19,7 @@ from etude.learn.corpus.tokenizer import load_tokenizer, train_tokenizer
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.stage import Context, StageError
 from etude.pipeline.run.stages import corpus
-from etude.pipeline.run.stages.exercises import exercise_documents
+from etude.pipeline.run.stages.corpus import exercise_documents
 
 LICENCE = (Path(__file__).parents[3] / "LICENSE").read_text()
 SETTINGS: dict[str, Any] = {

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from etude.cli.clean import CleanError, clean
 from etude.pipeline.recipe.errors import RecipeError
 from etude.pipeline.recipe.read import find_recipe, read_recipe
-from etude.pipeline.recipe.recipe import Recipe
-from etude.pipeline.recipe.run_settings import RunSettings
+from etude.pipeline.recipe.recipe import Recipe, RunSettings
 from etude.pipeline.run.execute import Run
 from etude.pipeline.run.lock import NotALock, RunLock, holder
 from etude.pipeline.run.manifest import NotARunDirectory, RunManifest, is_run_directory, owned, remove, set_aside

@@ -14,8 +14,8 @@ import pytest
 from etude.core.events.stopping import Stopped
 from etude.pipeline.recipe.read import read_recipe
 from etude.pipeline.run import task_making
-from etude.pipeline.run.making_report import EVERY_S, MakingReport
 from etude.pipeline.run.meter import StageCost
+from etude.pipeline.run.task_making import EVERY_S, MakingReport
 from etude.tasks.environment.environment import Environment
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
@@ -100,7 +100,7 @@ async def test_the_first_builder_that_can_installs_and_what_the_others_cost_is_t
 
 def test_what_a_kill_would_lose_of_the_account_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("etude.pipeline.run.making_report.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("etude.pipeline.run.task_making.time.monotonic", lambda: now[0])
     report = MakingReport(tmp_path, GenerationJournal(tmp_path, {}))
     progress = report.with_writes(lambda so_far: None)
     for passed, seconds, written in ((1.0, 1.0, False), (EVERY_S, 31.0, True), (EVERY_S + 1, 62.0, True)):

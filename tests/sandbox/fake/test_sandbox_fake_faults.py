@@ -8,9 +8,8 @@ import pytest
 
 from etude.sandbox.errors import CapacityExhausted, DiskFull, InfraError, SandboxDied, SandboxNotFound
 from etude.sandbox.fake.clock import run
-from etude.sandbox.fake.costs import MEASURED
 from etude.sandbox.fake.faults import FaultPlan
-from etude.sandbox.fake.pool import FakePool
+from etude.sandbox.fake.pool import MEASURED, FakePool
 from etude.sandbox.spec import SandboxSpec
 
 

@@ -7,17 +7,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from etude.sandbox.fake.costs import Costs
 from etude.sandbox.fake.faults import FaultPlan
-from etude.sandbox.fake.pool import FakePool
+from etude.sandbox.fake.pool import Costs, FakePool
 from etude.sandbox.fleet.demand import HostFacts
 from etude.sandbox.fleet.fleet import Fleet
 from etude.sandbox.fleet.host import LocalHost
 from etude.sandbox.fleet.placement import Placement
 from etude.sandbox.fleet.settings import FleetSettings
-from etude.sandbox.fleet.wire.loop import LoopLink
 from etude.sandbox.fleet.wire.remote import RemoteHost
-from etude.sandbox.fleet.wire.server import HostServer
+from etude.sandbox.fleet.wire.server import HostServer, LoopLink
 
 COSTS = Costs(create_s=0.01, command_s=0.002, kill_s=0.001)
 

@@ -16,9 +16,8 @@ from etude.sandbox.fleet.fleet import Fleet
 from etude.sandbox.fleet.host import LocalHost
 from etude.sandbox.fleet.placement import Placement
 from etude.sandbox.fleet.settings import FleetSettings
-from etude.sandbox.fleet.wire.loop import LoopLink
 from etude.sandbox.fleet.wire.remote import RemoteHost
-from etude.sandbox.fleet.wire.server import HostServer
+from etude.sandbox.fleet.wire.server import HostServer, LoopLink
 from etude.sandbox.layers.collect import collect
 from etude.sandbox.layers.store import LayerStore
 from etude.sandbox.local_pool import LocalPool

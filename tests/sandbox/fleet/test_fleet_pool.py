@@ -12,7 +12,7 @@ from etude.sandbox.fake.clock import run
 from etude.sandbox.fake.faults import FaultPlan
 from etude.sandbox.fleet.errors import HostLost
 from etude.sandbox.fleet.fleet import Fleet
-from etude.sandbox.fleet.leases import HEARTBEAT_S, LEASE_S
+from etude.sandbox.fleet.hosts import HEARTBEAT_S, LEASE_S
 from etude.sandbox.spec import Network, SandboxSpec, SnapshotRef
 
 FAILS = FaultPlan({"create_fails": 1.0})

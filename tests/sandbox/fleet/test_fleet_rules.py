@@ -15,8 +15,7 @@ from etude.sandbox.fleet import host as pressure
 from etude.sandbox.fleet import warmth
 from etude.sandbox.fleet.creation import Retry
 from etude.sandbox.fleet.demand import Demand, Heartbeat, HostFacts
-from etude.sandbox.fleet.hosts import FAULTS, LONGEST_REST_S, REST_S, WINDOW_S, HostBreaker
-from etude.sandbox.fleet.leases import LEASE_S, Leases
+from etude.sandbox.fleet.hosts import FAULTS, LEASE_S, LONGEST_REST_S, REST_S, WINDOW_S, HostBreaker, Leases
 from etude.sandbox.fleet.placement import Placement, RandomSet, ReservationBucket
 from etude.sandbox.fleet.warmth import WarmPlan
 from etude.sandbox.spec import Capabilities, Network, PackageRule, SandboxSpec

@@ -17,11 +17,10 @@ from etude.sandbox.fake.pool import FakePool
 from etude.sandbox.fleet.demand import HostFacts
 from etude.sandbox.fleet.errors import AnswerLost
 from etude.sandbox.fleet.host import LocalHost
-from etude.sandbox.fleet.leases import LEASE_S
+from etude.sandbox.fleet.hosts import LEASE_S
 from etude.sandbox.fleet.wire import server as output
-from etude.sandbox.fleet.wire.loop import LoopLink
 from etude.sandbox.fleet.wire.remote import RemoteHost
-from etude.sandbox.fleet.wire.server import HostServer
+from etude.sandbox.fleet.wire.server import HostServer, LoopLink
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
@@ -158,7 +157,7 @@ async def test_a_lost_answer_repeated_with_its_key_made_one_sandbox() -> None:
 
 
 async def test_what_is_being_made_for_a_key_that_ends_does_not_stay() -> None:
-    from etude.sandbox.fake.costs import Costs
+    from etude.sandbox.fake.pool import Costs
 
     pool = FakePool(Costs(create_s=0.02, spread=0))
     host, _ = far(pool)

@@ -17,7 +17,7 @@ import pytest
 import etude
 from etude.sandbox import interpreter
 from etude.sandbox.errors import InfraError, SandboxDied, Unsupported
-from etude.sandbox.launch.firecracker import probe, relay
+from etude.sandbox.launch.firecracker import firecracker, relay
 from etude.sandbox.launch.firecracker.api import Api
 from etude.sandbox.launch.firecracker.firecracker import FirecrackerRuntime
 from etude.sandbox.launch.launcher import Launcher
@@ -39,7 +39,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FirecrackerSett
     program.chmod(0o755)
     for name in ("kernel", "rootfs"):
         (tmp_path / name).write_bytes(b"")
-    monkeypatch.setattr(probe, "_kvm", lambda: "")
+    monkeypatch.setattr(firecracker, "_kvm", lambda: "")
     return FirecrackerSettings(program=str(program), kernel=f"{tmp_path}/kernel", rootfs=f"{tmp_path}/rootfs")
 
 
@@ -79,17 +79,17 @@ def test_a_guest_that_spins_is_killed_and_said_so(tmp_path: Path, monkeypatch: p
     if os.uname().machine != "x86_64":
         pytest.skip("the probe knows x86_64 alone")
     (tmp_path / "guest.py").write_text("while True: pass\n")
-    monkeypatch.setattr(probe, "__file__", str(tmp_path / "probe.py"))
-    monkeypatch.setattr(probe, "LIMIT_S", 0.3)
+    monkeypatch.setattr(firecracker, "__file__", str(tmp_path / "probe.py"))
+    monkeypatch.setattr(firecracker, "LIMIT_S", 0.3)
     with pytest.raises(Unsupported, match="did not end within 0.3 s: this KVM runs none"):
-        probe.require(FirecrackerSettings())
+        firecracker.require(FirecrackerSettings())
     (tmp_path / "guest.py").write_text("print('KVM_CREATE_VM: Device or resource busy'); raise SystemExit(1)\n")
     with pytest.raises(Unsupported, match="KVM does not work here: KVM_CREATE_VM: Device or resource busy"):
-        probe.require(FirecrackerSettings())
+        firecracker.require(FirecrackerSettings())
 
 
 def test_program_kernel_and_root_are_looked_at_in_turn(settings: FirecrackerSettings, tmp_path: Path) -> None:
-    probe.require(settings)
+    firecracker.require(settings)
     for change, why in [
         ({"program": "no-such-firecracker"}, "there is no no-such-firecracker"),
         ({"program": "true"}, "is no firecracker"),
@@ -97,7 +97,7 @@ def test_program_kernel_and_root_are_looked_at_in_turn(settings: FirecrackerSett
         ({"rootfs": f"{tmp_path}/absent"}, "rootfs: .*absent: No such file"),
     ]:
         with pytest.raises(Unsupported, match=why):
-            probe.require(settings.model_copy(update=change))
+            firecracker.require(settings.model_copy(update=change))
 
 
 def test_the_api_is_spoken(api: Api, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from layers_upper import GONE, OPAQUE, stack
 
 from etude.sandbox.layers.collect import collect
 from etude.sandbox.layers.errors import CorruptLayer, UnknownSnapshot
-from etude.sandbox.layers.pack import pack
+from etude.sandbox.layers.export import pack
 from etude.sandbox.layers.snapshot import Snapshot
 from etude.sandbox.layers.store import LayerStore
 from etude.sandbox.layers.transfer import pin_present, receive_layer, record_snapshot

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.sandbox.errors import CapacityExhausted
-from etude.sandbox.lifetimes.admission import Admission, TokenBucket
-from etude.sandbox.lifetimes.admission_queue import open_queue
+from etude.sandbox.lifetimes.admission import Admission, TokenBucket, open_queue
 
 
 def test_ten_times_too_many_are_served_in_the_order_in_which_they_came() -> None:

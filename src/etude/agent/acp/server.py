@@ -6,10 +6,12 @@ import asyncio
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast, get_args
+from urllib.parse import unquote, urlsplit
 
 import acp
 from acp import RequestError
@@ -39,11 +41,9 @@ from acp.schema import (
 from acp.stdio import stdio_streams
 
 from etude import __version__
-from etude.agent.acp.conversation import Conversation, EditorSessionOptions, refused
+from etude.agent.acp.conversation import Conversation, EditorSessionOptions, is_mode, modes, refused
 from etude.agent.acp.editor_folder import EditorFolder
 from etude.agent.acp.lines import MAX_LINE_BYTES, pump
-from etude.agent.acp.permission import is_mode, modes
-from etude.agent.acp.request import UnusableBlock, text_of
 from etude.agent.app.chat_session import new_session_id
 from etude.agent.app.errors import AppError, UsageError
 from etude.agent.app.model import AgentModel
@@ -55,6 +55,41 @@ from etude.core.trace.entry import Effort
 from etude.core.trace.migrations import SessionError
 from etude.core.trace.reader import read_session
 from etude.sandbox.errors import SandboxError
+
+# A prompt's blocks as the text of a request: text as it is, files that were attached with their path, links named.
+
+
+class UnusableBlock(Exception):
+    """A block that can't be put into words; the message says which."""
+
+
+def text_of(blocks: Sequence[Any], folder: Path) -> str:
+    """Raises UnusableBlock for pictures and sounds, and for a prompt that says nothing."""
+    text = "\n".join(_block(block, folder) for block in blocks)
+    if not text.strip():
+        raise UnusableBlock("an empty prompt: say what should be done")
+    return text
+
+
+def _block(block: Any, folder: Path) -> str:
+    if block.type == "text":
+        return block.text
+    if block.type == "resource_link":
+        return f"[{place(block.uri, folder)}]"
+    if block.type == "resource" and (text := getattr(block.resource, "text", None)) is not None:
+        return f'<file path="{place(block.resource.uri, folder)}">\n{text}\n</file>'
+    kind = "binary resource" if block.type == "resource" else block.type
+    raise UnusableBlock(f"this agent reads text only, not the {kind} of the prompt: describe it, or give a path")
+
+
+def place(uri: str, folder: Path) -> str:
+    """A `file:` address as a path, relative to the folder where it is in it; any other as it is."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file":
+        return uri
+    path = Path(unquote(parts.path))
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
 
 _TITLE_CHARS = 80
 

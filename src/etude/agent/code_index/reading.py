@@ -12,7 +12,7 @@ from etude.agent.code_index.admission import LARGEST_BYTES, admitted
 from etude.agent.code_index.analysis import analyse
 from etude.agent.code_index.building import IndexSegmentBuilder
 from etude.agent.code_index.columns import write_columns
-from etude.agent.code_index.regular_file import read_regular
+from etude.agent.code_index.ignore import read_regular
 from etude.agent.code_index.walk import Stamp
 
 Status = Literal["indexed", "same", "skipped", "gone"]

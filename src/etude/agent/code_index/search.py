@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -20,9 +20,38 @@ from etude.agent.code_index.errors import IndexRefused
 from etude.agent.code_index.hit import Hit
 from etude.agent.code_index.languages import LANGUAGES
 from etude.agent.code_index.ranking import FILLERS, QueryTerms, Weights, question, scores
-from etude.agent.code_index.snippet import snippet
 from etude.agent.code_index.view import LivePart, View
-from etude.agent.code_index.words import PART, WORD, terms
+from etude.agent.code_index.words import PART, WORD, expand, terms
+
+# The lines of a chunk that answer a question best.
+
+
+# Enough to see whether the place is right; `read` shows the rest.
+LINES = 16
+# A longer line is cut: one hit must not fill a context.
+LONGEST_LINE = 240
+
+
+def snippet(lines: Sequence[str], start: int, idf: Mapping[str, float]) -> tuple[str, int]:
+    """At most LINES neighbouring lines of a chunk that starts at line `start`, those with the rarest words of the question, and
+    the number of the first. A chunk that fits comes whole."""
+    worth = [_worth(line, idf) for line in lines] if len(lines) > LINES else []
+    first = max(range(len(worth) - LINES + 1), key=lambda at: (sum(worth[at : at + LINES]), -at)) if worth else 0
+    shown = list(lines[first : first + LINES])
+    while len(shown) > 1 and not shown[0].strip():
+        shown.pop(0)
+        first += 1
+    return "\n".join(map(_cut, shown)).rstrip(), start + first
+
+
+def _worth(line: str, idf: Mapping[str, float]) -> float:
+    found = {term for word in WORD.findall(line) for term in expand(word) if term in idf}
+    return sum(map(idf.__getitem__, sorted(found)))  # sorted: the same sum in every process
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} … ({len(line)} characters)"
+
 
 MOST_HITS = 200
 # Ranked in full before the best are shown; deep enough for two lists to meet and for files to crowd each other out.

@@ -8,22 +8,43 @@ point here). On any other address sessions are made and ended with an operator's
 from __future__ import annotations
 
 import hmac
+import json
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from etude.agent.chat.renderer import Renderer, RenderError
 from etude.agent.policy.wire.errors import openai_error
-from etude.agent.proxy.ask import ProxyRequestError
+from etude.agent.proxy.ask import Ask, ProxyRequestError
 from etude.agent.proxy.body import parsed
 from etude.agent.proxy.book import SessionRegistry
-from etude.agent.proxy.counting import prompt_tokens
 from etude.agent.proxy.dialect.anthropic import AnthropicDialect
 from etude.agent.proxy.dialect.chat import ChatDialect
 from etude.agent.proxy.dialect.protocol import Dialect
 from etude.agent.proxy.dialect.responses import ResponsesDialect
 from etude.agent.proxy.exchange import exchange, key_of
+from etude.agent.proxy.tokens import aside
+
+# How many tokens a conversation has, for agents that plan by it: nothing is sampled, recorded or kept.
+
+
+# Without the model's tokenizer tokens can only be estimated: code and English text have some four bytes a token in every large
+# vocabulary, and an agent that plans its compaction by this gets a number of the right size.
+BYTES_PER_TOKEN = 4
+
+
+async def prompt_tokens(ask: Ask, renderer: Renderer | None) -> int:
+    """The prompt's tokens in the model's format; without one an estimate. Raises Refused for what the format can't hold."""
+    if renderer is None:
+        said = json.dumps([[message.to_json() for message in ask.messages], ask.tools], ensure_ascii=False)
+        return -(-len(said.encode()) // BYTES_PER_TOKEN)
+    try:
+        return len(await aside(ask.messages, renderer.at_effort(ask.effort).render, ask.messages, ask.tools))
+    except RenderError as error:
+        raise ProxyRequestError(f"the model's chat format can't hold this request: {error}") from error
+
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 DIALECTS: dict[str, Dialect] = {

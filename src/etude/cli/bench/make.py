@@ -168,7 +168,7 @@ def _tasks(
     recipe: Recipe, making: SuiteBuildPlan, source: str, wanted: tuple[Any, Any, Any], seed: int, dry_run: bool
 ) -> Answer:
     from etude.evaluate.bench.suites.from_tasks import Choice, candidates
-    from etude.pipeline.run.suite_sources import source_of
+    from etude.pipeline.run.collecting import source_of
 
     choice = Choice(*wanted)
     tasks = source_of(source, recipe, choice)

@@ -38,7 +38,7 @@ def link(
 
     root = root_of(repository)
     if install_hook:
-        from etude.agent.git_links.hook import install_hook as install
+        from etude.agent.git_links.git import install_hook as install
 
         path = install(root)
         return Answer({"hook": str(path)}, f"{path}: every commit from now on is linked")

@@ -57,7 +57,7 @@ def probe(
     """
     from etude.evaluate.bench.suites.from_tasks import Choice
     from etude.pipeline.recipe.read import find_recipe, read_recipe
-    from etude.pipeline.run.suite_sources import source_of
+    from etude.pipeline.run.collecting import source_of
     from etude.tasks.generate.contamination.probing import flags, marked, summary
 
     source = source_of(tasks, read_recipe([find_recipe(DEFAULT_RECIPE)], []), Choice())

@@ -6,25 +6,126 @@ every level alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from etude.core.events.finite import dumps
 from etude.core.statistics.best import powers_of_two
 from etude.core.statistics.bounded import average
 from etude.core.statistics.comparison import comparison
+from etude.core.statistics.interval import weighted_mean
+from etude.core.statistics.pareto import PolicySamples, front
 from etude.evaluate.bench.audit.audited_run import audit_part
 from etude.evaluate.bench.audit.probed_run import probed_part
-from etude.evaluate.bench.runs.axes import axes, usage
+from etude.evaluate.bench.outcome import Outcome
+from etude.evaluate.bench.runs.axes import AXES, DIGITS, axes, measures, usage
 from etude.evaluate.bench.runs.cost import spent
 from etude.evaluate.bench.runs.folder import RunFolder, replace_text
 from etude.evaluate.bench.runs.judged_run import judged_part
 from etude.evaluate.bench.runs.paired_run import read_pairs
 from etude.evaluate.bench.runs.recovery import summary_lifts
-from etude.evaluate.bench.runs.splits import splits
-from etude.evaluate.bench.runs.standing import pareto_fronts
 from etude.evaluate.bench.runs.table import BenchResults, PolicyResult, read_table
-from etude.evaluate.bench.scores import Scores, scores
+from etude.evaluate.bench.scores import Scores, scores, task_means
+
+# Where policies stand between score and cost: Pareto fronts.
+
+
+Weights = Mapping[str, float]
+
+
+def pareto_fronts(
+    table: BenchResults, found: Mapping[str, Scores], weights: Weights, *, resamples: int, seed: int
+) -> dict[str, Any]:
+    """By axis, those of the field that have it: where each lies, whether it is on the front, and in which share of resamples."""
+    result = {}
+    for axis in AXES:
+        points = {row.key: _measured(row, found[row.key], axis) for row in table.competing if axis in measures(row)}
+        if not points:
+            continue
+        digits = DIGITS[axis]
+        result[axis] = [
+            {
+                "key": key,
+                "score": round(100 * point.score.value, 2),
+                "score_ci95": [round(100 * point.score.low, 2), round(100 * point.score.high, 2)],
+                "cost": round(point.cost.value, digits),
+                "cost_ci95": [round(point.cost.low, digits), round(point.cost.high, digits)],
+                "on_front": point.on_front,
+                "share": round(point.share, 4),
+            }
+            for key, point in front(points, weights, resamples=resamples, seed=seed).items()
+        ]
+    return result
+
+
+def _measured(row: PolicyResult, found: Scores, axis: str) -> PolicySamples:
+    return PolicySamples(found.means(), task_means_in(found, row, axis))
+
+
+def task_means_in(found: Scores, row: PolicyResult, axis: str) -> Mapping[str, np.ndarray]:
+    """An axis' means by task, in the order of the scores."""
+    measure = measures(row)[axis]
+    order = {task_id: place for place, task_id in enumerate(t for ids in found.ids.values() for t in ids)}
+    ordered = sorted(row.outcomes, key=lambda o: (order[o.task_id], o.attempt))
+    values = task_means(ordered, measure)
+    return {level: values[level] for level in found.ids}
+
+
+# One policy's score by what the tasks are like: category, level, prompt style, length and files of the reference
+# change.
+
+
+# Lower bounds. Public sets have a median of 7 to 10 changed lines, the report's own 181 (Composer 2 report, section 5); 1,000 is
+# where a change is a project.
+LINES = (1, 10, 50, 200, 1000)
+FILES = (1, 2, 5, 10)
+
+
+def splits(outcomes: Sequence[Outcome], *, resamples: int, seed: int) -> dict[str, Any]:
+    """Tables by each trait that some task tells; within a row each task counts once."""
+    traits: dict[str, Callable[[Outcome], str]] = {
+        "by_category": lambda o: o.category,
+        "by_level": lambda o: o.level,
+        "by_style": lambda o: o.style,
+        "by_lines": lambda o: band(o.lines, LINES),
+        "by_files": lambda o: band(o.files, FILES),
+        "by_holdout": lambda o: o.holdout,
+    }
+    return {name: _rows(outcomes, trait, resamples, seed) for name, trait in traits.items()}
+
+
+def band(value: int, bounds: Sequence[int]) -> str:
+    """`10-49`; the last is open; "" below the first: a task without a reference tells neither."""
+    if value < bounds[0]:
+        return ""
+    place = max(i for i, bound in enumerate(bounds) if bound <= value)
+    if place == len(bounds) - 1:
+        return f"{bounds[place]}+"
+    last = bounds[place + 1] - 1
+    return str(bounds[place]) if last == bounds[place] else f"{bounds[place]}-{last}"
+
+
+def _rows(outcomes: Sequence[Outcome], trait: Callable[[Outcome], str], resamples: int, seed: int) -> dict[str, Any]:
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if name := trait(outcome):
+            groups.setdefault(name, []).append(outcome)
+    rows = {}
+    for name in sorted(groups, key=_order):
+        found = scores(groups[name])
+        mean, ci95 = average(found.means(), found.counts(), resamples=resamples, seed=seed).percent()
+        best = round(100 * weighted_mean(found.best(found.most()), found.counts()), 2)
+        rows[name] = {"avg": mean, "ci95": ci95, "tasks": found.tasks, f"best_of_{found.most()}": best}
+    return rows
+
+
+def _order(name: str) -> tuple[int, str]:
+    """Bands by their lower bound, words by the alphabet."""
+    lead = name.rstrip("+").partition("-")[0]
+    return (int(lead), "") if lead.isdigit() else (0, name)
+
 
 SCHEMA = 1
 KIND = "bench"

@@ -12,9 +12,9 @@ from typing import Any
 
 from etude.core import bounded_toml
 from etude.core.events.finite import read_file
-from etude.evaluate.report.costs import costs
 from etude.evaluate.report.knowledge import knowledge, reader
 from etude.evaluate.report.machinery import shares
+from etude.evaluate.report.page import costs
 
 SCHEMA = 1
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
 
-from etude.learn.corpus.functions import SourceFunction, functions
-from etude.learn.corpus.lookup_line import KINDS, Kind, LookupLine, ask
+from etude.learn.corpus.lookup_line import KINDS, Kind, LookupLine, SourceFunction, ask, functions
 
 Count = Callable[[str], int]  # text -> tokens
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from etude.core.events.log import EventLog
 from etude.core.trace.segment import Segment
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.train.joint import learner_of
 from etude.learn.train.learnable import fitted, learnable
 from etude.learn.train.loop import TrainingResult, trained
+from etude.learn.train.pretrain import learner_of
 from etude.learn.train.settings import SftSettings
 from etude.learn.train.sources import DialogueSource, token_weights
 

@@ -3,7 +3,7 @@
     {"format": 2, "writer": ..., "serial": ..., "entries": [{"version", "base", "bytes", "raw_bytes", "digest", "manifest_sha256"}, ...]}
 
 Each replacement has the next serial. `writer` may make it: a new publisher puts itself there before it does
-anything else, and so shuts out the one before, should that still live (`etude.learn.weights.writer`).
+anything else, and so shuts out the one before, should that still live (`etude.learn.weights.publisher`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from etude.learn.weights.manifest import WeightManifest
 
 
 class WeightStore:
-    """What readers see. Many may read while one writes (`etude.learn.weights.writer`)."""
+    """What readers see. Many may read while one writes (`etude.learn.weights.publisher`)."""
 
     def __init__(self, place: Path | str | ObjectBucket) -> None:
         self.bucket: ObjectBucket = open_bucket(place) if isinstance(place, Path | str) else place

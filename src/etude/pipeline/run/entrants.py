@@ -15,21 +15,96 @@ from dataclasses import replace
 from pathlib import Path
 
 from etude.agent.harness.presets.preset import harness_hash
+from etude.agent.harness.settings import HarnessSettings
 from etude.core.events.log import EventLog
+from etude.core.redact.keys import api_key
 from etude.core.spelling import similar
-from etude.evaluate.bench.runs import scripted
-from etude.evaluate.bench.runs.folder import NAME
+from etude.evaluate.bench.runs import conditions, scripted
+from etude.evaluate.bench.runs.folder import NAME, RunFolder, key_of
 from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
 from etude.evaluate.bench.runs.recovery import WITHOUT, OneArm, require_trigger
+from etude.evaluate.bench.runs.replayed import RecordedRunPolicy
 from etude.evaluate.bench.suites.suite import Suite
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.checkpoint_entrant import CHECKPOINT, checkpoint
-from etude.pipeline.run.endpoint_entrant import endpoint
+from etude.pipeline.run.endpoint import Endpoint, greet
 from etude.pipeline.run.limits import LIMITS
 from etude.pipeline.run.manner import PolicyArgument, PolicyOptions, SuiteContext, UnknownPolicy
-from etude.pipeline.run.other_agent import fits
-from etude.pipeline.run.replay_entrant import REPLAY, replay
+from etude.pipeline.run.other_agent import fits, harness_of, made
 from etude.tasks.cheats.exercise import CHEATS
+
+# An earlier run's sessions as an entrant, under the limits that they were made under.
+
+
+REPLAY = "replay:"
+
+
+def replay(called: PolicyArgument, occasion: SuiteContext) -> Participant:
+    """`[NAME=]replay:RUN/sessions/NAME@EFFORT`. Raises UnknownPolicy."""
+    folder = Path(called.what.removeprefix(REPLAY)).resolve()
+    run = RunFolder(folder.parent.parent)
+    known = conditions.read(run) if folder.is_dir() and folder.parent.name == "sessions" else None
+    facts = (known or {"policies": {}})["policies"].get(folder.name)
+    if known is None or facts is None:
+        raise UnknownPolicy(
+            f"{called.what}: give the sessions of a policy in a bench run, {REPLAY}RUN/sessions/NAME@EFFORT"
+        )
+    if known["shared"]["suite"]["digest"] != occasion.suite.digest:
+        raise UnknownPolicy(
+            f"{called.what} are sessions of {known['shared']['suite']['label']}, which is not the suite as it is here: "
+            "replay them in the suite that they were made in"
+        )
+    if facts["kind"] == "control" or facts.get("agent"):
+        who = facts.get("agent") or "a scripted agent"
+        raise UnknownPolicy(f"{called.what} are sessions of {who}: those of a model in our own harness can be replayed")
+    settings = HarnessSettings.model_validate(facts["settings"])
+    name = called.name or f"replay-{facts['name']}"
+    if not NAME.fullmatch(name):
+        raise UnknownPolicy(f"{called.what}: name it, NAME={called.what}")
+
+    @asynccontextmanager
+    async def opened():
+        yield ParticipantPolicy(RecordedRunPolicy(name, folder))
+
+    source = {"replayed": f"{folder.name} of {known['shared']['suite']['label']}"}
+    return Participant(name, facts["effort"], "replay", settings, harness_hash(settings, ""), opened, facts=source)
+
+
+# An OpenAI-compatible endpoint as an entrant: greeted before it is asked, given up when it is gone.
+
+
+RETRIES = 8  # waits of 0.5 to 60 s, over two minutes in all: quotas are counted by the minute
+
+
+def endpoint(called: PolicyArgument, occasion: SuiteContext) -> Participant:
+    """`[NAME=]URL#MODEL`; without a name it is called as its model. Raises UnknownPolicy, BadKey."""
+    from etude.agent.policy.breaker import Breaker
+
+    url, _, model = called.what.partition("#")
+    if not model:
+        raise UnknownPolicy(f"{called.what}: say which model to ask for there, {called.what}#MODEL")
+    manner = occasion.manner
+    api_key(manner.key_env)  # a bad one is refused before anybody is asked
+    own = Endpoint(
+        url, model, temperature=manner.temperature, context_tokens=manner.context_tokens, key_env=manner.key_env,
+        timeout_s=manner.timeout_s, omit=manner.omit, max_tokens_field=manner.max_tokens_field, command=manner.command,
+    )  # fmt: skip
+    settings = occasion.pinned(own.harness(occasion.recipe), occasion.chosen(called.effort))
+    name = called.name or re.sub(r"[^\w.-]", "-", model).lstrip("-._")
+
+    @asynccontextmanager
+    async def opened():
+        await greet(own, settings, key_of(name, called.effort, called.agent), occasion.log)
+        client = own.policy(RETRIES)
+        try:
+            yield ParticipantPolicy(Breaker(client), agent=made(called.agent, settings))
+        finally:
+            await client.close()
+
+    digest, facts = harness_of(called.agent, settings)
+    facts |= {"url": url, "omit": list(manner.omit)}
+    return Participant(name, called.effort, "endpoint", settings, digest, opened, model, facts, called.agent)
+
 
 CONTROLS = (scripted.NOP, scripted.CHEATS, scripted.EXPERT)
 KINDS: dict[str, Callable[[PolicyArgument, SuiteContext], Participant]] = {

@@ -21,14 +21,13 @@ from etude.core.events.picture import duration
 from etude.core.redact.keys import masked
 from etude.pipeline.recipe.read import resolved_toml
 from etude.pipeline.recipe.recipe import Recipe
-from etude.pipeline.run.contents import contents
 from etude.pipeline.run.graph import GRAPH
 from etude.pipeline.run.ledger import StageLedger
 from etude.pipeline.run.lock import RunLock
 from etude.pipeline.run.machine import machine, versions
 from etude.pipeline.run.manifest import SHARED, RunManifest, require_run_directory, set_aside
 from etude.pipeline.run.meter import StageCost
-from etude.pipeline.run.plan import PlanStep, flat_settings, plan
+from etude.pipeline.run.plan import PlanStep, contents, flat_settings, plan
 from etude.pipeline.run.process import StageProcess
 from etude.pipeline.run.stage import Context, Stage, write_json
 

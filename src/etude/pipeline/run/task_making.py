@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -10,15 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from etude.core.events.finite import dumps
 from etude.core.events.stopping import run_async
 from etude.evaluate.bench.prices import shipped
 from etude.evaluate.bench.runs.cost import dollars_of_usage
+from etude.evaluate.bench.runs.folder import replace_text
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.checkpoint_entrant import CHECKPOINT
 from etude.pipeline.run.install_agents import Agents, crew
 from etude.pipeline.run.judges import answering
-from etude.pipeline.run.making_report import MakingReport
-from etude.pipeline.run.meter import Meter
+from etude.pipeline.run.machine import machine
+from etude.pipeline.run.meter import Meter, StageCost
 from etude.sandbox.fleet.open import open_sandboxes
 from etude.tasks.generate.generator import ProofContext
 from etude.tasks.generate.generators.commit_environments import MOST, CommitEnvironments
@@ -26,6 +29,7 @@ from etude.tasks.generate.generators.registry import with_environments
 from etude.tasks.generate.install.installing import Installer
 from etude.tasks.generate.protocols import (
     FinalizeFunction,
+    GenerationProgress,
     GenerationRequest,
     InstallFunction,
     InstallResult,
@@ -36,12 +40,54 @@ from etude.tasks.generate.run.duplicates import DuplicateFilter
 from etude.tasks.generate.run.finalization import finalize_task, with_leak_search
 from etude.tasks.generate.run.generation_run import GenerationRun
 from etude.tasks.generate.run.journal import GenerationJournal
+from etude.tasks.generate.run.report import build_report
 from etude.tasks.generate.run.split_assignment import SplitAssigner
 from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.running.pin import default_cache
 from etude.tasks.splits import Shares
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.store.overlap import overlap
+
+# `report.json` of task generation, rewritten while it runs: whatever ends it, even a kill, the folder shows what was
+# decided by then.
+
+
+FILE = "report.json"
+EVERY_S = 30.0  # a kill loses the account of so much time, and no decision
+
+
+class MakingReport:
+    """Belongs to one run of a making. `spent` is a meter's; what it measures is written down by differences."""
+
+    def __init__(self, folder: Path, decisions: GenerationJournal) -> None:
+        self.path, self.decisions = folder / FILE, decisions
+        self.faults: list[str] = []
+        self._cost = StageCost()
+        self._reported = StageCost()
+        self._wrote = time.monotonic()
+
+    def spent(self, cost: StageCost) -> None:
+        self._cost = cost
+
+    def with_writes(self, progress: ProgressCallback) -> ProgressCallback:
+        """`progress`, with the report written now and then."""
+
+        def on_progress(so_far: GenerationProgress) -> None:
+            progress(so_far)
+            if time.monotonic() - self._wrote >= EVERY_S:
+                self.write()
+
+        return on_progress
+
+    def write(self, splits: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The document, as it lies in the folder from now on. `splits`: what training and measuring share, at the end of a making."""
+        now, before = self._cost, self._reported
+        self._reported = now
+        self.decisions.spend(now.seconds - before.seconds, now.core_seconds - before.core_seconds)
+        document = {**build_report(self.decisions, self.faults), "machine": machine(), "splits": splits or {}}
+        replace_text(self.path, dumps(document, indent=1) + "\n")
+        self._wrote = time.monotonic()
+        return document
 
 
 def installing(listed: Mapping[str, CatalogueProject], installers: Sequence[Installer]) -> InstallFunction:

@@ -15,9 +15,8 @@ from pathlib import Path
 from etude.agent.policy.protocol import PolicyError
 from etude.evaluate.bench.grading.endpoint import client_of
 from etude.evaluate.bench.grading.judge import Judge
-from etude.evaluate.bench.grading.judged import combine_judgements
 from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
-from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile
+from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile, combine_judgements
 from etude.evaluate.bench.grading.rubric import Rubric, read_rubric
 from etude.evaluate.bench.targeted.cases import RUBRICS
 from etude.rl.reward_settings import RewardSettings

@@ -26,7 +26,7 @@ from etude.core.events.log import EventLog
 from etude.core.trace.segment import Rollout, Segment
 from etude.rl.controller import Controller, StepResult
 from etude.rl.groups import RolloutGroup
-from etude.rl.ledger import fold
+from etude.rl.ledger import RlLedger, fold
 from etude.rl.reconciler import Reconciler
 from etude.rl.region import RegionSettings
 from etude.rl.resume import open_progress, reconciler_at, train_again
@@ -34,7 +34,6 @@ from etude.rl.rollout_state import RolloutSlot
 from etude.rl.schedule import Schedule
 from etude.rl.services import Services
 from etude.rl.settings import RlSettings
-from etude.rl.simulation.ledger import LedgerInMemory
 from etude.rl.simulation.shape import SimulationShape
 from etude.rl.simulation.world import SimulatedCluster
 from etude.rl.watchdog import Watchdog
@@ -43,6 +42,25 @@ from etude.sandbox.errors import InfraError
 from etude.sandbox.fake.clock import run
 from etude.sandbox.fleet.fleet import Fleet
 from etude.sandbox.spec import SandboxSpec
+
+# The resume ledger in memory, so that a hundred thousand rollouts wait for no disk.
+
+
+class LedgerInMemory(RlLedger):
+    """Like the file. It outlives its writer, but not the simulation."""
+
+    def __init__(self) -> None:
+        self.path = "made-up ledger"  # type: ignore[assignment] - for messages alone
+        self.entries: list[dict[str, Any]] = []
+
+    def write(self, kind: str, **values: Any) -> None:
+        self.entries.append({"kind": kind, **values})
+
+    def note(self, kind: str, **values: Any) -> None:
+        self.entries.append({"kind": kind, **values})
+
+    def close(self) -> None: ...
+
 
 FOR_EVER_S = 1e5  # of made-up time since the last step: who waits longer hangs
 LEASES_S = 180.0  # what a silent host held is found and ended

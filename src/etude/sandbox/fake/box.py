@@ -17,9 +17,8 @@ from etude.sandbox.fake.archive import pack, unpack
 from etude.sandbox.fake.command import FakeCommand, Program
 from etude.sandbox.fake.faults import Faults
 from etude.sandbox.fake.files import FakeFiles
-from etude.sandbox.fake.layer import FakeLayer
+from etude.sandbox.fake.layer import FakeLayer, FakeLayerStore
 from etude.sandbox.fake.programs import execute
-from etude.sandbox.fake.store import FakeLayerStore
 from etude.sandbox.operation_scope import OperationScope
 from etude.sandbox.protocol import Sandbox
 from etude.sandbox.spec import (

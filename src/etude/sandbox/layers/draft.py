@@ -55,7 +55,7 @@ class LayerDraft:
             os.chown(name, *self.owner, dir_fd=folder, follow_symlinks=False)
 
     def finish(self) -> LayerManifest:
-        """Write down what it holds. Not flushed to the disk: what a power failure tears is found by its digest (seal.py)."""
+        """Write down what it holds. Not flushed to the disk: what a power failure tears is found by its digest."""
         manifest = LayerManifest.of(self.entries)
         (self.folder / "manifest").write_bytes(manifest.text())
         times = [self.times[entry.path] for entry in manifest.entries]

@@ -16,7 +16,7 @@ from etude.sandbox.cleanup.undo import KillProcess
 from etude.sandbox.creation import EMPTY_BASE, SandboxBase, SandboxCreator
 from etude.sandbox.errors import InfraError, SandboxNotFound, UserError
 from etude.sandbox.lifetime import Lifetime
-from etude.sandbox.lifetimes.admission_queue import AdmissionQueue
+from etude.sandbox.lifetimes.admission import AdmissionQueue
 from etude.sandbox.lifetimes.ttl_scheduler import TtlScheduler
 from etude.sandbox.registry import SandboxRegistry
 from etude.sandbox.services.supervisor import ServiceSupervisor

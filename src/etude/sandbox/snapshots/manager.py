@@ -23,7 +23,7 @@ from etude.sandbox.layers.tree_import import survey_tree
 from etude.sandbox.layers.view import LayerView
 from etude.sandbox.snapshots import patch
 from etude.sandbox.snapshots.cache import LayerCache
-from etude.sandbox.snapshots.initial_files import INITIAL, initial_entries
+from etude.sandbox.snapshots.patch import INITIAL, initial_entries
 from etude.sandbox.spec import FileChange, SandboxSpec, SnapshotRef
 
 if TYPE_CHECKING:

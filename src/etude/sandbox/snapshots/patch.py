@@ -7,7 +7,9 @@ configuration but its defaults, so that nothing in the files (attributes, driver
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import posixpath
 import shutil
 import subprocess
 import tempfile
@@ -22,8 +24,33 @@ from etude.sandbox.layers.store import LayerStore
 from etude.sandbox.layers.tree import CREATE, LayerTree
 from etude.sandbox.layers.tree_import import copy, write_all
 from etude.sandbox.layers.view import LayerView
-from etude.sandbox.snapshots.initial_files import INITIAL, initial_contents
 from etude.sandbox.spec import SandboxSpec
+
+# The files of a new sandbox above its layers, computed from its spec.
+
+
+INITIAL = "born"  # the digest that represents a spec's own files
+_MODE = 0o644
+_EMPTY = hashlib.sha256().hexdigest()
+_HOSTS = "etc/hosts"  # made empty in an image's root that has none, for ours to be mounted on
+
+
+def initial_entries(spec: SandboxSpec, below: LayerView) -> list[LayerEntry]:
+    found = [
+        LayerEntry(path, "file", _MODE, len(data), hashlib.sha256(data).hexdigest())
+        for path, data in initial_contents(spec).items()
+    ]
+    if spec.image and _HOSTS not in below.entries:
+        found.append(LayerEntry(_HOSTS, "file", _MODE, 0, _EMPTY))
+    return found
+
+
+def initial_contents(spec: SandboxSpec) -> dict[str, bytes]:
+    """By path from the root."""
+    return {
+        posixpath.normpath(posixpath.join(spec.workdir, path)).lstrip("/"): data for path, data in spec.files.items()
+    }
+
 
 MAX_BYTES = 256 << 20  # of files that differ, old and new together
 _PATIENCE_S = 60.0

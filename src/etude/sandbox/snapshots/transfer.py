@@ -17,7 +17,7 @@ from typing import IO, Generic, Protocol, TypeVar
 from etude.sandbox.errors import InfraError, LayerCorrupt, SandboxNotFound
 from etude.sandbox.layers.bounds import Bounds
 from etude.sandbox.layers.errors import UnknownSnapshot
-from etude.sandbox.layers.pack import pack
+from etude.sandbox.layers.export import pack
 from etude.sandbox.layers.snapshot import Snapshot
 from etude.sandbox.layers.store import LayerStore, PinnedSnapshot
 from etude.sandbox.layers.transfer import pin_present, receive_layer, record_snapshot

@@ -1,6 +1,6 @@
 """A folder of tasks, written as they are made and read as they are needed.
 
-    index.jsonl             a row a task (row.py), in the order in which they were added
+    index.jsonl             a row a task, in the order in which they were added
     records/<id>.json       what the task changes of its project's tree, its hidden part, its reference, its metadata
     environments/<name>/    the project (trees.py)
     audits.jsonl            what the last check found of each (audits.py)

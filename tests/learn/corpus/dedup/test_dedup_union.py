@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.learn.corpus.dedup.index import leaders
-from etude.learn.corpus.dedup.union import Union
+from etude.learn.corpus.dedup.records import Union
 
 COUNT = 12
 PAIRS = st.lists(st.lists(st.tuples(st.integers(0, COUNT - 1), st.integers(0, COUNT - 1)), max_size=10), max_size=4)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from etude.core.licence.licence import Licence
 from etude.learn.corpus.record import Kind, TextRecord
+from etude.learn.corpus.shape.diffs import Section, cut
 from etude.learn.corpus.shape.project_string import (
     ORDERS,
     README_HEAD_CHARS,
@@ -18,7 +19,6 @@ from etude.learn.corpus.shape.project_string import (
     ProjectString,
     project_strings,
 )
-from etude.learn.corpus.shape.sections import Section, cut
 
 HEADING = re.compile(r"^==> (.*?)( \(continued\))? <==\n", re.MULTILINE)
 FILES = {

@@ -28,13 +28,8 @@ from etude.agent.harness.tools.lints import ReadLintsTool
 from etude.agent.harness.tools.list_folder import ListFolderTool
 from etude.agent.harness.tools.multi_edit import MultiEditTool
 from etude.agent.harness.tools.names import ToolNames
-from etude.agent.harness.tools.nano.done import NanoDone
-from etude.agent.harness.tools.nano.edit import NanoEdit
 from etude.agent.harness.tools.nano.grep import NanoGrep
-from etude.agent.harness.tools.nano.shell import NanoShell
-from etude.agent.harness.tools.nano.test import NanoTest
-from etude.agent.harness.tools.nano.todo import NanoTodo
-from etude.agent.harness.tools.nano.view import NanoView
+from etude.agent.harness.tools.nano.tools import NanoDone, NanoEdit, NanoShell, NanoTest, NanoTodo, NanoView
 from etude.agent.harness.tools.read import ReadTool
 from etude.agent.harness.tools.shell import ShellTool
 from etude.agent.harness.tools.todo_write import TodoWriteTool

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.agent.harness.lint.linters import LINTERS
-from etude.agent.harness.lint.lints import LintReport
+from etude.agent.harness.lint.lints import LINTERS, LintReport
 from etude.agent.harness.tools.parameter import Parameter, optional
 from etude.agent.harness.tools.tool import ToolContext, ToolError, ToolResult
 

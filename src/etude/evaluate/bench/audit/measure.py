@@ -14,7 +14,7 @@ from etude.evaluate.bench.audit.evidence import Evidence, Start
 from etude.evaluate.bench.audit.tripwires import tripped_wires
 from etude.evaluate.bench.grading.edited_lines import edits_of_patch
 from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
-from etude.evaluate.bench.runs.attempt_files import patch
+from etude.evaluate.bench.runs.participant_run import patch
 from etude.evaluate.bench.runs.scripted import applicable, cheat_files
 from etude.tasks.task import Task
 

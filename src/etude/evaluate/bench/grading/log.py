@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from etude.agent.metrics import facts as fact
-from etude.agent.metrics.shell_rules import hides_status, runs_tests, tool_instead
+from etude.agent.metrics.counters import hides_status, runs_tests, tool_instead
 from etude.core.trace.entry import Entry
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Session

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.prices import Prices, shipped
-from etude.evaluate.bench.suites.described import ManifestSuite
-from etude.evaluate.bench.suites.manifest import SuiteEnvironment, SuiteManifest
+from etude.evaluate.bench.suites.manifest import ManifestSuite, SuiteEnvironment, SuiteManifest
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.real.catalogue import bugs
 from etude.tasks.real.grader import PytestGrader

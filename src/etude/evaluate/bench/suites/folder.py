@@ -16,8 +16,8 @@ from etude.evaluate.bench import prices
 from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.grading.rubric import RubricError, read_rubric
 from etude.evaluate.bench.suites import lock, manifest
-from etude.evaluate.bench.suites.described import ManifestSuite
 from etude.evaluate.bench.suites.environment import Equipment
+from etude.evaluate.bench.suites.manifest import ManifestSuite
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.graders.script import ScriptGrader

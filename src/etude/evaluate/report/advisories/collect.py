@@ -9,12 +9,25 @@ from typing import Any
 from etude.core import bounded_toml
 from etude.core.events.finite import read_file
 from etude.evaluate.report.advisories.advisory import Advisory
-from etude.evaluate.report.advisories.engine import judge
+from etude.evaluate.report.advisories.hints import HINTS
 from etude.evaluate.report.advisories.history import RunState, Steps
 from etude.evaluate.report.advisories.latest import latest
+from etude.evaluate.report.advisories.learning import LEARNING
+from etude.evaluate.report.advisories.work import WORK
 from etude.evaluate.report.rows.lines import json_lines
 from etude.evaluate.report.rows.steps import steps
 from etude.evaluate.report.working import at_work
+
+# All rules over one history: alarms first; hints only of a run without any.
+
+
+ALARMS = (*WORK, *LEARNING)
+
+
+def judge(history: RunState) -> list[Advisory]:
+    """Every alarm in the order of the rules; else every hint."""
+    alarms = [found for rule in ALARMS for found in rule(history)]
+    return alarms or [found for rule in HINTS for found in rule(history)]
 
 
 def advisories(run: Path, *, now: float | None = None) -> list[Advisory]:

@@ -16,7 +16,7 @@ DRIFT_P99 = 1.0  # nats: one token in a hundred is e times as likely to the trai
 PROBE_K3 = 1e-3  # same weights on both sides: what is left is numerics, 4% of a probability
 ENTROPY_LEFT = 0.2  # of what the first steps had
 MASTERED = 0.9  # a policy that solves as much may be sure of itself
-DRIFT_STEPS = 30  # until the figure that shifted has a new reference (rl/rewards/drift.py)
+DRIFT_STEPS = 30  # until the figure that shifted has a new reference (rl/rewards/alarms.py)
 NAMED = 3  # figures that a sentence names
 LOSS_RISE = 1.3  # times the best it had been
 

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,41 @@ from etude.core.trace.group_file import DamagedGroup, unpack_group
 from etude.core.trace.migrations import SessionError
 from etude.core.trace.reader import read_session
 from etude.core.trace.segment import Rollout, Segment
+from etude.core.trace.vocabulary import FILE_NAME, read_vocabulary
 from etude.evaluate.report.board.index import AttemptIndex
 from etude.evaluate.report.board.sources.rl import SOURCE as RL
-from etude.evaluate.report.board.vocabulary import Vocabularies
 from etude.evaluate.report.diff import patch_lines, shown
 from etude.evaluate.report.session_page import transcript
+
+# The vocabularies that lie next to a run's sessions, read once each: tokens are shown as text without a tokenizer.
+
+
+class Vocabularies:
+    """`near` looks next to a file and above it, then where RL and the demonstrations keep theirs."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._held: dict[Path, list[str]] = {}
+
+    def near(self, file: str, source: str) -> list[str] | None:
+        """None if the run has none for this attempt: its tokens are then shown by number."""
+        for folder in self._places(file, source):
+            if folder in self._held:
+                return self._held[folder]
+            if (folder / FILE_NAME).is_file():
+                self._held[folder] = read_vocabulary(folder)
+                return self._held[folder]
+        return None
+
+    def _places(self, file: str, source: str) -> Iterator[Path]:
+        if file:
+            path = (self._run / file).parent
+            while path != self._run and self._run in path.parents:
+                yield path
+                path = path.parent
+        yield self._run / source / "sessions"
+        yield self._run / "sessions"
+
 
 # What a file that can't be shown raises; the page says which and why.
 UNREADABLE = (DamagedGroup, DamagedFile, SessionError, OSError, KeyError, ValueError, IndexError)

@@ -11,7 +11,7 @@ from typing import Any
 from etude.core.trace.tail import SessionTail
 from etude.evaluate.report.compare.align import AlignedRow, align, parts_at, steps_of
 from etude.evaluate.report.compare.patch import final_patch
-from etude.evaluate.report.query.sessions import sessions
+from etude.evaluate.report.query.tables import sessions
 
 SessionRow = Mapping[str, Any]
 MOST_OPTIONS = 24  # sessions of one task that a pair is chosen from, on each side

@@ -16,7 +16,7 @@ from typing import Any
 from etude.core import bounded_toml
 from etude.evaluate.report.rows.lines import flat
 from etude.evaluate.report.rows.steps import number
-from etude.evaluate.report.sinks.protocol import Opening, Sink, SinkError
+from etude.evaluate.report.sinks.package import Opening, Sink, SinkError
 
 BATCH_LINES = 200  # between two writings of the place
 EVERY_S = 1.0  # a tracker's page is looked at by people

@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 from etude.core.fingerprint.shingles import STEP, mix
 from etude.learn.corpus.dedup.clusters import Clusters
 from etude.learn.corpus.dedup.minhash import PLACES, Signature, similarity
-from etude.learn.corpus.dedup.records import Records
-from etude.learn.corpus.dedup.union import Numbers, Union
+from etude.learn.corpus.dedup.records import Numbers, Records, Union
 
 EXACT = np.dtype([("hash", "<u8"), ("rest", "<u8"), ("number", "<u4")])
 BAND = np.dtype([("hash", "<u8"), ("number", "<u4")])

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from etude.learn.corpus.record import TextRecord
+from etude.learn.corpus.shape.diffs import Section, cut
 from etude.learn.corpus.shape.imports import dependencies
-from etude.learn.corpus.shape.sections import Section, cut
 
 Order = Literal["dependencies", "path", "random", "target"]
 ORDERS: tuple[Order, ...] = ("dependencies", "path", "random", "target")

@@ -14,7 +14,7 @@ from etude.learn.engine.speedup import measure
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.count import count_parameters
 from etude.learn.train.acceptance import POSITIONS, measure_acceptance
-from etude.pipeline.recipe.run_settings import ProbeSettings
+from etude.pipeline.recipe.recipe import ProbeSettings
 
 
 def drafted(

@@ -9,7 +9,7 @@ from etude.learn.corpus.lookup import questions
 from etude.learn.corpus.tokenizer import Tokenizer
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.train.retrieval import differences, retrieve
-from etude.pipeline.recipe.run_settings import ProbeSettings
+from etude.pipeline.recipe.recipe import ProbeSettings
 
 # Of the length that the model was trained to before it was stretched.
 FACTORS = (0.5, 1.0, 2.0, 3.0, 4.0)

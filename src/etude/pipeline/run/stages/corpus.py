@@ -12,8 +12,10 @@ Killed anywhere it goes on: the library after the last project in its manifest, 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,39 @@ from etude.learn.corpus.settings import EXERCISES
 from etude.learn.corpus.sharding import Document, Encoder, length_buckets, samples, shard
 from etude.learn.corpus.shards import TokenShards
 from etude.learn.corpus.tokenizer import load_tokenizer, train_tokenizer
+from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.stage import Context, StageError, write_json
-from etude.pipeline.run.stages.exercises import exercise_documents
 from etude.tasks.generate.exercises import published as exercises
+from etude.tasks.generate.exercises.documents import documents
 from etude.tasks.real import published as real
+
+# Text of the training exercises as the corpus takes it: each once, split by hash into training and held-out.
+
+
+def exercise_documents(recipe: Recipe) -> tuple[dict[Split, list[Document]], int]:
+    """Documents by split, and how many were drawn twice and left out. Only training templates and functions occur."""
+    found: dict[Split, list[Document]] = {"train": [], "heldout": []}
+    seen: set[str] = set()
+    repeated = 0
+    for number, text in enumerate(
+        islice(documents(recipe.exercises, seed=recipe.corpus.seed), recipe.corpus.exercise_documents)
+    ):
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        if digest in seen:
+            repeated += 1
+            continue
+        seen.add(digest)
+        split: Split = "heldout" if held_out(digest, recipe.corpus.exercise_heldout_share) else "train"
+        found[split].append(
+            {"text": text, "source": EXERCISES, "project": EXERCISES, "version": "", "path": f"{number:06d}"}
+        )
+    return found, repeated
+
+
+def held_out(digest: str, share: float) -> bool:
+    """A function of the text alone, so no run can leak it into another: the same answer on every machine."""
+    return int(digest[:8], 16) < share * 2**32
+
 
 TRAIN, HELDOUT = SPLITS  # inside the stage's folder
 LIBRARY = "library"
@@ -55,8 +86,8 @@ def run(context: Context) -> None:
     tokenizer = _tokenizer(context, learnt, [document["text"] for document in own[TRAIN]])
     encoder = Encoder(tokenizer)
     made: dict[str, dict[Split, TokenShards]] = {}
-    for name, form, split, documents in _all(context, library, own, encoder, learnt):
-        found = shard(context.folder / split / name, form, documents, encoder)
+    for name, form, split, texts in _all(context, library, own, encoder, learnt):
+        found = shard(context.folder / split / name, form, texts, encoder)
         if found is not None:
             made.setdefault(name, {})[split] = found
             context.log.note(context.stage, f"{name}, {split}: {len(found):,} documents, {found.total_tokens:,} tokens")

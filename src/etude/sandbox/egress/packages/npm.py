@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from etude.sandbox.egress.errors import RequestRefused
 from etude.sandbox.egress.packages.cache import ALGORITHMS, Digest, FileCache, best
-from etude.sandbox.egress.packages.metadata_cache import MetadataCache
+from etude.sandbox.egress.packages.pip import MetadataCache
 from etude.sandbox.egress.packages.rule import PackageFilter, npm_name
 from etude.sandbox.egress.packages.upstream import IndexUpstream, joined
 from etude.sandbox.egress.service import ServiceRequest, ServiceResponse

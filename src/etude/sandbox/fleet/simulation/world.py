@@ -7,15 +7,13 @@ import random
 import time
 from dataclasses import dataclass
 
-from etude.sandbox.fake.costs import MEASURED
 from etude.sandbox.fake.faults import FaultPlan
-from etude.sandbox.fake.pool import FakePool
+from etude.sandbox.fake.pool import MEASURED, FakePool
 from etude.sandbox.fleet.demand import Demand, HostFacts
 from etude.sandbox.fleet.host import LocalHost
 from etude.sandbox.fleet.placement import Placement
-from etude.sandbox.fleet.wire.loop import LoopLink
 from etude.sandbox.fleet.wire.remote import RemoteHost
-from etude.sandbox.fleet.wire.server import HostServer
+from etude.sandbox.fleet.wire.server import HostServer, LoopLink
 
 CORES, MEMORY_MB = 64, 256 << 10  # of one host, as promised: four times over
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from etude.sandbox.egress.decisions import Decision
 from etude.sandbox.errors import SandboxDied, SandboxError, SandboxNotFound, Unsupported
+from etude.sandbox.fleet.box import ForwardingSandbox
 from etude.sandbox.fleet.demand import Heartbeat, HostFacts
 from etude.sandbox.fleet.errors import AnswerLost
-from etude.sandbox.fleet.forwarding import ForwardingSandbox
 from etude.sandbox.fleet.wire.link import Link
 from etude.sandbox.protocol import Process, Sandbox
 from etude.sandbox.spec import ExecResult, OutputChunk, SandboxSpec, SnapshotRef, State, TerminalSize
