@@ -11,6 +11,7 @@ from typing import Any
 import acp
 import pytest
 from acp.schema import FileSystemCapabilities
+from here import Here
 
 PROGRAM = "import sys; sys.argv[0] = 'etude'; from etude.cli.main import main; main()"
 
@@ -39,8 +40,14 @@ def run(home: Path, *words: str, stdout: object = subprocess.PIPE) -> subprocess
         ((), "no model"),
     ],
 )
-def test_a_bad_option_is_one_line_with_the_remedy(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
-    done = run(tmp_path, *words)
+def test_a_bad_option_is_one_line_with_the_remedy(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
+) -> None:
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("ETUDE_MODEL", raising=False)
+    monkeypatch.delenv("ETUDE_CONFIG", raising=False)
+    done = here("agent", "--acp", *words)
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
 
 

@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from etude.cli.answer import give
-from etude.cli.empty_path import takes_path
 from etude.cli.main import app
+from etude.cli.verbs import takes_path
 
 ROOT: Any = typer.main.get_command(app)
 # Strings whose help speaks of a folder, a file or a store and that name something else.

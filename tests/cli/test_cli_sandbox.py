@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import select
@@ -10,9 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from here import Here, document
+
+Verb = Callable[..., subprocess.CompletedProcess[str]]
 
 HOLDER = """
 import asyncio, sys
@@ -30,48 +33,56 @@ asyncio.run(main())
 """
 
 
-def etude(folder: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-c", "from etude.cli.main import main; main()", *words]
-    return subprocess.run(
-        argv, cwd=folder, env=environment(folder), input=stdin, capture_output=True, text=True, timeout=60
-    )
-
-
 def environment(folder: Path) -> dict[str, str]:
     """A ledger of one's own: what other pools of this machine hold is not looked at."""
     return {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
 
 
-def rows(folder: Path, *words: str) -> list[dict]:
-    return json.loads(etude(folder, "sandbox", "list", *words, "--json").stdout)["sandboxes"]
+@pytest.fixture
+def sandbox(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Verb:
+    """`etude sandbox` in this process, with the ledger of the test's own folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", environment(tmp_path)["XDG_STATE_HOME"])
+    return lambda *words: here("sandbox", *words)
 
 
-def test_what_an_owner_holds_is_listed_and_what_it_left_is_reaped(tmp_path: Path) -> None:
+def test_what_an_owner_holds_is_listed_and_what_it_left_is_reaped(sandbox: Verb, tmp_path: Path) -> None:
+    def listed(*words: str) -> list[dict]:
+        return document(sandbox("list", *words, "--json"))["sandboxes"]
+
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, "one"], env=environment(tmp_path), stdout=subprocess.PIPE, text=True
     )
     assert holder.stdout is not None and holder.stdout.readline() == "holding\n"
-    held = rows(tmp_path, "--label", "of=one")
+    held = listed("--label", "of=one")
     assert [(row["kind"], row["owner_pid"], row["owner_lives"]) for row in held] == [("sandbox", holder.pid, True)]
-    assert rows(tmp_path, "--label", "of=another") == []
-    assert json.loads(etude(tmp_path, "sandbox", "reap", "--json").stdout)["reaped"] == []
+    assert listed("--label", "of=another") == []
+    assert document(sandbox("reap", "--json"))["reaped"] == []
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    left = json.loads(etude(tmp_path, "sandbox", "reap", "--dry-run", "--json").stdout)["would_reap"]
+    left = document(sandbox("reap", "--dry-run", "--json"))["would_reap"]
     assert "sandbox" in {row["kind"] for row in left}
-    reaped = json.loads(etude(tmp_path, "sandbox", "reap", "--json").stdout)["reaped"]
+    reaped = document(sandbox("reap", "--json"))["reaped"]
     assert {row["id"] for row in left} == {row["id"] for row in reaped}
-    assert rows(tmp_path) == []
-    assert json.loads(etude(tmp_path, "sandbox", "reap", "--json").stdout)["reaped"] == []
+    assert listed() == []
+    assert document(sandbox("reap", "--json"))["reaped"] == []
 
 
-def test_a_label_without_a_value_is_refused(tmp_path: Path) -> None:
-    done = etude(tmp_path, "sandbox", "list", "--label", "name")
+def test_a_label_without_a_value_is_refused(sandbox: Verb) -> None:
+    done = sandbox("list", "--label", "name")
     assert done.returncode == 1 and "write NAME=VALUE" in done.stderr
 
 
 def test_a_shell_without_a_terminal_reads_its_commands_and_ends_as_they_do(tmp_path: Path) -> None:
-    done = etude(tmp_path, "sandbox", "shell", "--backend", "local", stdin="echo out; echo err >&2; exit 7\n")
+    argv = [sys.executable, "-m", "etude", "sandbox", "shell", "--backend", "local"]
+    done = subprocess.run(
+        argv,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        input="echo out; echo err >&2; exit 7\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 7)
 
 
@@ -104,13 +115,13 @@ def until(terminal: int, wanted: bytes) -> None:
             seen += os.read(terminal, 4096)
 
 
-def test_a_back_end_that_there_is_not_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    done = etude(tmp_path, "sandbox", "probe", "--backend", "lxc")
+def test_a_back_end_that_there_is_not_is_refused_with_those_there_are(sandbox: Verb) -> None:
+    done = sandbox("probe", "--backend", "lxc")
     assert done.returncode == 1 and "local" in done.stderr and "gvisor" in done.stderr
 
 
 @pytest.mark.nightly
-def test_every_back_end_says_whether_it_works(tmp_path: Path) -> None:
-    found = json.loads(etude(tmp_path, "sandbox", "probe", "--all", "--json").stdout)["backends"]
+def test_every_back_end_says_whether_it_works(sandbox: Verb) -> None:
+    found = document(sandbox("probe", "--all", "--json"))["backends"]
     assert found["local"]["available"]
     assert all(one["available"] or one["reason"] for one in found.values())

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import opcode
 import os
+import re
 import select
 import shlex
 import sys
@@ -19,10 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude.cli.extras import EXTRAS, missing_package
-from etude.cli.slips import usage_message
 from etude.core.events.finite import dumps
 from etude.core.events.stopping import name_of, status_of
 from etude.core.redact.keys import masked
+from etude.core.spelling import similar
 
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 BROKEN_PIPE = 141  # 128 and the signal's number, as shells report
@@ -159,3 +160,25 @@ def _stdout_into_stderr() -> Iterator[None]:
         sys.stdout.flush()
         os.dup2(real, 1)
         os.close(real)
+
+
+MOST_SUGGESTED = 3
+_NO_COMMAND = re.compile(r"No such command '(.*)'\.", re.DOTALL)
+
+
+def usage_message(error: Any) -> str:
+    """The words of one of click's usage errors, with its own suggestions checked. Typer carries its own copy of click, whose usage errors
+    have no public name, so they are known by their attributes."""
+    if getattr(error, "possibilities", None):
+        error.possibilities = similar(error.option_name, error.possibilities, MOST_SUGGESTED)
+    message: str = error.format_message()
+    found = _NO_COMMAND.match(message)
+    commands = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", None)
+    if found is None or commands is None:
+        return message
+    shown = [name for name, command in commands.items() if not command.hidden]
+    near = similar(found[1], shown, MOST_SUGGESTED)
+    if near:
+        return f"{found[0]} Did you mean {', '.join(near)}?"
+    path = error.ctx.command_path
+    return f"{found[0]} {path} --help lists the commands"
