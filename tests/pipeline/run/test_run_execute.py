@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from etude.core.events.read import read_events
+from etude.pipeline.run.execute import FAILED
 from etude.pipeline.run.lock import RunLock, holder
 from etude.pipeline.run.meter import Meter, StageCost, tree_usage
 
@@ -176,6 +178,10 @@ def test_when_one_of_two_fails_the_other_is_stopped_and_goes_on_next_time(progra
     # Which of the two is further is not promised: sft fails once twin has begun, and twin doesn't end by itself.
     failed = launch(program, run, STAGES="base sft twin", FAIL="sft-2", AFTER="twin/steps", HOLD="twin-5")
     assert failed.returncode == 1 and "the disk went away" in failed.stderr
+    notes = [event for event in read_events(run / "events.jsonl") if event.get("text", "").startswith(FAILED)]
+    assert [(note["stage"], note["text"], note["ends"]) for note in notes] == [
+        ("sft", f"{FAILED}the disk went away", True)
+    ]
     assert 0 < len((run / "twin" / "steps").read_text().split()) <= 5
     assert launch(program, run, STAGES="base sft twin").returncode == 0
     assert (run / "twin" / "steps").read_text().split() == [str(i) for i in range(10)]
