@@ -49,7 +49,7 @@ async def test_a_refusal_carries_the_persons_words() -> None:
 
 async def test_without_a_person_what_would_be_asked_is_refused() -> None:
     ruling = await Approver("commands").rule(shell("ls"), "execute")
-    assert not ruling.allowed and "nobody is there" in ruling.reason
+    assert not ruling.allowed and "no person can answer" in ruling.reason
 
 
 async def test_an_answer_for_the_session_covers_the_same_program_and_verb_only() -> None:

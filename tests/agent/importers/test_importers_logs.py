@@ -146,7 +146,7 @@ def test_openhands_actions_of_one_answer_become_one_turn_and_a_refusal_an_approv
     assert session.header.harness_facts["schemas"] == [{"kind": "TerminalTool"}]
     assert session.entries[2].data["message"]["thinking"] == "hm"
     assert session.entries[10].data["message"]["thinking"] == "aha"
-    assert session.header.recipe["import"]["dropped"] == {"summaries told twice": 1}
+    assert session.header.recipe["import"]["dropped"] == {"repeated summaries": 1}
 
 
 def test_atif_steps_become_turns_with_the_results_they_observed() -> None:

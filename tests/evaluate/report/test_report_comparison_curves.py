@@ -8,7 +8,7 @@ import pytest
 from etude.evaluate.report.charts import losses, losses_by_step, rewards
 from etude.evaluate.report.comparison_curves import STORED, ComparisonCurvesError, parse, read_comparison_curves
 from etude.evaluate.report.settings import ReportSettings
-from etude.evaluate.report.write import write_report
+from etude.evaluate.report.write import write_page, write_report
 
 FILE = {
     "schema": 1,
@@ -55,11 +55,11 @@ def test_without_other_curves_nothing_is_dashed_and_loss_is_drawn_once():
 def test_the_report_keeps_what_it_drew_and_can_be_rebuilt_without_the_file(run: Path, tmp_path: Path):
     source = tmp_path / "mla.json"
     source.write_text(json.dumps(FILE))
-    settings = ReportSettings(beside=[str(source), "nowhere.json"])  # pyright: ignore[reportCallIssue]
+    settings = ReportSettings(comparisons=[str(source), "nowhere.json"])  # pyright: ignore[reportCallIssue]
     first = write_report(run, settings)
     html = (run / "report.html").read_text()
     assert "Dashed: MLA learns to copy &lt;later&gt;." in html and "Not found, so not drawn: nowhere.json" in html
-    assert first["beside"] == {"files": [str(source), "nowhere.json"], "missing": ["nowhere.json"]}
+    assert first["comparisons"] == {"files": [str(source), "nowhere.json"], "missing": ["nowhere.json"]}
     source.unlink()
     assert write_report(run, settings) == first and (run / "report.html").read_text() == html
     assert (run / STORED).is_file()
@@ -82,10 +82,20 @@ def test_a_file_in_another_form_is_refused_with_the_place(change: dict, words: s
 def test_a_bench_of_an_endpoint_draws_none(run: Path, tmp_path: Path):
     (run / "sft" / "summary.json").unlink()
     (tmp_path / "mla.json").write_text(json.dumps(FILE))
-    write_report(run, ReportSettings(beside=[str(tmp_path / "mla.json")]))  # pyright: ignore[reportCallIssue]
+    write_report(run, ReportSettings(comparisons=[str(tmp_path / "mla.json")]))  # pyright: ignore[reportCallIssue]
     assert "Learning curves" not in (run / "report.html").read_text() and not (run / STORED).exists()
 
 
 def test_no_file_named_leaves_no_trace(run: Path):
     assert read_comparison_curves(run, []) == ([], []) and not (run / STORED).exists()
-    assert "beside" not in write_report(run, ReportSettings())  # pyright: ignore[reportCallIssue]
+    assert "comparisons" not in write_report(run, ReportSettings())  # pyright: ignore[reportCallIssue]
+
+
+def test_a_run_of_an_earlier_release_keeps_its_curves_under_the_former_name(run: Path, tmp_path: Path):
+    (run / "beside.json").write_text(json.dumps({"gone.json": json.dumps(FILE)}))
+    curves, missing = read_comparison_curves(run, ["gone.json"])
+    assert [found.caption for found in curves] == [FILE["caption"]] and missing == []
+    recipe = run / "recipe.toml"
+    recipe.write_text(recipe.read_text() + '\n[report]\nbeside = ["gone.json"]\n')
+    write_page(run)
+    assert "Dashed: MLA learns to copy &lt;later&gt;." in (run / "report.html").read_text()

@@ -13,7 +13,15 @@ from pydantic.fields import FieldInfo
 
 from etude.pipeline.recipe.document import _type, document
 from etude.pipeline.recipe.errors import RecipeError
-from etude.pipeline.recipe.read import find_recipe, known_keys, merge, parse_override, read_recipe, resolved_toml
+from etude.pipeline.recipe.read import (
+    RENAMED,
+    find_recipe,
+    known_keys,
+    merge,
+    parse_override,
+    read_recipe,
+    resolved_toml,
+)
 from etude.pipeline.recipe.recipe import Recipe, block, named_blocks
 
 ROOT = Path(__file__).parents[3]
@@ -218,3 +226,29 @@ def test_a_shipped_recipe_is_found_by_name_from_anywhere(tmp_path: Path, monkeyp
 
 def test_known_keys_reach_into_nested_blocks() -> None:
     assert {"rl", "rl.steps", "rl.length.weights.calls"} <= set(known_keys(Recipe))
+
+
+def test_a_former_name_of_a_setting_is_read_with_a_notice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    old = write(tmp_path, '[report]\nbeside = ["mla.json"]\n', "old.toml")
+    recipe = read_recipe([old])
+    assert recipe.report.comparisons == ["mla.json"]
+    assert f"{old}: report.beside is now called report.comparisons" in caplog.text
+    assert read_recipe([], ['report.beside=["a.json"]']).report.comparisons == ["a.json"]
+    assert "--set: report.beside is now called" in caplog.text
+
+
+def test_a_former_name_without_a_value_needs_no_notice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert read_recipe([write(tmp_path, "[report]\nbeside = []\n")]).report.comparisons == []
+    assert caplog.text == ""
+
+
+def test_a_setting_under_both_names_is_refused(tmp_path: Path) -> None:
+    both = write(tmp_path, '[report]\nbeside = ["a"]\ncomparisons = ["b"]\n')
+    assert problems(both) == [
+        f"{both}: report.beside is the former name of report.comparisons, and both are given: remove report.beside"
+    ]
+
+
+def test_every_former_name_leads_to_a_setting_that_exists() -> None:
+    known = set(known_keys(Recipe))
+    assert all(new in known and old not in known for old, new in RENAMED.items())

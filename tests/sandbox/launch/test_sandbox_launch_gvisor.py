@@ -28,9 +28,9 @@ tries = {
     "memory": lambda: open("/proc/1/mem", "rb"),
     "descriptors": lambda: os.open("/proc/1/fd/4", os.O_RDWR),
     "threads": lambda: os.listdir("/proc/1/task"),
-    "group": lambda: os.mkdir("/opt/etude/groups/told/supervisors/own"),
+    "group": lambda: os.mkdir("/opt/etude/groups/supervised/supervisors/own"),
 }
-for group in ("counted", "counted/commands", "told", "told/supervisors"):
+for group in ("counted", "counted/commands", "supervised", "supervised/supervisors"):
     for name in os.listdir("/opt/etude/groups/" + group):
         path = f"/opt/etude/groups/{group}/{name}"
         if not os.path.isdir(path):

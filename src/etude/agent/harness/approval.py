@@ -80,7 +80,7 @@ class Approver:
         if effect not in _ASKED[self.policy] or rule_for(call, effect) in self.rules:
             return ApprovalDecision(True)
         if self.ask is None:
-            return ApprovalDecision(False, f"approval policy {self.policy!r} asks for it and nobody is there to ask")
+            return ApprovalDecision(False, f"approval policy {self.policy!r} asks for it and no person can answer")
         asked = await self.ask(call, effect)
         rule = rule_for(call, effect) if asked.answer == "session" else None
         if rule is not None:

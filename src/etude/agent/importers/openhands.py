@@ -62,7 +62,7 @@ class _OpenHandsReader:
             mapped = _EVENT | {"summary"}
             self._last = self.draft.summary(maybe(row, "summary", str, place), foreign=rest(row, mapped))
         elif kind == "CondensationSummaryEvent":
-            self.draft.drop("summaries told twice")
+            self.draft.drop("repeated summaries")
         else:
             self.draft.keep(row)
 

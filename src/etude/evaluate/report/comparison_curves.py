@@ -1,6 +1,6 @@
 """Learning curves of other runs or studies, drawn dashed next to this run's own: how another family or setting learned.
 
-A file of `report.beside` is JSON of this form (unknown keys are refused):
+A file of `report.comparisons` is JSON of this form (unknown keys are refused):
 
     {"schema": 1,
      "caption": "MLA without QK-norm learns to copy later; three seeds, same data and budget.",
@@ -19,7 +19,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-STORED = "beside.json"  # in the run directory: the drawn curves, so that the report can be rebuilt anywhere
+STORED = "comparisons.json"  # in the run directory: the drawn curves, so that the report can be rebuilt anywhere
+FORMER_NAME = "beside"  # of the setting, and of that file without its ending, in run directories of earlier releases
 
 
 class Curve(BaseModel):
@@ -57,7 +58,9 @@ def read_comparison_curves(run: Path, names: Iterable[str]) -> tuple[list[Compar
     """
     wanted = list(names)
     kept = run / STORED
-    texts: dict[str, str] = json.loads(kept.read_text()) if kept.is_file() else {}
+    old = run / f"{FORMER_NAME}.json"
+    source = kept if kept.is_file() else old
+    texts: dict[str, str] = json.loads(source.read_text()) if source.is_file() else {}
     found = {name: path.read_text() if (path := _find(name)) else texts.get(name) for name in wanted}
     there = {name: text for name, text in found.items() if text is not None}
     if there and there != texts:

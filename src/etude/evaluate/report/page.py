@@ -123,7 +123,7 @@ def _learning(report: dict[str, Any], curves: Curves, comparisons: Sequence[Comp
         charts.solved_by_cost(comparisons),
     )
     captions = [f"<p>Dashed: {escape(found.caption)}</p>" for found in comparisons]
-    missing = report.get("beside", {}).get("missing", [])
+    missing = report.get("comparisons", {}).get("missing", [])
     lost = f'<p class="muted">Not found, so not drawn: {escape(", ".join(missing))}.</p>' if missing else ""
     return [drawn, _alarms(report), *captions, lost]
 

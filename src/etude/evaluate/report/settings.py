@@ -17,7 +17,7 @@ class ReportSettings(BaseModel):
     )
     rollout_mb: float = Field(6.0, ge=0, description="room for them in the file, MB; whichever ends first")
     title: str = Field("", description="heading of the report; empty: the recipe's name")
-    beside: list[str] = Field(
+    comparisons: list[str] = Field(
         default_factory=list,
         description="files of other runs' learning curves, drawn dashed next to this run's (form: etude/evaluate/report/comparison_curves.py)",
     )

@@ -19,9 +19,9 @@ def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
     """Rebuild both files from the run's own and return the report. Raises NotARun, ComparisonCurvesError."""
     report = collect(run)
     trained = any(stage in report for stage in TRAINED)
-    _, missing = read_comparison_curves(run, settings.beside if trained else [])
-    if settings.beside and trained:
-        report["beside"] = {"files": settings.beside, "missing": missing}
+    _, missing = read_comparison_curves(run, settings.comparisons if trained else [])
+    if settings.comparisons and trained:
+        report["comparisons"] = {"files": settings.comparisons, "missing": missing}
     report["advisories"] = [advisory.to_json() for advisory in advisories(run)]
     _replace(run / "report.json", dumps(report, indent=1) + "\n")
     write_page(run, settings)

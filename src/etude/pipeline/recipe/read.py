@@ -1,4 +1,4 @@
-"""The door of this room: recipe files in, one validated recipe out, and back to TOML as `recipe.toml` of a run.
+"""Reads recipes: TOML files in, one validated recipe out, and back to TOML as `recipe.toml` of a run.
 
 Promise: the resolved dump of a recipe reads back as the same recipe (promise 11: a run records what it ran with).
 """
@@ -6,6 +6,7 @@ Promise: the resolved dump of a recipe reads back as the same recipe (promise 11
 from __future__ import annotations
 
 import json
+import logging
 import site
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,9 @@ from pydantic import BaseModel, ValidationError
 from etude.core.bounded_toml import MOST_KEY_PARTS, TomlRefused, loads
 from etude.pipeline.recipe.errors import RecipeError, explain
 from etude.pipeline.recipe.recipe import Recipe, block
+
+# Former names of settings, read for one release with a notice: old recipes and run directories keep working.
+RENAMED = {"report.beside": "report.comparisons"}
 
 # TOML files and `--set` overrides merged left to right into plain data that remembers where each key came from.
 
@@ -35,14 +39,35 @@ def merge(files: Sequence[Path], overrides: Sequence[str] = (), *, below: dict[s
     """Later files win over earlier ones key by key, overrides (`a.b=value`) over all, all over `below`. Raises RecipeError."""
     source = RecipeSource(below or {})
     for file in files:
-        _overlay(source, source.data, parse(file), str(file), "")
+        _overlay(source, source.data, _with_present_names(parse(file), str(file)), str(file), "")
     for text in overrides:
         key, value = parse_override(text)
         nested: Any = value
         for part in reversed(key.split(".")):
             nested = {part: nested}
-        _overlay(source, source.data, nested, "--set", "")
+        _overlay(source, source.data, _with_present_names(nested, "--set"), "--set", "")
     return source
+
+
+def _with_present_names(data: dict[str, Any], origin: str) -> dict[str, Any]:
+    """The same data with each setting under its present name. Logs a notice for an old name that has a value.
+
+    Raises RecipeError where the data has a setting under both names.
+    """
+    for old, new in RENAMED.items():
+        section, _, name = old.rpartition(".")
+        table = data.get(section)
+        if not isinstance(table, dict) or name not in table:
+            continue
+        present = new.rpartition(".")[2]
+        if present in table:
+            raise RecipeError([f"{origin}: {old} is the former name of {new}, and both are given: remove {old}"])
+        if table[name]:  # a run's own recipe.toml has every setting; one without a value needs no notice
+            logging.getLogger(__name__).warning(
+                "%s: %s is now called %s; the old name ends with the next release", origin, old, new
+            )
+        table[present] = table.pop(name)
+    return data
 
 
 def parse(file: Path) -> dict[str, Any]:

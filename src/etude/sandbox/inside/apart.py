@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from etude.sandbox.inside.ground import SandboxPaths
 
 # Where the hierarchies are mounted: folders of the root. Not one in another: a group below a full one stops the gVisor of 2022 for good.
-COUNTED, SUPERVISED = "/opt/etude/groups/counted", "/opt/etude/groups/told"
+COUNTED, SUPERVISED = "/opt/etude/groups/counted", "/opt/etude/groups/supervised"
 NEEDS = ("CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE")  # until `settle` is done
 _COMMANDS, _SUPERVISORS = f"{COUNTED}/commands", f"{SUPERVISED}/supervisors"
 _ITS_OWN = ("/proc/1/fd", "/proc/1/fdinfo", "/proc/1/task")  # that kernel lets anybody open what is open elsewhere

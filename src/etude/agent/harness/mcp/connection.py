@@ -223,7 +223,7 @@ def _block(block: Any) -> str:
 
 
 def _media_type(block: Any) -> str:
-    return getattr(block, "mime_type", None) or "of no told type"
+    return getattr(block, "mime_type", None) or "of unknown type"
 
 
 def _decoded_bytes(base64: str) -> int:

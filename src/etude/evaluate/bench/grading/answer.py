@@ -54,5 +54,5 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key appears twice")
     return row

@@ -19,7 +19,7 @@ from etude.evaluate.report.advisories.collect import advisories
 from etude.evaluate.report.advisories.shown import advisories_html
 from etude.evaluate.report.bench_run import bench_lead, bench_sections
 from etude.evaluate.report.collect import SCHEMA, NotARun, collect, metrics, texts
-from etude.evaluate.report.comparison_curves import ComparisonCurvesError, read_comparison_curves
+from etude.evaluate.report.comparison_curves import FORMER_NAME, ComparisonCurvesError, read_comparison_curves
 from etude.evaluate.report.page import sections, subtitle
 from etude.evaluate.report.pareto.points import heading
 from etude.evaluate.report.settings import ReportSettings
@@ -100,9 +100,12 @@ class Sections:
 
     def _draw(self, report: dict[str, Any], settings: dict[str, Any], problems: dict[str, str]) -> dict[str, str]:
         try:
+            named = settings.get("comparisons") or settings.get(
+                FORMER_NAME, []
+            )  # a run's recipe may have the former name
             trained = any(stage in report for stage in TRAINED)  # else there is nothing to draw comparisons
-            comparisons, missing = read_comparison_curves(self._run, settings.get("beside", []) if trained else [])
-            report = report | {"beside": {"missing": missing}}
+            comparisons, missing = read_comparison_curves(self._run, named if trained else [])
+            report = report | {"comparisons": {"missing": missing}}
             parts = sections(report, metrics(self._run), comparisons, texts(self._run))
         except (*OLDER, OSError, ComparisonCurvesError) as error:
             problems["the sections"] = _why(error)
