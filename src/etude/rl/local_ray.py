@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from etude.core.files import replace_file
+
 # Ray refuses less than 75 MiB; requests and completions are a few kB each.
 OBJECT_STORE_BYTES = 200 << 20
 # Ray gives its raylet 30 s to register, which a machine with a test suite on every core may exceed; the next start then mostly does not.
@@ -108,9 +110,7 @@ class LocalRay:
 
     def _write(self, temp: str) -> None:
         processes = self._ours()
-        side = self.record.with_suffix(".tmp")
-        side.write_text(json.dumps({"temp": temp, "driver": os.getpid(), "processes": processes}))
-        side.rename(self.record)
+        replace_file(self.record, json.dumps({"temp": temp, "driver": os.getpid(), "processes": processes}))
 
     def _ours(self) -> dict[str, int]:
         found = _processes_below(os.getpid())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from etude.agent.chat.renderer import Renderer
 from etude.agent.policy.protocol import Request
 from etude.core.events.finite import dumps, loads
+from etude.core.files import replace_file
 from etude.learn.engine.probe import PROMPT_TOKENS, SAMPLED_TOKENS, probe_prompts
 from etude.rl.ledger import entries_of, fold
 from etude.rl.metrics import summarize
@@ -76,6 +77,4 @@ def _shares(wall_s: float, trainer_busy_s: float, engine: dict[str, float]) -> d
 
 
 def _write(path: Path, value: Any) -> None:
-    side = path.with_suffix(".tmp")
-    side.write_text(dumps(value, indent=1) + "\n", encoding="utf-8")
-    side.rename(path)
+    replace_file(path, dumps(value, indent=1) + "\n")

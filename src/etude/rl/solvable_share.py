@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from etude.core.events.finite import dumps
+from etude.core.files import replace_file
 from etude.core.statistics.bounded import average
 from etude.rollout.attempt import AttemptSetup
 from etude.rollout.batch import AttemptJob, run_batch
@@ -96,8 +97,6 @@ async def measure(
     for attempt in batch.attempts:
         passed[attempt.rollout.group].append(attempt.verdict.passed)
     found = solvable([(tasks[place].level, row) for place, row in sorted(passed.items())], seed)
-    side = path.with_suffix(".tmp")
-    side.write_text(dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
-    side.rename(path)
+    replace_file(path, dumps(asdict(found), indent=1) + "\n")
     note(found.description())
     return found

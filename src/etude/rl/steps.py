@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from etude.core.events.finite import without_nan
+from etude.core.files import append_lines
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,8 @@ class StepRecord:
 
 
 def append(path: Path, record: StepRecord) -> None:
-    """Raises OSError if the disk is full. A line torn before is ended first, so that it does not take this one with it."""
-    with open(path, "ab+") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.write(b"\n")
-        file.write(json.dumps(without_nan(asdict(record)), allow_nan=False).encode() + b"\n")
+    """Raises OSError if the disk is full."""
+    append_lines(path, json.dumps(without_nan(asdict(record)), allow_nan=False).encode() + b"\n", durable=False)
 
 
 def read(path: Path) -> list[StepRecord]:

@@ -7,10 +7,10 @@ damaged is made again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from etude.core.files import replace_file
 from etude.core.trace.group_file import DamagedGroup, pack_group, unpack_group
 from etude.core.trace.segment import Rollout
 from etude.rl.groups import UnfinishedGroup
@@ -40,9 +40,7 @@ class UngradedStore:
         earlier = [path for path in self._of(slot.group, slot.member) if path != target]
         packed = pack_ungraded(ended, task, tags)
         if fits := len(packed) <= most_bytes:
-            side = target.with_suffix(".tmp")
-            side.write_bytes(packed)
-            side.rename(target)
+            replace_file(target, packed)
         for path in earlier if fits else [*earlier, target]:
             path.unlink(missing_ok=True)
         return fits
@@ -108,21 +106,13 @@ class GroupStore:
         return sorted(int(path.stem) for path in self.folder.glob("*.zst"))
 
     def save(self, group: int, rollouts: list[Rollout]) -> None:
-        """Write to a side file, then rename: a reader never sees half a group."""
-        target = self.path(group)
-        side = target.with_suffix(".tmp")
-        with open(side, "wb") as file:
-            file.write(pack_group(rollouts))
-            file.flush()
-            os.fsync(file.fileno())
-        side.rename(target)
+        """A reader never sees half a group."""
+        replace_file(self.path(group), pack_group(rollouts), durable=True)
 
     def keep(self, group: int, version: int, member: int, rollout: Rollout) -> None:
         """A rollout of an unfinished group that was admitted at `version`; what its agent left is needed no more."""
         target = self._scored / f"{group:06d}-{member:03d}-v{version}.zst"
-        side = target.with_suffix(".tmp")
-        side.write_bytes(pack_group([rollout]))
-        side.rename(target)
+        replace_file(target, pack_group([rollout]))
         self.ended.forget(group, member)
 
     def kept(self) -> dict[int, UnfinishedGroup[Rollout]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from etude.agent.harness.inbox import Inbox, InboxClosed
+from etude.core.files import replace_file
 from etude.core.trace.message import Delivery
 
 # A message's delivery, or "compact": a request that the agent summarizes its context.
@@ -66,9 +67,7 @@ class InboxReader:
             self._inbox.say(row["manner"], row["text"])  # type: ignore[arg-type]
 
     def _acknowledge(self) -> None:
-        side = self._folder / f"{ACKNOWLEDGED}.tmp"
-        side.write_text(str(self._read_bytes))
-        side.replace(self._folder / ACKNOWLEDGED)
+        replace_file(self._folder / ACKNOWLEDGED, str(self._read_bytes))
 
 
 def write_message(folder: Path, manner: MessageKind, text: str = "") -> int:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from etude.agent.workspace.operations import OUTPUTS_FOLDER
+from etude.core.files import replace_file
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,7 @@ class UndoJournal:
         place = self._blobs / digest
         if not place.exists():
             self._blobs.mkdir(parents=True, exist_ok=True)
-            side = self._blobs / f".{digest}.{os.getpid()}"
-            side.write_bytes(data)
-            side.rename(place)
+            replace_file(place, data)
         return digest
 
 

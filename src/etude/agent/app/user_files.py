@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from etude.agent.git_links.home import sessions_home
+from etude.core.files import replace_file
 
 CONFIG_VARIABLE = "ETUDE_CONFIG"
 
@@ -39,10 +40,7 @@ def delete_history(texts: Collection[str]) -> int:
         return 0
     stamps, *rows = ("\n" + file.read_text(encoding="utf-8", errors="replace")).split("\n# ")
     kept = [row for row in rows if _words(row) not in texts]
-    side = file.with_suffix(".tmp")
-    side.touch(mode=0o600)
-    side.write_text(stamps.lstrip("\n") + "".join(f"\n# {row}" for row in kept), encoding="utf-8")
-    side.replace(file)
+    replace_file(file, stamps.lstrip("\n") + "".join(f"\n# {row}" for row in kept), mode=0o600)
     return len(rows) - len(kept)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import mmap
-import os
 import struct
 import zlib
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from etude.agent.code_index.errors import TornStore
+from etude.core.files import replacing
 
 Columns = Mapping[str, NDArray[Any]]
 MAGIC = b"ETUDEIX1"
@@ -40,13 +40,9 @@ def write_columns(path: Path, columns: Columns) -> None:
     check = zlib.crc32(text)
     for block in blocks:
         check = zlib.crc32(block, check)
-    temporary = path.with_name(path.name + ".new")
-    with open(temporary, "wb") as file:
+    with replacing(path, durable=True) as file:
         file.write(HEAD.pack(MAGIC, len(text), check) + text)
         file.writelines(blocks)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def read_columns(path: Path) -> Columns:

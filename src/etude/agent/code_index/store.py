@@ -31,6 +31,7 @@ from etude.agent.code_index.errors import IndexRefused, TornStore
 from etude.agent.code_index.segment import IndexSegment
 from etude.agent.code_index.view import LivePart, View
 from etude.agent.code_index.walk import Stamp
+from etude.core.files import replace_file
 
 # Small JSON files with a checksum, replaced whole: a reader gets what was written or learns that it did not.
 
@@ -38,17 +39,7 @@ from etude.agent.code_index.walk import Stamp
 def write_checked(path: Path, body: dict[str, Any]) -> None:
     """On the disk when this returns; a kill leaves the old file or the new one."""
     text = json.dumps(body, separators=(",", ":"))
-    temporary = path.with_name(path.name + ".new")
-    with open(temporary, "w") as file:
-        file.write(f"{zlib.crc32(text.encode()):08x} {text}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name too
-    finally:
-        os.close(folder)
+    replace_file(path, f"{zlib.crc32(text.encode()):08x} {text}\n", durable=True)
 
 
 def read_checked(path: Path) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from etude.agent.git_links.agent_trace import (
 from etude.agent.git_links.git import commit_changes, file_text, git
 from etude.agent.git_links.notes import read_note, write_note
 from etude.agent.git_links.written import Span, WrittenLines, attribute, written
+from etude.core.files import replace_file
 from etude.core.trace.change import split
 from etude.core.trace.entry import Entry, SessionHeader
 from etude.core.trace.writer import SessionBusy, add_entry
@@ -133,9 +134,7 @@ def _beside(file: Path, record: Record, session_id: str) -> None:
     path = file.with_suffix(SUFFIX)
     known = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     rows = [found for found in known if found["vcs"]["revision"] != record["vcs"]["revision"]]
-    side = path.with_suffix(".tmp")
-    side.write_text("".join(json.dumps(row) + "\n" for row in [*rows, own]))
-    side.replace(path)
+    replace_file(path, "".join(json.dumps(row) + "\n" for row in [*rows, own]))
 
 
 def _tell(file: Path, header: SessionHeader, entries: Sequence[Entry], repository: Path, record: Record) -> None:

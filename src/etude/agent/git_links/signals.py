@@ -18,6 +18,7 @@ from typing import Any, Iterator, Literal, Sequence
 
 from etude.agent.git_links.home import read_entries, read_header, session_files
 from etude.agent.git_links.written import written
+from etude.core.files import replace_file
 from etude.core.redact.redaction import redact
 from etude.core.trace.change import line_hash, split
 from etude.core.trace.entry import Entry, SessionHeader
@@ -131,9 +132,7 @@ class SignalStore:
         rows = self.rows()
         kept = [row for row in rows if row["session_id"] != session_id]
         if len(kept) != len(rows):
-            side = self.file.with_suffix(".tmp")
-            side.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in kept))
-            side.replace(self.file)
+            replace_file(self.file, b"".join(json.dumps(row).encode() + b"\n" for row in kept))
         return len(rows) - len(kept)
 
     def _due(self, now_unix_s: float, workspace: Path | None) -> Iterator[Row]:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from etude.core.files import replace_file
 from etude.core.fingerprint.project import project_name
 from etude.core.fingerprint.shingles import Hashes, shingle, token_hashes
 
@@ -100,12 +100,7 @@ def write_fingerprints(path: Path, suite: str, texts: Iterable[str], projects: I
     }
     header["sha256"] = digest(header, body)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(json.dumps(header).encode() + b"\n" + body)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(path, json.dumps(header).encode() + b"\n" + body)
     return PublishSummary(count, len(order), too_short)
 
 

@@ -6,11 +6,12 @@ precision keeps three digits of a difference, which is all that is looked at.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
+from etude.core.files import replacing
 
 LARGEST = 60_000.0  # float16 ends at 65,504; a gap of that size is a fault in any case and stays finite
 
@@ -21,10 +22,8 @@ def write_gaps(path: Path, gaps: Sequence[np.ndarray]) -> None:
     for row, gap in zip(table, gaps, strict=True):
         row[: len(gap)] = np.nan_to_num(gap, nan=LARGEST).clip(-LARGEST, LARGEST)  # NaN marks the end alone
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}")
-    with open(part, "wb") as file:
+    with replacing(path) as file:
         np.save(file, table)
-    os.replace(part, path)
 
 
 def read_gaps(path: Path, rollout: int) -> np.ndarray:

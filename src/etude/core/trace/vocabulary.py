@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from etude.core.files import replace_file
+
 FILE_NAME = "vocabulary.json"
 
 
@@ -16,9 +18,7 @@ def write_vocabulary(folder: Path, tokens: list[str]) -> Path:
             raise ValueError(f"{path} holds another vocabulary; a run has one, start a new run directory")
         return path
     folder.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_suffix(".tmp")
-    scratch.write_text(json.dumps(tokens, ensure_ascii=True, separators=(",", ":")), encoding="utf-8")
-    scratch.replace(path)
+    replace_file(path, json.dumps(tokens, ensure_ascii=True, separators=(",", ":")))
     return path
 
 

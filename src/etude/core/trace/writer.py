@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from etude.core.files import replace_file
 from etude.core.trace.block import pack_routes, pack_tokens
 from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, EntryType, SessionHeader
 from etude.core.trace.plain_json import MOST_DEPTH, plain
@@ -130,9 +131,7 @@ def write_session(path: Path, session: Session, *, keep_routes: bool = True) -> 
 
 def _write_lines(path: Path, session: Session) -> None:
     """All lines at once: what lies at `path` is replaced by a rename."""
-    side = path.with_suffix(".tmp")
-    side.write_bytes(b"".join([_header_line(session.header), *map(_entry_line, session.entries)]))
-    side.rename(path)
+    replace_file(path, b"".join([_header_line(session.header), *map(_entry_line, session.entries)]))
 
 
 def add_verdict(path: Path, data: dict[str, Any]) -> None:

@@ -7,6 +7,8 @@ import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from etude.core.files import append_lines
+
 
 class OutcomeError(ValueError):
     """A line of outcomes that this version can't read; names the file and the line."""
@@ -66,14 +68,7 @@ class OutcomeFile:
             os.truncate(self.path, self._torn_at)
             self._torn_at = None
         line = (json.dumps(asdict(outcome)) + "\n").encode()
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            size = os.fstat(descriptor).st_size
-            if os.write(descriptor, line) < len(line):
-                os.ftruncate(descriptor, size)
-                raise OSError(f"{self.path}: the disk is full; free space and run again, the bench goes on from here")
-        finally:
-            os.close(descriptor)
+        append_lines(self.path, line, durable=False)
         self.outcomes[key] = outcome
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from etude.core.events.finite import dumps
+from etude.core.files import replace_file
 from etude.evaluate.report.advisories.collect import advisories
 from etude.evaluate.report.board.sections import TRAINED
 from etude.evaluate.report.board.static_page import static_page
@@ -23,18 +23,12 @@ def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
     if settings.comparisons and trained:
         report["comparisons"] = {"files": settings.comparisons, "missing": missing}
     report["advisories"] = [advisory.to_json() for advisory in advisories(run)]
-    _replace(run / "report.json", dumps(report, indent=1) + "\n")
+    replace_file(run / "report.json", dumps(report, indent=1) + "\n")
     write_page(run, settings)
     return report
 
 
 def write_page(run: Path, settings: ReportSettings | None = None) -> Path:
     """`report.html` of a run or a bench run whose `report.json` exists."""
-    _replace(run / "report.html", static_page(run, settings))
+    replace_file(run / "report.html", static_page(run, settings))
     return run / "report.html"
-
-
-def _replace(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)

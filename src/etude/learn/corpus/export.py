@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 
 import zstandard
 
+from etude.core.files import replacing
 from etude.learn.corpus.build import COPIES, SETTINGS
 from etude.learn.corpus.dedup.clusters import Clusters
 from etude.learn.corpus.library import LEVEL, Library
@@ -101,16 +102,14 @@ def write(documents: Iterable[dict[str, Any]], path: Path) -> tuple[int, int]:
         raise IsADirectoryError(
             errno.EISDIR, "the documents go to a file, and this is a folder; name a file", str(path)
         )
-    side = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
     count = size = 0
     packer = zstandard.ZstdCompressor(LEVEL)
-    with open(side, "wb") as file, packer.stream_writer(file) if path.suffix == ".zst" else file as target:
+    with replacing(path) as file, packer.stream_writer(file) if path.suffix == ".zst" else file as target:
         for document in documents:
             line = json.dumps(document).encode() + b"\n"
             target.write(line)
             count, size = count + 1, size + len(line)
-    side.replace(path)
     return count, size
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import zstandard
 
+from etude.core.files import replacing
 from etude.core.licence.licence import Licence
 from etude.learn.corpus.record import TextRecord
 
@@ -50,14 +51,12 @@ class Library:
         """Takes the records of a project, in place of what was there; returns how many."""
         target = self.path(project)
         target.parent.mkdir(exist_ok=True)
-        side = target.with_suffix(".part")
         count = 0
-        with open(side, "wb") as file, zstandard.ZstdCompressor(LEVEL).stream_writer(file, closefd=False) as packed:
+        with replacing(target) as file, zstandard.ZstdCompressor(LEVEL).stream_writer(file, closefd=False) as packed:
             for record in records:
                 packed.write(json.dumps(asdict(record)).encode() + b"\n")
                 count += 1
             packed.write(b"%d\n" % count)
-        side.replace(target)
         return count
 
     def read(self, project: str) -> Iterator[TextRecord]:

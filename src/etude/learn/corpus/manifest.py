@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import zstandard
 
+from etude.core.files import sync_folder
 from etude.core.trace.bounded_zstd import decompress
 
 FIRST = "0" * 64  # what the first line has for `previous`
@@ -226,11 +227,7 @@ def _whole(line: bytes) -> bool:
 
 def _opened(path: Path) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)  # a new file's name is on disk too
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)  # a new file's name is on disk too
     return file
 
 

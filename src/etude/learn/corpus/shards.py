@@ -20,6 +20,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import xxhash
 
+from etude.core.files import replace_file
+
 # 64 MiB of small tokens a file: large enough to read in one go, small enough to copy and to map on a 32-bit offset.
 SHARD_TOKENS = 32 * 1024 * 1024
 DONE_FILE = "shards.json"
@@ -124,9 +126,7 @@ class ShardWriter:
             "dtype": self.dtype,
             "digest": self._digest.hexdigest(),
         }
-        fresh = self.directory / f".{DONE_FILE}.part"
-        fresh.write_text(json.dumps(meta) + "\n")
-        fresh.replace(self.directory / DONE_FILE)
+        replace_file(self.directory / DONE_FILE, json.dumps(meta) + "\n")
         return TokenShards(self.directory)
 
     def close(self) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from etude.core.files import sync_folder
+
 PREFIX, SUFFIX, UNFINISHED = "state-", ".pt", ".part"
 
 
@@ -38,7 +40,7 @@ def save_state(directory: Path, step: int, state: dict[str, Any], keep: int) -> 
             f"cannot write the training state of step {step} to {directory}: {error}; "
             f"{f'{good.name} is intact' if good else 'no earlier state exists'}; free space and start again to go on"
         ) from error
-    _sync_folder(directory)
+    sync_folder(directory)  # the rename must reach the disk before an older state is removed
     for old in _states(directory)[:-keep]:
         old.unlink()
     for unfinished in directory.glob(f"{PREFIX}*{UNFINISHED}"):  # left by a kill
@@ -65,12 +67,3 @@ def load_state(path: Path) -> dict[str, Any]:
 
 def _states(directory: Path) -> list[Path]:
     return sorted(directory.glob(f"{PREFIX}*{SUFFIX}"))
-
-
-def _sync_folder(directory: Path) -> None:
-    # The rename itself must reach the disk before an older state is removed.
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from etude.core.files import sync_folder
 from etude.learn.weights.errors import MissingShard, StoreTakenOver
 
 PARTIAL = ".partial-"
@@ -55,7 +56,7 @@ class FolderBucket:
         except OSError:
             partial.unlink(missing_ok=True)
             raise
-        _flush_names(path.parent)
+        sync_folder(path.parent)
 
     def replace(self, key: str, data: bytes, tag: str | None) -> str:
         with self._locked():
@@ -83,12 +84,3 @@ class FolderBucket:
         with (self.root / ".lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # ends with the file, also if we are killed
             yield
-
-
-def _flush_names(folder: Path) -> None:
-    """A rename survives a power cut only once the directory is on disk too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -10,13 +10,13 @@ for good once its line is on disk; a kill before that line means that the body i
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from etude.core.events.finite import dumps
+from etude.core.files import append_lines
 
 
 @dataclass
@@ -66,16 +66,7 @@ class StageLedger:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         entry = {"time": round(time.time(), 3), **entry}
         line = dumps(entry).encode() + b"\n"
-        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        try:
-            size = os.fstat(file).st_size
-            if size and os.pread(file, 1, size - 1) != b"\n":  # a kill tore the last line: end it
-                line = b"\n" + line
-            if os.write(file, line) < len(line):
-                raise OSError(f"{self.path}: the disk is full; free space and run again, the run goes on from here")
-            os.fsync(file)
-        finally:
-            os.close(file)
+        append_lines(self.path, line, durable=True)
         self._apply(entry)
 
     def _apply(self, entry: dict[str, Any]) -> None:

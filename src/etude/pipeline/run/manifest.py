@@ -21,6 +21,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from etude.core.files import append_lines
 from etude.pipeline.run.lock import NAME as LOCK
 from etude.pipeline.run.lock import is_lock
 
@@ -123,12 +124,7 @@ class RunManifest:
     def _append(self, *entries: dict[str, Any]) -> None:
         self.run.mkdir(parents=True, exist_ok=True)
         lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(self.run / NAME, flags, 0o644), "r+b", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
-            file.write((b"\n" if torn else b"") + lines)
-            os.fsync(file.fileno())
+        append_lines(self.run / NAME, lines, durable=True)
         for entry in entries:
             self._apply(entry)
 

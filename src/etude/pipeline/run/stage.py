@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from etude.core.events.finite import dumps, without_nan
 from etude.core.events.log import EventLog
+from etude.core.files import replace_file
 from etude.pipeline.recipe.recipe import Recipe
 
 
@@ -82,6 +82,4 @@ def write_json(path: Path, value: Any) -> None:
         dumps(value, indent=1) if isinstance(value, dict) else json.dumps(without_nan(value), indent=1, allow_nan=False)
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(text + "\n")
-    fresh.replace(path)
+    replace_file(path, text + "\n")

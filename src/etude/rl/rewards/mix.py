@@ -17,12 +17,12 @@ made up, and the baseline would take it for a difference.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from etude.core.files import append_lines
 from etude.rl.rewards.library import COMPONENTS
 from etude.rl.settings import RlSettings
 
@@ -132,10 +132,7 @@ class MixedFile:
                 )
             return mix
         line = json.dumps({"step": step, **_plain(mix)}).encode() + b"\n"
-        with open(self.path, "ab") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        append_lines(self.path, line, durable=True)
         self._steps[step] = _plain(mix)
         return mix
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from etude.core.files import replace_file
 from etude.sandbox.layers.errors import LayerError
 
 _FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
@@ -40,12 +40,7 @@ class SnapshotNames:
         """Takes it from its former holder."""
         require_name(name)
         path = self._folder / quote(name, safe="")
-        fresh = self._folder / f".{os.urandom(6).hex()}"
-        with fresh.open("wb") as file:
-            file.write(digest.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        replace_file(path, digest, durable=True)
 
     def take(self, name: str) -> bool:
         """Whether there was one; there is none of what can't be a name."""

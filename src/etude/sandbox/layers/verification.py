@@ -13,6 +13,7 @@ import os
 import stat
 from pathlib import Path
 
+from etude.core.files import replace_file
 from etude.sandbox.layers import overlay
 from etude.sandbox.layers.errors import CorruptLayer
 from etude.sandbox.layers.manifest import LayerEntry, LayerManifest
@@ -45,7 +46,7 @@ def check_layer(layer: Path, digest: str) -> int:
         os.close(tree)
     if boot != boot_id() or not whole:
         verify_layer(layer, digest)
-        _write(layer / "seal", json.dumps({"boot": boot_id(), "mtime_ns": times}).encode())
+        replace_file(layer / "seal", json.dumps({"boot": boot_id(), "mtime_ns": times}).encode())
     return len(manifest.entries)
 
 
@@ -95,9 +96,3 @@ def _look(tree: int, entry: LayerEntry, mtime_ns: int, digest: str) -> bool:
     if not good:
         raise CorruptLayer(f"layer {digest[:12]}: {entry.path} is not what was written there; {_REMEDY}")
     return True
-
-
-def _write(path: Path, data: bytes) -> None:
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    fresh.write_bytes(data)
-    fresh.replace(path)

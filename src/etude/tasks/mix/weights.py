@@ -19,6 +19,7 @@ import numpy as np
 import tomli_w
 
 from etude.core import bounded_toml
+from etude.core.files import replace_file
 from etude.core.statistics.bounded import wilson
 from etude.core.statistics.student import freedom_of, student_quantile
 from etude.tasks.errors import TaskError
@@ -85,9 +86,7 @@ def write_mix(file: Path, document: Mapping[str, Any]) -> None:
         tomli_w.dumps(document) if file.suffix == ".toml" else json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     )
     file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.part")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(file)
+    replace_file(file, text)
 
 
 def read_weights(file: Path) -> dict[str, float]:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from etude.core.files import append_lines, replace_file
 from etude.tasks.environment.environment import Environment, environment_of
 from etude.tasks.errors import TaskError
 from etude.tasks.place import folder_of
@@ -107,13 +108,8 @@ class TaskFolder:
         if (other := self._files.get(place.name, task.id)) != task.id:
             raise TaskError(f"{task.id!r} and {other!r} would be kept in one file, {place.name}: give one another id")
         place.parent.mkdir(parents=True, exist_ok=True)
-        draft = place.with_name(f".{place.name}.{os.getpid()}")
-        draft.write_text(json.dumps(record, ensure_ascii=False, allow_nan=False), encoding="utf-8")
-        draft.replace(place)
-        with open(self._index, "a", encoding="utf-8") as index:
-            index.write(row.to_json() + "\n")
-            index.flush()
-            os.fsync(index.fileno())
+        replace_file(place, json.dumps(record, ensure_ascii=False, allow_nan=False))
+        append_lines(self._index, row.to_json().encode() + b"\n", durable=True)
         self.rows[task.id] = row
         self._files[place.name] = task.id
         return row
@@ -122,9 +118,7 @@ class TaskFolder:
         """The row first: a record without one is no task. Raises KeyError, TaskError."""
         self._require_writer()
         del self.rows[task_id]
-        draft = self._index.with_name(f".{INDEX}.{os.getpid()}")
-        draft.write_text("".join(row.to_json() + "\n" for row in self.rows.values()), encoding="utf-8")
-        draft.replace(self._index)
+        replace_file(self._index, "".join(row.to_json() + "\n" for row in self.rows.values()))
         self._place(task_id).unlink(missing_ok=True)
         del self._files[self._place(task_id).name]
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import zstandard
 
+from etude.core.files import replace_file
 from etude.core.trace.bounded_zstd import decompress
 from etude.tasks.content import files_from_json, files_to_json
 from etude.tasks.errors import TaskError
@@ -53,9 +54,7 @@ class Trees:
             if self.about(name).get("tree") != tree_digest(tree):
                 raise TaskError(f"{place} holds another tree than {name} has now: give the tasks another folder")
             if recipe and not (place / RECIPE).is_file():  # of tasks that were made before recipes were kept
-                part = place / f".{RECIPE}.{os.getpid()}"
-                part.write_text(recipe, encoding="utf-8")
-                part.replace(place / RECIPE)
+                replace_file(place / RECIPE, recipe)
             return
         draft = self.folder / f".{name}.{os.getpid()}"
         shutil.rmtree(draft, ignore_errors=True)

@@ -23,6 +23,7 @@ from etude.agent.app.inbox_file import clear_inbox
 from etude.agent.app.workspace_access import SandboxMode
 from etude.agent.git_links.home import sessions_home
 from etude.agent.harness.approval import ApprovalPolicy
+from etude.core.files import replace_file
 
 State = Literal["running", "done", "failed", "stopped", "dead"]
 
@@ -130,6 +131,4 @@ def find_agent(named: str) -> BackgroundAgent:
 
 
 def _write(file: Path, row: dict[str, Any]) -> None:
-    side = file.with_suffix(".tmp")
-    side.write_text(json.dumps(row))
-    side.replace(file)
+    replace_file(file, json.dumps(row))

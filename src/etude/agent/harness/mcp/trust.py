@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from etude.agent.harness.mcp.server import McpServer
+from etude.core.files import replace_file
 
 # How a person is asked; the server's `shown` and `source` say for what.
 Approve = Callable[[McpServer], Awaitable[bool]]
@@ -29,9 +30,7 @@ class ServerTrust:
         """Remember an approval. The file is replaced whole."""
         rows = {**self._approved(), server.digest(folder): f"{server.name}: {server.shown} in {folder}"}
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        side = self._file.with_suffix(".tmp")
-        side.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-        side.rename(self._file)
+        replace_file(self._file, json.dumps(rows, indent=1))
 
     def _approved(self) -> dict[str, str]:
         if not self._file.is_file():

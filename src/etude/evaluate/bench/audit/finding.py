@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from etude.core.files import replace_file
 from etude.evaluate.bench.audit.tripwire import Flag
 
 NAME = "audit.jsonl"
@@ -39,9 +39,7 @@ def write_findings(folder: Path, findings: Iterable[AuditFinding]) -> Path:
     """`audit.jsonl`, whole or not at all: an audit is of all passes that lie there."""
     path = folder / NAME
     text = "".join(json.dumps(one.to_json(), ensure_ascii=False) + "\n" for one in findings)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+    replace_file(path, text)
     return path
 
 

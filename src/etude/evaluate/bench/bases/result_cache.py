@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from etude.core.files import replace_file
 
 
 class ResultCache:
@@ -27,9 +28,7 @@ class ResultCache:
         """Whole or not at all. Raises OSError where the folder can't be written."""
         path = self._path(measure, of)
         self.folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}")
-        part.write_text(json.dumps({"measure": measure, "result": result}))
-        os.replace(part, path)
+        replace_file(path, json.dumps({"measure": measure, "result": result}))
 
     def _path(self, measure: str, of: Any) -> Path:
         digest = hashlib.sha256(json.dumps([measure, of], sort_keys=True).encode()).hexdigest()

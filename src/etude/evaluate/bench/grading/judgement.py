@@ -7,11 +7,11 @@ Its cost is recorded here and nowhere else: the agents' own cost is not mixed wi
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from etude.core.files import append_lines
 from etude.core.trace.completion import Usage
 from etude.evaluate.bench.grading.rubric import Rubric
 
@@ -66,12 +66,7 @@ class JudgementFile:
     def add(self, row: Judgement) -> None:
         """Keep it. Raises OSError if the disk has no room for the whole line."""
         line = (json.dumps(asdict(row), ensure_ascii=False) + "\n").encode()
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            if os.write(descriptor, line) < len(line):
-                raise OSError(f"{self.path}: the disk is full; free space and run again, judging goes on from here")
-        finally:
-            os.close(descriptor)
+        append_lines(self.path, line, durable=False)
         self._known[row.key] = row
 
     @property

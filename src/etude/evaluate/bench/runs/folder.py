@@ -13,6 +13,7 @@ events.jsonl          progress, for the live view
 
 from __future__ import annotations
 
+from etude.core.files import append_lines, replace_file
 import os
 import re
 from dataclasses import dataclass
@@ -72,22 +73,12 @@ def key_of(policy: str, effort: str, agent: str = "") -> str:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Give a file of the results this text as a whole; its folder is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+    replace_file(path, text)
 
 
 def append_line(path: Path, line: str) -> None:
-    """One write of one line, behind whole lines: what a kill tore is ended, and readers leave it out."""
+    """Add a line to a file of the results; its folder is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        size = os.fstat(descriptor).st_size
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        data = (b"\n" if torn else b"") + line.encode() + b"\n"
-        if os.write(descriptor, data) < len(data):
-            raise OSError(f"{path}: the disk is full; free space and run again, the bench goes on from here")
-    finally:
-        os.close(descriptor)
+    append_lines(path, line.encode() + b"\n", durable=False)

@@ -6,7 +6,6 @@ Every public method may be called from any thread.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from etude.core.files import replace_file
 from etude.evaluate.report.board.change import Key, Problems, RowChange, RowSource
 from etude.evaluate.report.board.columns import Columns
 from etude.evaluate.report.board.sources.bench import BenchAttempts
@@ -181,10 +181,8 @@ class AttemptIndex:
 
     def _store(self) -> None:
         """Writes the index next to the run's files, whole or not at all; a folder that can't be written to costs the next start some seconds."""
-        part = self.run / f".{STORED}.{os.getpid()}"
         try:
-            part.write_bytes(self.pack())
-            os.replace(part, self.run / STORED)
+            replace_file(self.run / STORED, self.pack())
             self.problems.clear(STORED)
         except OSError as error:
             self.problems.record(STORED, f"not kept: {error}; it is made again at every start")

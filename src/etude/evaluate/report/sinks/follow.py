@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from etude.core import bounded_toml
+from etude.core.files import replace_file
 from etude.evaluate.report.rows.lines import flat
 from etude.evaluate.report.rows.steps import number
 from etude.evaluate.report.sinks.package import Opening, Sink, SinkError
@@ -89,9 +89,7 @@ class MetricsFollower:
 
     def _keep(self) -> None:
         self._kept.parent.mkdir(exist_ok=True)
-        part = self._kept.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps({"place": self.place}) + "\n")
-        os.replace(part, self._kept)
+        replace_file(self._kept, json.dumps({"place": self.place}) + "\n")
 
 
 def kept_place(run: Path, kind: str) -> int:

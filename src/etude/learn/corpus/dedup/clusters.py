@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from etude.core.files import replacing
+
 
 class Clusters:
     """`kept[n]` is the number of the document kept in place of document n: the id of its cluster. Four bytes a document."""
@@ -41,10 +43,8 @@ class Clusters:
 
     def save(self, path: Path) -> None:
         """To one file, which appears whole or not at all."""
-        unfinished = path.with_suffix(".unfinished")
-        with unfinished.open("wb") as file:
+        with replacing(path) as file:
             np.save(file, self.kept)
-        unfinished.replace(path)
 
     @staticmethod
     def load(path: Path) -> Clusters:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from etude.core.files import replace_file
 from etude.learn.engine.vllm.state_file import StateFile, write_state_file
 from etude.learn.model.checkpoint import TOKENIZER_FILES, load_config
 from etude.learn.weights.digest import State, bits, state_digest, tensor_digest
@@ -92,9 +93,7 @@ class HostCopy:
                 f"{path} is not what version {received.version} is, bit by bit: look at the disk's health"
             )
         digests |= {key: tensor_digest(part) for name in fresh for key, part in file.parts[name].items()}
-        side = self.folder / f"{HELD}.tmp"
-        side.write_text(json.dumps({"version": received.version, "digests": digests}))
-        side.rename(self.folder / HELD)
+        replace_file(self.folder / HELD, json.dumps({"version": received.version, "digests": digests}))
 
     def _held(self) -> HostCopyState | None:
         path = self.folder / HELD

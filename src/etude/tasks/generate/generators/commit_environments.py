@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import re
 import sys
 from collections import Counter
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from etude.core.files import replace_file
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.protocols import InstallResult, ProjectDiscarded
 from etude.tasks.generate.sources.projects import CatalogueProject
@@ -108,9 +108,7 @@ class CommitEnvironments:
 
     def _keep(self, key: str, commit: str) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        part = self.folder / f"{key}.{os.getpid()}.part"
-        part.write_text(json.dumps({"commit": commit}), encoding="utf-8")
-        part.replace(self.folder / f"{key}.json")
+        replace_file(self.folder / f"{key}.json", json.dumps({"commit": commit}))
 
 
 def needs(files: Mapping[str, str]) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from etude.core.files import replace_file
 from etude.core.sources.project import SourceOffline
 from etude.sandbox.errors import InfraError, UserError
 from etude.sandbox.protocol import SandboxPool
@@ -146,6 +146,4 @@ class Installer:
         folder = self.folder(wanted)
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("recipe.toml", recipe.to_toml()), ("installed.json", json.dumps(account))):
-            part = folder / f"{name}.{os.getpid()}.part"
-            part.write_text(text, encoding="utf-8")
-            part.replace(folder / name)
+            replace_file(folder / name, text)

@@ -7,12 +7,12 @@ again.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from etude.core.files import append_lines
 from etude.tasks.errors import TaskError
 
 FILE = "making.jsonl"
@@ -105,10 +105,7 @@ class GenerationJournal:
 
     def _append(self, kind: str, row: dict[str, Any]) -> None:
         line = json.dumps({"kind": kind, **row}, allow_nan=False) + "\n"
-        with open(self.path, "a", encoding="utf-8") as log:
-            log.write(line)
-            log.flush()
-            os.fsync(log.fileno())
+        append_lines(self.path, line.encode(), durable=True)
 
     def _rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         if not self.path.is_file():
