@@ -68,13 +68,18 @@ def install(
     who = asked.agents(builder, setter, judge, key_env, prices=prices, sessions=sessions, **limits)
     read = read_recipe([find_recipe(recipe)], overrides or [])
     if dry_run:
-        plan = {"projects": [one.name for one in chosen], "builders": list(who.builders), "jobs": jobs}
-        text = f"would install {len(chosen)} projects with {', '.join(who.builders)}, {jobs} at a time\n"
-        return Answer(plan, text + "\n".join(f"  {one.name} {one.version}" for one in chosen))
+        return _plan(chosen, who, jobs)
     rows, shared = run_async(_installed(read, chosen, jobs, who))
     document = account(rows, shared)
     lines = [*(_line(row, len(document["builders"]) > 1) for row in rows), describe_account(document)]
     return Answer(document, "\n".join(lines), 0 if document["installed"] == document["of"] else 1)
+
+
+def _plan(chosen: list[CatalogueProject], who: Agents, jobs: int) -> Answer:
+    """What --dry-run shows: nothing is fetched or installed."""
+    document = {"projects": [project.name for project in chosen], "builders": list(who.builders), "jobs": jobs}
+    text = f"would install {len(chosen)} projects with {', '.join(who.builders)}, {jobs} at a time\n"
+    return Answer(document, text + "\n".join(f"  {project.name} {project.version}" for project in chosen))
 
 
 async def _installed(
