@@ -1,0 +1,27 @@
+"""Files and functions stay small, and the packages few: the limits that CONTRIBUTING states, measured on the tree."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+_spec = importlib.util.spec_from_file_location("repository_shape", Path(__file__).with_name("shape.py"))
+assert _spec is not None and _spec.loader is not None
+shape = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = shape
+_spec.loader.exec_module(shape)
+
+LONGEST_FILE = 400  # lines
+
+
+def test_no_function_is_longer_than_40_lines() -> None:
+    assert shape.long_functions() == []
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    assert {name: lines for name, path in shape.paths().items() if (lines := shape.lines_of(path)) > LONGEST_FILE} == {}
+
+
+def test_there_are_at_most_eleven_packages() -> None:
+    assert 8 <= len([path for path in shape.SOURCE.iterdir() if (path / "__init__.py").exists()]) <= 11
