@@ -14,7 +14,7 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.auditing.needles import needles
-from etude.tasks.auditing.scan import audited, told
+from etude.tasks.auditing.scan import audit_problems, audited
 from etude.tasks.checking.check import KEPT, check_folder, checked, folders_of
 from etude.tasks.checking.version import code_version
 from etude.tasks.environment.birth import history_of, objects
@@ -89,7 +89,7 @@ async def test_copies_of_the_reference_are_found_wherever_they_lie(shop: Sandbox
         f"{DEPS}/site-packages/tally.py": "lines",
         "/tmp/cache/tally.cpython-311.pyc": "names",
     }
-    assert len(told(audit)) == 2 and audit["history"]["clean"] and audit["files"] > 0
+    assert len(audit_problems(audit)) == 2 and audit["history"]["clean"] and audit["files"] > 0
 
 
 async def test_a_wheel_with_the_reference_in_it_is_found(shop: SandboxPool, tmp_path: Path):
@@ -107,7 +107,7 @@ async def test_what_an_agent_sees_anyway_is_no_needle(shop: SandboxPool):
     task = await made(shop, {})
     assert needles(task).names == ("counted_twice", "halved")
     assert all("counted_twice" in window or "halved" in window for window in needles(task).windows[0])
-    assert not told(await audited(task, shop))
+    assert not audit_problems(await audited(task, shop))
 
 
 async def test_of_many_windows_one_that_anybody_writes_tells_nothing_and_of_few_it_does(shop: SandboxPool):
@@ -118,10 +118,10 @@ async def test_of_many_windows_one_that_anybody_writes_tells_nothing_and_of_few_
     few = await made(shop, {}, {"/tmp/deps/lib/any.py": common.encode()})
     many = replace(few, solution={"tally.py": long})
     assert needles(few).least == (1, 1) and needles(many).least == (8, 1)
-    assert not told(await audited(many, shop))
-    assert len(told(await audited(replace(few, solution={"tally.py": "class A:\n" + common}), shop))) == 1
+    assert not audit_problems(await audited(many, shop))
+    assert len(audit_problems(await audited(replace(few, solution={"tally.py": "class A:\n" + common}), shop))) == 1
     copied = await made(shop, {}, {"/tmp/deps/lib/any.py": long.replace("of_50(", "other(").encode()})
-    assert len(told(await audited(replace(copied, solution={"tally.py": long}), shop))) == 1
+    assert len(audit_problems(await audited(replace(copied, solution={"tally.py": long}), shop))) == 1
 
 
 async def test_a_sound_task_is_a_good_row_and_is_not_checked_twice(shop: SandboxPool, tmp_path: Path):
@@ -134,7 +134,7 @@ async def test_a_sound_task_is_a_good_row_and_is_not_checked_twice(shop: Sandbox
         (row.leaks, row.flaky, row.problem, {k: v for k, v in row.cheats.items() if v}) for row in rows
     ]
     assert "malformed" in rows[1].problem
-    shown = rows[0].told()
+    shown = rows[0].to_json()
     assert {key: shown[key] for key in ("id", "category", "reference", "nop", "leaks", "flaky")} == {
         "id": "bugs/tally/1",
         "category": "debugging",
@@ -145,7 +145,7 @@ async def test_a_sound_task_is_a_good_row_and_is_not_checked_twice(shop: Sandbox
     }
     assert shown["cheats"] and set(shown["cheats"].values()) == {0} and shown["audit"]["history"]["clean"]
     TaskFolder(tmp_path / "stored", make=True).add(task)
-    assert (await check_folder(tmp_path / "stored", shop))[0].told() == shown
+    assert (await check_folder(tmp_path / "stored", shop))[0].to_json() == shown
     before = shop.stats().created
     assert (await check_folder(tmp_path / "tasks", shop))[0] == rows[0] and shop.stats().created == before
     kept = (tmp_path / "tasks" / KEPT).read_text().splitlines()

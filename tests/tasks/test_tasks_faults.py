@@ -9,7 +9,7 @@ import pytest
 from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.environment.environment import Environment, TestPlan
-from etude.tasks.faults import ROWS, TABLE, fault_of, told
+from etude.tasks.faults import ROWS, TABLE, fault_of, fault_reason
 from etude.tasks.graders import judged
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.running.report import TestRun
@@ -51,7 +51,7 @@ BEYOND = {"reward": "graders of scripts", "machine": "raised", "environment": "r
 @pytest.mark.parametrize("name", SIGNS)
 def test_a_run_is_known_by_its_sign(name: str):
     row = fault_of(SIGNS[name])
-    assert row is not None and row is ROWS[name] and told(row, SIGNS[name])
+    assert row is not None and row is ROWS[name] and fault_reason(row, SIGNS[name])
 
 
 def test_every_row_has_a_test():

@@ -26,7 +26,7 @@ from etude.tasks.graders.workflow import MAX_COMMANDS, Command, WorkflowError, c
 from etude.tasks.grading import graded
 from etude.tasks.isolated import NOT_PLAIN, plain_value
 from etude.tasks.running.channel import ParentReport, Prepared
-from etude.tasks.running.testrun import heard_of
+from etude.tasks.running.testrun import verified_run
 from etude.tasks.task import Task, Verdict
 
 CALLS = [Call("core", "f", [n]) for n in range(3)]
@@ -248,7 +248,7 @@ def test_a_report_says_anything_and_is_a_report_or_none(kind: str, found: Any, r
         b'<?xml version="1.0" encoding="x-none"?><a/>',
     ):
         answer = ParentReport(1, 0.1, (), False, False, "", output, (output,))
-        heard = heard_of(kind, answer, Prepared([], canaries=("canary",)))
+        heard = verified_run(kind, answer, Prepared([], canaries=("canary",)))
         assert heard.objection, "no test that must fail was reported as failed"
 
 

@@ -18,7 +18,7 @@ from etude.tasks.running.parsers import texts
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.running.supervised import watched
-from etude.tasks.running.testrun import RunReport, Tests, heard_of, run_tests
+from etude.tasks.running.testrun import RunReport, Tests, run_tests, verified_run
 
 NODE = "module.exports.f = () => 1;\n"
 NODE_TESTS = (
@@ -216,9 +216,9 @@ def test_a_runner_that_prints_its_report_where_newer_ones_write_it_is_heard() ->
     report = json.dumps({"stats": {"tests": 1}, "tests": [case], "pending": [], "failures": []}, indent=2)
     printed = f'{{"stats": "of a test"}}\nnoise\n{report}\nleft over'.encode()
     prepared = Prepared(["mocha"], {})
-    heard = heard_of("mocha", ParentReport(0, 1.0, (), False, False, "", printed, ()), prepared)
+    heard = verified_run("mocha", ParentReport(0, 1.0, (), False, False, "", printed, ()), prepared)
     assert heard.run.passed == {"::g one"} and not heard.objection
-    assert not heard_of("mocha", ParentReport(0, 1.0, (), False, False, "", b"nothing", ()), prepared).run.passed
+    assert not verified_run("mocha", ParentReport(0, 1.0, (), False, False, "", b"nothing", ()), prepared).run.passed
 
 
 def test_lines_of_tap_that_no_line_closes_cost_as_much_as_others() -> None:

@@ -15,7 +15,7 @@ from etude.tasks.running import inside
 from etude.tasks.running.channel import ParentReport, Prepared, Tests
 from etude.tasks.running.channels.canaries import with_canary, with_failure
 from etude.tasks.running.channels.registry import channel
-from etude.tasks.running.testrun import heard_of
+from etude.tasks.running.testrun import verified_run
 
 JUNIT = """<testsuites><testsuite name="a.test.ts"><testsuite name="outer"><testcase name="one" classname="outer" file="a.test.ts"/>
 <testcase name="canary 12" classname="a.test.ts" file="a.test.ts"><failure/></testcase><testcase name="three" classname="outer" file="a.test.ts">
@@ -68,7 +68,7 @@ def test_bun_names_tests_by_file_and_suite_and_its_files_are_paths() -> None:
     prepared = channel("bun").prepare(Tests(("a.test.ts",), (), "bun"), {"a.test.ts": b"test('a')"}, "12", "/work")
     assert prepared.argv[:3] == ["bun", "test", "./a.test.ts"] and b'from "bun:test"' in prepared.files["a.test.ts"]
     answer = ParentReport(1, 1.0, (), False, False, "", b"", (JUNIT.encode(),))
-    heard = heard_of("bun", answer, Prepared([], canaries=("12",)))
+    heard = verified_run("bun", answer, Prepared([], canaries=("12",)))
     assert not heard.objection and heard.run.passed == {"a.test.ts::outer > one"}
     assert heard.run.where == {"a.test.ts::outer > one": "a.test.ts", **{one: "a.test.ts" for one in heard.run.failed}}
 
@@ -89,6 +89,6 @@ def test_jasmine_s_report_has_the_form_of_jest_s(tmp_path: Path) -> None:
     )
     assert status(tmp_path, {"t.cjs": calls}, "t.cjs") == 0
     answer = ParentReport(1, 1.0, (), False, False, "", b"", (report.read_bytes(),))
-    heard = heard_of("jasmine", answer, Prepared([], canaries=("12",)))
+    heard = verified_run("jasmine", answer, Prepared([], canaries=("12",)))
     assert not heard.objection and heard.run.passed == {"spec/a.js::outer > one"}
     assert heard.run.failed == {"spec/a.js::outer > two"} and json.loads(report.read_text())["testResults"]

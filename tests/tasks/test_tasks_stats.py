@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.tasks.stats import LARGE_FILES, LARGE_LINES, spread, stats, told
+from etude.tasks.stats import LARGE_FILES, LARGE_LINES, render_stats, spread, stats
 from etude.tasks.task_row import TaskRow
 
 
@@ -25,8 +25,8 @@ def test_a_task_is_large_by_lines_and_files_both() -> None:
     ]  # fmt: skip
     document = stats(rows)
     assert (document["tasks"], document["large"], document["generator"]) == (3, 1, {"bugs": 3})
-    assert "characters of the terse prompt" in told(document)
+    assert "characters of the terse prompt" in render_stats(document)
 
 
 def test_an_empty_folder_has_statistics_too() -> None:
-    assert told(stats([])).startswith("0 tasks")
+    assert render_stats(stats([])).startswith("0 tasks")

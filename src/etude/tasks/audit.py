@@ -28,17 +28,17 @@ def leaks(task: Task) -> list[str]:
     for call in task.hidden.get("calls", []):
         spelled = _spelled(call)
         if f'"{call["module"]} {call["function"]}", {spelled})' in workspace:
-            found.append(f"hidden call {call['id']} stands in the workspace")
+            found.append(f"hidden call {call['id']} is in the workspace")
     for path, text in task.solution.items():
         if task.files.get(path) == text:
             found.append(f"{path}: the solution is in place already")
         if text.strip() and is_text(text) and any(text in other for other in _elsewhere(task, path, text)):
-            found.append(f"{path}: a copy of the solution stands in the workspace")
+            found.append(f"{path}: a copy of the solution is in the workspace")
     for key in ("reference", "mutants"):
         sources = task.hidden.get(key, [])
         for source in sources if isinstance(sources, list) else []:
             if source in workspace:
-                found.append(f"a hidden {key} source stands in the workspace")
+                found.append(f"a hidden {key} source is in the workspace")
     return found
 
 

@@ -52,12 +52,12 @@ TABLE: tuple[FaultRow, ...] = (
     FaultRow(
         "pytest >5", "doubtful", "a status that pytest does not give, or death by a signal", "the tests' process died"
     ),
-    FaultRow("early end", "policy", "the session's end was not told", "{objection}"),
+    FaultRow("early end", "policy", "the session's end was not reported", "{objection}"),
     FaultRow("no report", "policy", "the runner wrote none, or one that does not parse", "{objection}"),
     FaultRow(
         "unbuilt",
         "policy",
-        "the runner ended with a failure and told of no test",
+        "the runner ended with a failure and reported no test",
         "the tests did not run (status {rc})",
     ),
     FaultRow("reward", "policy", "a reward file that is no finite number, or too large", "{objection}"),
@@ -93,6 +93,6 @@ def fault_of(ran: RunReport, kind: str = "pytest") -> FaultRow | None:
     return ROWS["early end"]
 
 
-def told(row: FaultRow, ran: RunReport) -> str:
+def fault_reason(row: FaultRow, ran: RunReport) -> str:
     """The row's verdict on this run."""
     return row.verdict.format(s=ran.run.seconds, rc=ran.run.rc, objection=ran.objection or "the run can't be believed")

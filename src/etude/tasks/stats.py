@@ -43,7 +43,7 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
     return {"count": len(ordered), "min": ordered[0], **ranks, "max": ordered[-1], **histogram}
 
 
-def told(document: dict[str, Any]) -> str:
+def render_stats(document: dict[str, Any]) -> str:
     """The same for people: counts side by side, distributions as bars."""
     lines = [
         f"{document['tasks']} tasks, {document['large']} of them with {LARGE_LINES} changed lines in {LARGE_FILES} files or more"

@@ -63,8 +63,8 @@ def tree(repository: Path, commit: str) -> RepositoryTree:
 def _listed(listing: bytes) -> Iterator[tuple[str, str, int, str]]:
     """`<mode> <type> <id> <size>\\t<path>` for each entry; a submodule's size is `-`."""
     for row in filter(None, listing.decode("utf-8", "surrogateescape").split("\0")):
-        told, _, path = row.partition("\t")
-        mode, _, blob, size = told.split()
+        header, _, path = row.partition("\t")
+        mode, _, blob, size = header.split()
         yield mode, blob, int(size) if size.isascii() and size.isdigit() else 0, path  # BAD of a blob that is missing
 
 

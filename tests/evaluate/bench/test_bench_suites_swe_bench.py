@@ -146,7 +146,7 @@ def test_lines_that_are_no_rows_and_rows_that_stand_twice_are_named_and_a_file_w
     path.write_text(path.read_text() + '{"torn": \n' + "[" * 5000 + "\n")
     rows, left_out = read_rows(path)
     assert len(rows) == 1 and list(left_out) == ["row 2", "row 3", "row 4", "row 5"]
-    assert "no object but list" in left_out["row 2"] and "stands in row 1 already" in left_out["row 3"]
+    assert "no object but list" in left_out["row 2"] and "is already in row 1" in left_out["row 3"]
     assert all("its line is no JSON" in left_out[f"row {n}"] for n in (4, 5))
     with pytest.raises(TaskError, match="no row that can be used, 1 that can't; row 1: it is no object"):
         read_rows(written(tmp_path, 7))

@@ -38,7 +38,7 @@ files = []
         ("", "must hold"),
         (ROW.replace("'a'", "3"), "project 1: name"),
         (ROW + "verison = '2'", "verison"),
-        (ROW * 2, "stands there twice"),
+        (ROW * 2, "is listed twice"),
         (ROW.replace("sdist", "egg"), "kind 'egg'"),
         (ROW + "language = 'cobol'", "cobol"),
         (ROW + "path = '../a'", "path is for git and folder"),

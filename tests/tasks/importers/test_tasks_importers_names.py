@@ -125,7 +125,7 @@ def test_a_file_that_the_reference_only_moves_is_no_leak() -> None:
         {"new.py": text},
         metadata=moved.metadata,
     )
-    assert leaks(stays) == ["new.py: a copy of the solution stands in the workspace"]
+    assert leaks(stays) == ["new.py: a copy of the solution is in the workspace"]
 
 
 def test_tests_of_one_cut_name_that_do_not_agree_have_no_status() -> None:

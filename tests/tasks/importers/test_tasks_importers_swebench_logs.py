@@ -45,7 +45,7 @@ def ours(case: dict[str, Any]) -> dict[str, Any]:
     except UnreadableLog:
         return {"error": ""}
     assert decided.score <= decided.resolved  # never a reward where the package gives none
-    told = {"statuses": statuses, **decided.told()}
+    told = {"statuses": statuses, **decided.to_json()}
     if not decided.applied:
         del told["tests_status"]
         trouble = machine_trouble(case["log"].replace("\r\n", "\n").replace("\r", "\n"))

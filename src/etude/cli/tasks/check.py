@@ -25,7 +25,7 @@ def check(
     rows = run_async(_rows(folder, concurrency, again))
     from etude.tasks.checking.check import summary
 
-    return Answer({"tasks": [row.told() for row in rows]}, summary(rows), int(not all(row.good for row in rows)))
+    return Answer({"tasks": [row.to_json() for row in rows]}, summary(rows), int(not all(row.good for row in rows)))
 
 
 async def _rows(folder: Path, concurrency: int, again: bool) -> list[Any]:

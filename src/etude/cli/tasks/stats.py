@@ -16,9 +16,9 @@ def stats(
     json: Json = False,
 ) -> Answer:
     """Summarise a folder of tasks: number of each kind, length of the prompts, size of the changes."""
+    from etude.tasks.stats import render_stats
     from etude.tasks.stats import stats as counted
-    from etude.tasks.stats import told
     from etude.tasks.store.opened import open_tasks
 
     document = counted(open_tasks(folder).rows.values())
-    return Answer(document, told(document))
+    return Answer(document, render_stats(document))

@@ -57,7 +57,7 @@ NO_NAME = re.compile(
 HOME = re.compile(
     r"(?:/home/(?<![\w.]/home/)|/Users/(?<![\w.]/Users/)|:(?:\\{1,2}|/)Users(?:\\{1,2}|/))(?P<user>[A-Za-z][\w.-]{1,31})(?=[\\/])"
 )
-NOBODY = frozenset(
+SHARED_ACCOUNTS = frozenset(
     "user users username name me you your yourname yourusername myuser myname foo bar test tester testuser "
     "example runner runneradmin ubuntu vagrant app node circleci travis jovyan linuxbrew shared public default "
     "admin administrator root guest docker dev developer builder build git www ftp someone somebody anonymous "
@@ -114,5 +114,5 @@ def find_homes(text: str) -> Iterator[Finding]:
     """User names in paths of home folders."""
     if "/home/" in text or "Users" in text:
         for match in HOME.finditer(text):
-            if match["user"].lower() not in NOBODY:
+            if match["user"].lower() not in SHARED_ACCOUNTS:
                 yield Finding(*match.span("user"), "home")

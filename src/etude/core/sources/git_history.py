@@ -75,12 +75,12 @@ def _versions(view: Path, head: str, prefix: str) -> dict[str, list[str]]:
     )  # fmt: skip
     # Only the first parent counts: what a merge brought is one change.
     pairs = [" ".join(line.split()[:2]) for line in listed.splitlines()]
-    told = run_git(
+    output = run_git(
         f"--git-dir={view}", "diff-tree", "--stdin", "-r", "-z", "--root", "--no-renames", "--raw", "--full-index",
         stdin="\n".join(reversed(pairs)) + "\n",
     )  # fmt: skip
     found: dict[str, list[str]] = {}
-    words = iter(told.split("\0"))
+    words = iter(output.split("\0"))
     for word in words:
         if word.startswith(":"):  # :<old mode> <new mode> <old id> <new id> <letter>, then the path; else a commit's id
             old_mode, mode, old, new, _ = word[1:].split()

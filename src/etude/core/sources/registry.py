@@ -38,7 +38,7 @@ def asked(command: Sequence[str], folder: str | None = None) -> subprocess.Compl
         return subprocess.run(command, capture_output=True, text=True, timeout=ASK_S, cwd=folder)
     except subprocess.TimeoutExpired:
         raise SourceOffline(
-            f"{command[0]} has not told its index within {ASK_S} s; try again when the machine is less busy"
+            f"{command[0]} has not returned its index within {ASK_S} s; try again when the machine is less busy"
         ) from None
 
 

@@ -39,7 +39,7 @@ class SdistSource(RegistrySource):
         address = done.stdout.strip()
         if done.returncode or not address:
             said = (done.stderr.strip().splitlines() or ["no address"])[-1]
-            raise SourceOffline(f"pip can't be asked for its index ({said}); install pip beside {sys.executable}")
+            raise SourceOffline(f"pip can't be asked for its index ({said}); install pip for {sys.executable}")
         return address.rstrip("/") + "/"
 
     def page_name(self, package: str) -> str:

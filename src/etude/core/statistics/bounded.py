@@ -70,11 +70,11 @@ def _spread_share(p: float, count: float, error2: float, prior: float) -> float:
     Each task that goes the other way tells something of it, count min(p, 1 - p) in all; `prior` more say "all 0 or 1". Where none
     goes the other way tasks are counted, since passes of a task may well all agree.
     """
-    told = count * min(p, 1 - p)
-    if told < ROUNDING or error2 < 0:
+    rare_count = count * min(p, 1 - p)
+    if rare_count < ROUNDING or error2 < 0:
         return 1.0
     seen = error2 * count / (p * (1 - p))  # N / (N - 1) for one level and one pass of 0 and 1
-    return (told * seen + prior) / (told + prior)
+    return (rare_count * seen + prior) / (rare_count + prior)
 
 
 def _error2(one: Values, other: Values, shares: Mapping[str, float]) -> float:

@@ -80,8 +80,8 @@ def _items(policies: Mapping[str, Tables], ids: Mapping[str, Sequence[str]]) -> 
     """Discrimination from the least on: the first is to be read first."""
     names = [task_id for level in ids.values() for task_id in level]
     tables = {name: np.concatenate([own[level] for level in ids]) for name, own in policies.items()}
-    extremes, told = saturated(tables), discrimination(tables)
-    known = {task_id: round(float(r), 4) for task_id, r in zip(names, told, strict=True) if not np.isnan(r)}
+    extremes, correlations = saturated(tables), discrimination(tables)
+    known = {task_id: round(float(r), 4) for task_id, r in zip(names, correlations, strict=True) if not np.isnan(r)}
     return {
         "saturated": [names[i] for i in extremes.saturated],
         "impossible": [names[i] for i in extremes.impossible],

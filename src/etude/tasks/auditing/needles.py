@@ -38,7 +38,7 @@ class Needles:
         reference, tests = (max(1, min(SEVERAL, len(part) // OF)) for part in self.windows)
         return reference, tests
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"least": self.least}
 
 

@@ -30,7 +30,7 @@ async def audited(task: Task, pool: Machines) -> dict[str, Any]:
     """
     sandbox = await opened(task, pool, SandboxSpec(), lambda spec: replace(spec, warm_python=False), history=True)
     try:
-        asked = needles(task).told() | {"skip": list(SKIPPED)}
+        asked = needles(task).to_json() | {"skip": list(SKIPPED)}
         script = (files("etude.tasks.auditing") / "inside.py").read_text()
         done = await sandbox.run(
             ["python3", "-I", "-S", "-c", script],
@@ -47,7 +47,7 @@ async def audited(task: Task, pool: Machines) -> dict[str, Any]:
         await sandbox.kill()
 
 
-def told(audit: dict[str, Any]) -> list[str]:
+def audit_problems(audit: dict[str, Any]) -> list[str]:
     """What is wrong, in words; empty for a clean sandbox."""
     found = [
         f"{one['path']}: {one['what']} of the reference or of hidden tests: {one['text']}" for one in audit["found"]

@@ -129,9 +129,9 @@ async def behaved(task: Task, pool: Machines, script: str) -> AsyncIterator[dict
 
 async def _left(sandbox: Disposable, task: Task, environment: Environment, script: str) -> dict[str, bytes]:
     wanted = "\n".join(task.solution) or "\n".join(list(task.files)[:20])
-    told = {"WANTED": wanted, "PROJECT": environment.project, "HOME": "/tmp"}
+    env = {"WANTED": wanted, "PROJECT": environment.project, "HOME": "/tmp"}
     try:
-        await sandbox.run(["sh", "-c", script], env=told, timeout_s=LIMIT_S)
+        await sandbox.run(["sh", "-c", script], env=env, timeout_s=LIMIT_S)
         return await left(sandbox, task)
     except UserError:
         return {}  # what can't be read out is nothing, as for any attempt

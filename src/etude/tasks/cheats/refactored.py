@@ -61,8 +61,8 @@ def definition_only(task: Task) -> Files:
     path = _path(task, asked["target"])
     if _moves(task):
         return nop(task) | {path: solved(task)[path]}
-    told = re.sub(rf"(?m)^((?:async )?(?:def|class) ){asked['old']}\b", rf"\g<1>{asked['new']}", task.files[path])
-    return nop(task) | {path: told.encode()}
+    changed = re.sub(rf"(?m)^((?:async )?(?:def|class) ){asked['old']}\b", rf"\g<1>{asked['new']}", task.files[path])
+    return nop(task) | {path: changed.encode()}
 
 
 def copied(task: Task) -> Files:
@@ -111,5 +111,5 @@ def _left(task: Task, text: str) -> Files:
     asked = task.hidden["refactor"]
     path = _path(task, asked["module"])
     files = solved(task)
-    told = text.format(**asked, imported="from {target} import {new}".format(**asked))
-    return files | {path: files[path] + told.encode()}
+    addition = text.format(**asked, imported="from {target} import {new}".format(**asked))
+    return files | {path: files[path] + addition.encode()}

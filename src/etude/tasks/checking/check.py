@@ -19,7 +19,7 @@ from typing import Any
 from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
-from etude.tasks.auditing.scan import audited, told
+from etude.tasks.auditing.scan import audit_problems, audited
 from etude.tasks.cheats.agents import agents_for, behaved
 from etude.tasks.cheats.exercise import Files, nop
 from etude.tasks.cheats.repository import cheats_for
@@ -57,7 +57,7 @@ class CheckRow:
         fooled = any(self.cheats.values()) or self.nop or self.flaky
         return not self.problem and self.reference == 1 and not fooled and not self.leaks
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON; whole scores without a point."""
         row = asdict(self) | {"cheats": {name: _plain(score) for name, score in self.cheats.items()}}
         row |= {"reference": _plain(self.reference), "nop": _plain(self.nop)}
@@ -146,7 +146,7 @@ async def judged(task: Task, pool: Machines) -> CheckRow:
         min(scores),
         found.nop,
         {**found.cheats, **acted},
-        [*found.leaks, *told(audit)],
+        [*found.leaks, *audit_problems(audit)],
         len(set(scores)) > 1,
         audit={
             "history": audit["history"],
@@ -186,9 +186,9 @@ def _known(kept: Path) -> dict[str, CheckRow]:
     rows: dict[str, CheckRow] = {}
     for line in kept.read_text(encoding="utf-8").splitlines(keepends=True):
         if line.endswith("\n"):
-            told = json.loads(line)
-            key = told.pop("key")
-            rows[key] = CheckRow(**told)
+            fields = json.loads(line)
+            key = fields.pop("key")
+            rows[key] = CheckRow(**fields)
     return rows
 
 

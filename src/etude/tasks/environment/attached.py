@@ -26,8 +26,8 @@ def services_of(metadata: Mapping[str, Any]) -> tuple[ServiceSpec, ...]:
 
 
 def _service(row: object) -> ServiceSpec:
-    told = row if isinstance(row, Mapping) else {}
-    name, files = told.get("name"), told.get("files", {})
+    service = row if isinstance(row, Mapping) else {}
+    name, files = service.get("name"), service.get("files", {})
     texts = isinstance(files, Mapping) and all(isinstance(one, str) for pair in files.items() for one in pair)
     if not isinstance(name, str) or not texts:
         raise TaskError(f"metadata.{KEY} holds {row!r:.80}: a row has a `name`, and `files` with texts by path")

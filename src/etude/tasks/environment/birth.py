@@ -105,10 +105,10 @@ def _kind(node: dict[str, Any] | bytes) -> bytes:
 def _hashed(node: dict[str, Any] | bytes, seen: set[bytes]) -> bytes:
     """git's own name for it, but for the modes of files, which the history leaves out: what is equal there is equal here."""
     if isinstance(node, bytes):
-        told = b"blob %d\0" % len(node) + node
+        encoded = b"blob %d\0" % len(node) + node
     else:
         rows = [_kind(inner) + name.encode() + b"\0" + _hashed(inner, seen) for name, inner in sorted(node.items())]
-        told = b"tree\0" + b"".join(rows)
-    digest = hashlib.sha256(told).digest()
+        encoded = b"tree\0" + b"".join(rows)
+    digest = hashlib.sha256(encoded).digest()
     seen.add(digest)
     return digest

@@ -69,12 +69,12 @@ class Environment:
 
 def environment_of(metadata: Mapping[str, Any]) -> Environment | None:
     """A task's environment by its metadata; None for a task that has none. Raises TaskError."""
-    told = metadata.get(KEY)
-    if told is None:
+    table = metadata.get(KEY)
+    if table is None:
         return None
     try:
-        tests = told.get("tests", {})
+        tests = table.get("tests", {})
         plan = TestPlan(tests.get("runner", "pytest"), tuple(tests.get("command", ())), tuple(tests.get("files", ())))
-        return Environment(**{**told, "tests": plan, "hosts": tuple(told.get("hosts", ()))})
+        return Environment(**{**table, "tests": plan, "hosts": tuple(table.get("hosts", ()))})
     except (TypeError, AttributeError) as error:
         raise TaskError(f"metadata.{KEY} is no environment: {error}; make the task again") from error

@@ -26,8 +26,8 @@ def carried() -> dict[str, bytes]:
         found[path] = data
         waiting += _imports(ast.parse(data))
         waiting += [module.rpartition(".")[0]] if "." in module else []
-    beside = files("etude.tasks.running") / "inside"
-    for entry in beside.iterdir():
+    scripts = files("etude.tasks.running") / "inside"
+    for entry in scripts.iterdir():
         if entry.name.startswith("etude_") and entry.is_file():
             found[f"{INSIDE}/{entry.name}"] = entry.read_bytes()
     return dict(sorted(found.items()))

@@ -51,10 +51,10 @@ def binaries(held: Mapping[str, bytes]) -> dict[str, bytes]:
     return {path: data for path, data in held.items() if path not in hidden and not _is_text(data)}
 
 
-def _python(told: Mapping[str, Any], own: Collection[str]) -> tuple[str, tuple[str, ...]]:
+def _python(facts: Mapping[str, Any], own: Collection[str]) -> tuple[str, tuple[str, ...]]:
     names = {_plain(name) for name in own}
-    pins = tuple(f"{name}=={version}" for name, version in told["found"] if _plain(name) not in names)
-    return "python:{}.{}-slim".format(*told["python"]), pins
+    pins = tuple(f"{name}=={version}" for name, version in facts["found"] if _plain(name) not in names)
+    return "python:{}.{}-slim".format(*facts["python"]), pins
 
 
 def _node(said: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 
 from etude.sandbox.spec import ExecResult, SandboxSpec
 from etude.tasks.content import files_below, read_file, write_file
-from etude.tasks.graders.judged import MAX_FILE_BYTES, AttemptJudgement, judged, limit_s, told_tests
+from etude.tasks.graders.judged import MAX_FILE_BYTES, AttemptJudgement, judged, limit_s, tests_to_grade
 from etude.tasks.protected import is_protected
 from etude.tasks.running.channel import INSIDE
 from etude.tasks.running.testrun import run_tests
@@ -114,7 +114,7 @@ def graded(tests: Path, workdir: Path) -> AttemptJudgement:
     hidden = json.loads((tests / "hidden.json").read_bytes())
     tree = {path: read_file(tests / "tree" / path) for path in files_below(tests / "tree")}
     restored(workdir, tree, hidden["removed"])
-    asked = told_tests(hidden)
+    asked = tests_to_grade(hidden)
     own = {path: (workdir / path).read_bytes() for path in asked.files if (workdir / path).is_file()}
     ran = asyncio.run(run_tests(asked, {**own, **tree}, Here(workdir).fresh, limit_s(hidden["seconds"])))
     return judged(hidden, ran)
@@ -125,9 +125,9 @@ def main(arguments: list[str]) -> int:
     outcome = graded(tests, workdir)
     reward = float(not outcome.reason)
     passed = sum(outcome.tests.values())
-    told = {"reward": reward, "reason": outcome.reason, "tests": outcome.tests}
+    report = {"reward": reward, "reason": outcome.reason, "tests": outcome.tests}
     for name, document in (
-        ("verdict.json", told),
+        ("verdict.json", report),
         ("reward.json", {"reward": reward, "tests_passed": passed, "tests": len(outcome.tests)}),
     ):
         if (logs / name).is_symlink() or (logs / name).exists():

@@ -35,8 +35,8 @@ def foreign_task(folder: Path) -> Task:
     """The directory as the importer reads it; of ours only the files that its Dockerfile copies and the snapshot that replaces it.
     Raises TaskError, HarborError."""
     own, read = read_task(folder), read_foreign_task(folder, {})
-    beside = {key: own.metadata[key] for key in (KEY, OVERLAY) if key in own.metadata}
-    return replace(read, files=own.files, metadata={**read.metadata, **beside})
+    environment = {key: own.metadata[key] for key in (KEY, OVERLAY) if key in own.metadata}
+    return replace(read, files=own.files, metadata={**read.metadata, **environment})
 
 
 def as_it_is(spec: SandboxSpec, task: Task) -> SandboxSpec:

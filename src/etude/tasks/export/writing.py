@@ -23,11 +23,11 @@ from etude.tasks.protected import is_protected
 from etude.tasks.task import Task
 
 AGENT_S = 1800.0
-BESIDE_S = 60.0  # of the verifier, in addition to the tests' own limit: its start, and the control run of commands known by their status
+VERIFIER_EXTRA_S = 60.0  # of the verifier, in addition to the tests' own limit: its start, and the control run of commands known by their status
 
 TEST = f"""\
 #!/bin/sh
-# Runs the expected tests and writes 1 or 0 to /logs/verifier/reward.json; the tests by name are in verdict.json beside it.
+# Runs the expected tests and writes 1 or 0 to /logs/verifier/reward.json; the tests by name are in verdict.json in the same folder.
 # All it needs is Python 3.10 or later, and not one of the workspace's.
 here="$(cd "$(dirname "$0")" && pwd)"
 for python in /usr/local/bin/python3 /usr/bin/python3 ""; do [ -x "$python" ] && break; done
@@ -69,11 +69,11 @@ def export_task(task: Task, folder: Path, installation: Installation | None = No
         return Exported(task.id, write_task(task, folder), objection)
     if installation is None:
         return Exported(task.id, write_task(task, folder), "the recipe of its environment is not kept here")
-    written = write_task(task, folder, _beside(task, installation), _settings(task, installation))
+    written = write_task(task, folder, _extra_files(task, installation), _settings(task, installation))
     return Exported(task.id, written)
 
 
-def _beside(task: Task, installation: Installation) -> dict[str, bytes]:
+def _extra_files(task: Task, installation: Installation) -> dict[str, bytes]:
     gone = set(task.hidden["removed"])
     tree = {path: text.encode() for path, text in task.files.items() if is_protected(path) and path not in gone}
     tree |= {path: data for path, data in installation.binaries.items() if is_protected(path)}
@@ -92,5 +92,5 @@ def _settings(task: Task, installation: Installation) -> dict[str, dict[str, Any
     machine = {**SETTINGS["environment"], "memory_mb": environment.memory_mb}
     if environment.start_script:
         machine["healthcheck"] = {"command": environment.start_script, "retries": 1}
-    verifier = {**SETTINGS["verifier"], "timeout_sec": 2 * limit_s(task.hidden["seconds"]) + BESIDE_S}
+    verifier = {**SETTINGS["verifier"], "timeout_sec": 2 * limit_s(task.hidden["seconds"]) + VERIFIER_EXTRA_S}
     return {"agent": {"timeout_sec": AGENT_S}, "verifier": verifier, "environment": machine}

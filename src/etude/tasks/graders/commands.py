@@ -16,7 +16,7 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.workspace import opened
 from etude.tasks.errors import TaskDefective
 from etude.tasks.faults import FaultRow
-from etude.tasks.graders.judged import graded_files, judged, limit_s, told_tests
+from etude.tasks.graders.judged import graded_files, judged, limit_s, tests_to_grade
 from etude.tasks.running.supervised import watched
 from etude.tasks.running.testrun import Opener, RunReport, Tests, run_tests
 from etude.tasks.solved import solved
@@ -95,4 +95,4 @@ class CommandsGrader:
 
 def tests_of(task: Task) -> Tests:
     """What grading runs."""
-    return told_tests(task.hidden)
+    return tests_to_grade(task.hidden)

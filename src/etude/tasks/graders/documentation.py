@@ -116,23 +116,23 @@ def groups_of(task: Task, files: dict[str, bytes]) -> list[ExampleGroup]:
 def _of_docstrings(task: Task, text: str) -> list[ExampleGroup]:
     hidden = task.hidden
     try:
-        told = documented.docstrings(text)
+        docstrings = documented.docstrings(text)
         unchanged = documented.bare(text) == documented.bare(task.files[hidden["path"]])
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise Poor(f"{hidden['path']} does not parse: {error}") from error
     if not unchanged:
         raise Poor(f"{hidden['path']} differs in more than docstrings and comments")
-    return [_group(task, name, told.get(name, "")) for name in hidden["symbols"]]
+    return [_group(task, name, docstrings.get(name, "")) for name in hidden["symbols"]]
 
 
 def _of_page(task: Task, text: str) -> list[ExampleGroup]:
     hidden = task.hidden
-    told = documented.sections(text)
+    sections = documented.sections(text)
     if dead := documented.dead_links(text, hidden["path"], [*task.files, hidden["path"]]):
         raise Poor(f"{hidden['path']} links to {dead[0]}, which is not there")
     groups: list[ExampleGroup] = []
     for name in hidden["symbols"]:
-        heading, said = told.get(name, ("", ""))
+        heading, said = sections.get(name, ("", ""))
         wanted = hidden["facts"].get(name, {}).get("signature")
         if wanted and not documented.same_signature(heading, wanted):
             raise Poor(f"{hidden['path']} has no heading that states {wanted}; it says {heading or 'nothing'}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from etude.tasks.content import laid_over
-from etude.tasks.faults import FaultRow, fault_of, told
+from etude.tasks.faults import FaultRow, fault_of, fault_reason
 from etude.tasks.protected import is_protected
 from etude.tasks.running.testrun import RunReport, Tests
 
@@ -37,7 +37,7 @@ class AttemptJudgement:
     fault: FaultRow | None = None
 
 
-def told_tests(hidden: Mapping[str, Any]) -> Tests:
+def tests_to_grade(hidden: Mapping[str, Any]) -> Tests:
     """What grading runs, by the hidden part of a task."""
     needed = frozenset((*hidden["fail_to_pass"], *hidden["pass_to_pass"])) if hidden.get(BRIEF) else frozenset()
     return Tests(tuple(hidden["tests"]), tuple(hidden["command"]), hidden.get("runner", ""), needed)
@@ -51,9 +51,9 @@ def brief(task: Task) -> Task:
 def judged(hidden: Mapping[str, Any], ran: RunReport) -> AttemptJudgement:
     """By the hidden part of a task alone: only expected names count, skipped or missing is failed."""
     names = [*hidden["fail_to_pass"], *hidden["pass_to_pass"]]
-    row = fault_of(ran, told_tests(hidden).kind)
+    row = fault_of(ran, tests_to_grade(hidden).kind)
     if row is not None:
-        return AttemptJudgement(dict.fromkeys(names, False), told(row, ran), row)
+        return AttemptJudgement(dict.fromkeys(names, False), fault_reason(row, ran), row)
     good = ran.run.passed | (ran.run.xfailed & frozenset(hidden.get(XFAILED, ())))
     found = {name: ran.honest and name in good for name in names}
     return AttemptJudgement(found, objection(ran, found, len(hidden["fail_to_pass"]), hidden.get("universal", ())))

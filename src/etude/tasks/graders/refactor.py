@@ -166,9 +166,9 @@ def _tangled(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:
     for module in ours.trees:
         mine, found = ours.statements(module, words), theirs.statements(module, words)
         if extra := found - mine:
-            return f"{module} has code that was not asked for: {_told(next(iter(extra)))}"
+            return f"{module} has code that was not asked for: {_one_line(next(iter(extra)))}"
         if lost := mine - found:
-            return f"{module} lacks {_told(next(iter(lost)))}"
+            return f"{module} lacks {_one_line(next(iter(lost)))}"
     return ""
 
 
@@ -179,5 +179,5 @@ def spelling(asked: Mapping[str, Any]) -> tuple[re.Pattern[str], str]:
     return re.compile(rf"\b{re.escape(asked['module'])}\.{asked['new']}\b"), f"{asked['target']}.{asked['new']}"
 
 
-def _told(dumped: str) -> str:
+def _one_line(dumped: str) -> str:
     return dumped.replace("\n", " ")[:120]

@@ -54,12 +54,12 @@ class ReviewGrader:
         except MalformedComments as error:
             return Verdict(0.0, dict.fromkeys(names, False), str(error), time.perf_counter() - start)
         found, right = matched(comments, defects)
-        told = dict(zip(names, found, strict=True))
+        results = dict(zip(names, found, strict=True))
         recall = sum(found) / len(found)
         precision = right / len(comments) if comments else 0.0
         good = recall >= task.hidden["recall"] and precision >= task.hidden["precision"]
         reason = f"found {sum(found)} of {len(found)} defects; {right} of {len(comments)} comments are near one"
-        return Verdict(float(good), told, "" if good else reason, time.perf_counter() - start)
+        return Verdict(float(good), results, "" if good else reason, time.perf_counter() - start)
 
 
 def read_comments(data: bytes | None, path: str) -> list[Comment]:

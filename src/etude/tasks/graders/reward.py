@@ -71,11 +71,12 @@ def of_json(data: bytes, name: str = "reward.json") -> Reward:
     if not data:
         raise NoReward(f"{name} is empty")
     try:
-        told = json.loads(data.decode("utf-8"))
+        content = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise NoReward(f"{name} is no JSON: {str(error)[:80]}") from error
     numbers = {
-        key: _finite(value, name, key) for key, value in (told if isinstance(told, dict) else {KEY: told}).items()
+        key: _finite(value, name, key)
+        for key, value in (content if isinstance(content, dict) else {KEY: content}).items()
     }
     if KEY not in numbers:
         raise NoReward(f"{name} is an object without {KEY!r}: it has {', '.join(numbers)[:80] or 'nothing'}")

@@ -144,7 +144,7 @@ async def _scored(sandbox: Disposable, task: Task, below: str) -> tuple[float, d
 def parsed(text: str, truncated: bool, parser: str) -> tuple[float, dict[str, bool], str]:
     """Score, tests by name, and why the score is 0."""
     if truncated:
-        return 0.0, {}, f"the tests printed more than {MAX_PRINTED_BYTES >> 20} MiB, so their results can't be told"
+        return 0.0, {}, f"the tests printed more than {MAX_PRINTED_BYTES >> 20} MiB, so their results can't be read"
     try:
         tests = PARSERS[parser](text)
     except UnreadableLog as error:
@@ -175,9 +175,9 @@ async def _only(sandbox: Disposable, files: Mapping[str, bytes]) -> None:
 
 
 async def _put(sandbox: Disposable, folder: str, task: Task, key: str) -> None:
-    told: dict[str, Any] = task.hidden
-    files = {path: text.encode() for path, text in told[key].items()}
-    files |= {path: base64.b64decode(data) for path, data in told[f"{key}_binary"].items()}
+    parts: dict[str, Any] = task.hidden
+    files = {path: text.encode() for path, text in parts[key].items()}
+    files |= {path: base64.b64decode(data) for path, data in parts[f"{key}_binary"].items()}
     for path, data in files.items():
         await sandbox.write(f"{folder}/{path}", data, mode=0o755 if path.endswith(".sh") else None)
 

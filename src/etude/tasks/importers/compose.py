@@ -16,8 +16,8 @@ def one_service(place: Path) -> None:
     text = maybe_text(place)
     if not text.strip():
         return
-    told = parsed(text, place)
-    services = told.get("services") if isinstance(told, Mapping) else None
+    document = parsed(text, place)
+    services = document.get("services") if isinstance(document, Mapping) else None
     if not isinstance(services, Mapping) or not services:
         raise TaskError(f"{place} names no services")
     if len(services) > 1:

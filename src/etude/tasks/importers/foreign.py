@@ -25,4 +25,4 @@ class Foreign:
     dockerfile: str = ""
     parser: str = ""
     solution: FolderFiles = field(default_factory=FolderFiles)
-    told: dict[str, Any] = field(default_factory=dict)  # what else the folder says of itself
+    described: dict[str, Any] = field(default_factory=dict)  # what else the folder says of itself

@@ -37,7 +37,7 @@ def read_harbor(folder: Path, variables: dict[str, str]) -> Foreign:
         settings,
         maybe_text(environment / "Dockerfile"),
         solution=files_below(folder / "solution"),
-        told=dict(settings.described),
+        described=dict(settings.described),
     )
 
 

@@ -181,14 +181,14 @@ def _resolved(words: dict[str, str], variables: dict[str, str], key: str, place:
     """Harbor looks `${VAR}` up among its own process' variables, where credentials are; here the importer's arguments give it."""
     found: dict[str, str] = {}
     for name, value in words.items():
-        told = _TEMPLATE.fullmatch(value)
-        if told is None:
+        match = _TEMPLATE.fullmatch(value)
+        if match is None:
             found[name] = value
             continue
-        given = variables.get(told[1], told[2])
+        given = variables.get(match[1], match[2])
         if given is None:
             raise TaskError(
-                f"{place}: {key}.{name} asks for the variable {told[1]}: give it with --env {told[1]}=VALUE"
+                f"{place}: {key}.{name} asks for the variable {match[1]}: give it with --env {match[1]}=VALUE"
             )
         found[name] = given
     return found
@@ -196,16 +196,16 @@ def _resolved(words: dict[str, str], variables: dict[str, str], key: str, place:
 
 def _size(environment: ManifestTable, key: str, otherwise: int) -> int:
     """`memory_mb = 2048`, or `memory = "2G"` as older files have it."""
-    told = environment.raw(key)
+    size_text = environment.raw(key)
     size = environment.count(f"{key}_mb", 0)
-    if not isinstance(told, str):
+    if not isinstance(size_text, str):
         return size or otherwise
     try:
-        old = int(float(told.strip()[:-1]) * _SIZES[told.strip()[-1:].upper()])
+        old = int(float(size_text.strip()[:-1]) * _SIZES[size_text.strip()[-1:].upper()])
     except (KeyError, ValueError, OverflowError):
-        raise environment.wrong(key, 'a size like "2G", "512M" or "64K"', told) from None
+        raise environment.wrong(key, 'a size like "2G", "512M" or "64K"', size_text) from None
     if size and size != old:
-        raise environment.wrong(key, f"the same as {key}_mb = {size}, or left out", told)
+        raise environment.wrong(key, f"the same as {key}_mb = {size}, or left out", size_text)
     return old or otherwise
 
 
@@ -232,8 +232,8 @@ def _artifacts(whole: ManifestTable, verifier: ManifestTable, differs: list[str]
         raise verifier.wrong("environment_mode", "shared or separate", mode)
     sources: list[str] = []
     for entry in whole.list("artifacts"):
-        told = ManifestTable({"source": entry} if isinstance(entry, str) else entry, Path("artifacts"))
-        source, service = told.text("source"), told.text("service", "main")
+        artifact = ManifestTable({"source": entry} if isinstance(entry, str) else entry, Path("artifacts"))
+        source, service = artifact.text("source"), artifact.text("service", "main")
         if not source or ".." in source.split("/"):
             raise whole.wrong("artifacts", "paths without ..", source)
         if service != "main":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.tasks.errors import TaskError
-from etude.tasks.importers.swe_files import told_rows
+from etude.tasks.importers.swe_files import numbered_rows
 from etude.tasks.importers.swe_forms import canonical
 from etude.tasks.importers.swe_grading import EVAL_TYPES, FAIL_ONLY_REPOS, EvalType, Expected
 from etude.tasks.place import folder_of
@@ -69,7 +69,7 @@ def read_rows(path: Path) -> tuple[list[SweBenchRow], dict[str, str]]:
             if isinstance(row, RowError):
                 raise row
             if row.instance_id in rows:
-                raise RowError(f"{row.instance_id} stands in row {numbers[row.instance_id]} already")
+                raise RowError(f"{row.instance_id} is already in row {numbers[row.instance_id]}")
         except RowError as error:
             left_out[f"row {number}"] = str(error)
             continue
@@ -82,7 +82,7 @@ def read_rows(path: Path) -> tuple[list[SweBenchRow], dict[str, str]]:
 
 def rows_of(path: Path) -> Iterator[tuple[int, SweBenchRow | RowError]]:
     """Lazily, each by its number. Raises TaskError for what is no such file."""
-    for number, row in told_rows(path):
+    for number, row in numbered_rows(path):
         try:
             yield number, _row(row)
         except RowError as error:

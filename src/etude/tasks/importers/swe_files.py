@@ -13,7 +13,7 @@ BATCH_ROWS = 64
 _HEAD_BYTES = 4096
 
 
-def told_rows(path: Path) -> Iterator[tuple[int, Any]]:
+def numbered_rows(path: Path) -> Iterator[tuple[int, Any]]:
     """Each row's number and its value, or the ValueError of its line. Raises TaskError for what is no such file."""
     if not path.is_file():
         raise TaskError(f"{path}: there is no such file of rows")

@@ -15,10 +15,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Told = Mapping[str, Any]
+RawRow = Mapping[str, Any]
 
 
-def form_of(row: Told) -> str:
+def form_of(row: RawRow) -> str:
     """Which spelling these keys are of."""
     if "fix_patch" in row and "org" in row:
         return "multi-swe"
@@ -29,22 +29,22 @@ def form_of(row: Told) -> str:
     return "swe-bench-pro" if "fail_to_pass" in row and "FAIL_TO_PASS" not in row else "swe-bench"
 
 
-def canonical(row: Told) -> dict[str, Any]:
+def canonical(row: RawRow) -> dict[str, Any]:
     """The same row in SWE-bench's keys; the caller checks values."""
     form = form_of(row)
     return {"form": form, "image": _image(row), **_FORMS[form](row)}
 
 
-def _image(row: Told) -> Any:
+def _image(row: RawRow) -> Any:
     image = next((row[key] for key in ("image", "image_name", "docker_image") if row.get(key)), "")
     return image or (f"jefzda/sweap-images:{row['dockerhub_tag']}" if row.get("dockerhub_tag") else "")
 
 
-def _plain(row: Told) -> dict[str, Any]:
+def _plain(row: RawRow) -> dict[str, Any]:
     return dict(row) | {"image": _image(row)}
 
 
-def _pro(row: Told) -> dict[str, Any]:
+def _pro(row: RawRow) -> dict[str, Any]:
     parts = [row.get("problem_statement")]
     for key, title in (("requirements", "Requirements"), ("interface", "New interfaces introduced")):
         if isinstance(row.get(key), str) and row[key].strip():
@@ -66,7 +66,7 @@ def _literal(value: Any) -> Any:
     return value
 
 
-def _smith(row: Told) -> dict[str, Any]:
+def _smith(row: RawRow) -> dict[str, Any]:
     """`swesmith/owner__name.0123abcd`: the mirror of a commit."""
     _, _, mirrored = str(row.get("repo", "")).rpartition("/")
     name, _, commit = mirrored.rpartition(".")
@@ -74,7 +74,7 @@ def _smith(row: Told) -> dict[str, Any]:
     return {**row, "repo": f"{owner}/{project}", "base_commit": commit, "test_patch": "", "reversed": True}
 
 
-def _r2e(row: Told) -> dict[str, Any]:
+def _r2e(row: RawRow) -> dict[str, Any]:
     name, commit = str(row.get("repo_name") or row.get("repo") or ""), row.get("commit_hash") or row.get("base_commit")
     return {
         **row,
@@ -88,11 +88,11 @@ def _r2e(row: Told) -> dict[str, Any]:
     }
 
 
-def _multi(row: Told) -> dict[str, Any]:
+def _multi(row: RawRow) -> dict[str, Any]:
     base = row.get("base")
     issues = row.get("resolved_issues")
     first = issues[0] if isinstance(issues, list) and issues and isinstance(issues[0], Mapping) else row
-    told = [str(first.get(key) or "").strip() for key in ("title", "body")]
+    texts = [str(first.get(key) or "").strip() for key in ("title", "body")]
     kept = _outcomes(row.get("p2p_tests"))
     fixed = _outcomes(row.get("fixed_tests")) or [
         name for key in ("f2p_tests", "s2p_tests", "n2p_tests") for name in _outcomes(row.get(key))
@@ -103,7 +103,7 @@ def _multi(row: Told) -> dict[str, Any]:
         "repo": f"{row.get('org')}/{row.get('repo')}",
         "base_commit": base.get("sha") if isinstance(base, Mapping) else base,
         "patch": row.get("fix_patch"),
-        "problem_statement": "\n\n".join(part for part in told if part),
+        "problem_statement": "\n\n".join(part for part in texts if part),
         "FAIL_TO_PASS": fixed,
         "PASS_TO_PASS": kept,
     }
@@ -116,11 +116,11 @@ def _outcomes(tests: Any) -> list[str]:
         pairs = list(zip(tests["name"], fixes, strict=False))
     else:
         entries = tests.items() if isinstance(tests, Mapping) else ()
-        pairs = [(name, told.get("fix") if isinstance(told, Mapping) else told) for name, told in entries]
+        pairs = [(name, entry.get("fix") if isinstance(entry, Mapping) else entry) for name, entry in entries]
     return [name for name, fix in pairs if str(fix).upper() in ("PASS", "PASSED", "NONE")]
 
 
-_FORMS: dict[str, Callable[[Told], dict[str, Any]]] = {
+_FORMS: dict[str, Callable[[RawRow], dict[str, Any]]] = {
     "swe-bench": _plain,
     "swe-bench-pro": _pro,
     "swe-smith": _smith,

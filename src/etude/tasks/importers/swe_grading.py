@@ -74,7 +74,7 @@ class SweDecision:
     def score(self) -> float:
         return float(not self.reason)
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The same as `report.json` of `swebench`, with what it calls `tests_status`."""
         tests = {name: {"success": list(self.kept[name]), "failure": list(self.lost[name])} for name in self.kept}
         return {"patch_successfully_applied": self.applied, "resolved": self.resolved, "tests_status": tests}
@@ -103,9 +103,12 @@ def results(content: str, expected: Expected) -> tuple[Statuses, str]:
     if START not in text or END not in text:
         return {}, "the log lacks the marks around the tests' output: they did not begin, or were cut off"
     read = reader(expected.log_parser)
-    told = [text.split(START)[1].split(END)[0], text]  # the whole log where what is between the marks names no test
+    candidates = [
+        text.split(START)[1].split(END)[0],
+        text,
+    ]  # the whole log where what is between the marks names no test
     statuses: Statuses = {}
-    for part in told:
+    for part in candidates:
         statuses = statuses or read(RunLog(part, expected.instance_id, expected.version))
     if not statuses and not SUITE_RAN.search(text):
         return {}, "the log names no test, and nothing in it shows that a suite ran"

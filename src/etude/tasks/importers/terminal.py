@@ -76,12 +76,12 @@ def _task(read: Foreign) -> Task:
                 f"task {read.id}: the artifact {path} is refused: only files below {workdir} reach the tests"
             )
     network = f"with these hosts in reach: {', '.join(settings.hosts)}" if settings.hosts else "without a network"
-    told = FORMATTING.format(workdir=workdir, network=network)
+    formatting = FORMATTING.format(workdir=workdir, network=network)
     return Task(
         id=read.id,
         category=settings.category,
         level=LEVEL,
-        instruction=f"{read.instruction.strip()}\n\n{told}",
+        instruction=f"{read.instruction.strip()}\n\n{formatting}",
         files={},
         test_command=(),
         grader=GRADER,
@@ -97,7 +97,7 @@ def _task(read: Foreign) -> Task:
             "cpus": settings.cpus,
             "differs": list(settings.differs),
             "unread": list(settings.unread),
-            "told": read.told,
+            "told": read.described,
             KEY: _environment(read).to_record(),
         },
     )

@@ -39,7 +39,7 @@ def read_terminal_bench(folder: Path) -> Foreign:
             "run_tests_in_same_shell", "left out: tests run in a fresh machine, not in the agent's shell", True
         )
     one_service(folder / "docker-compose.yaml")
-    told = {key: value for key in _FREE if (value := table.raw(key)) is not None}
+    described = {key: value for key in _FREE if (value := table.raw(key)) is not None}
     settings = Settings(
         category=table.text("category", "software_engineering"),
         agent_timeout_s=table.seconds("max_agent_timeout_sec", AGENT_S),
@@ -59,7 +59,7 @@ def read_terminal_bench(folder: Path) -> Foreign:
         maybe_text(folder / "Dockerfile"),
         parser,
         _solution(folder),
-        told,
+        described,
     )
 
 

@@ -75,10 +75,10 @@ class PytestGrader:
         """The release's tests, and canaries in files next to them."""
         graded = restored(task, files, max_file_bytes=MAX_FILE_BYTES)
         graded |= {path: text.encode() for path, text in task.hidden["files"].items()}
-        beside = [f"{task.metadata['tests']}/{canary}_{when}.py" for when in ("first", "last")]
-        graded |= {path: text.encode() for path, text in zip(beside, canaries(canary), strict=True)}
+        canary_files = [f"{task.metadata['tests']}/{canary}_{when}.py" for when in ("first", "last")]
+        graded |= {path: text.encode() for path, text in zip(canary_files, canaries(canary), strict=True)}
         sandbox = await pool.create(with_pytest(SandboxSpec(files=graded), self.cache))
-        chosen = [*task.hidden["flags"], beside[0], *task.hidden["tests"], beside[1]]
+        chosen = [*task.hidden["flags"], canary_files[0], *task.hidden["tests"], canary_files[1]]
         argv = ["python3", "-m", "pytest", *PYTEST_FLAGS, f"--junitxml={REPORT}", *chosen]
         try:
             result = await sandbox.run(argv, timeout_s=timeout_s)

@@ -67,7 +67,7 @@ class RealPackages:
 
 def _break(bug: Bug, text: str, old: str, new: str) -> str:
     if text.count(old) != 1:
-        raise ValueError(f"{bug.id}: the text to break stands {text.count(old)} times in the file, not once: {old!r}")
+        raise ValueError(f"{bug.id}: the text to break occurs {text.count(old)} times in the file, not once: {old!r}")
     return text.replace(old, new)
 
 

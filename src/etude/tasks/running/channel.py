@@ -91,7 +91,7 @@ def filled(command: tuple[str, ...], words: list[str], report: str = REPORT) -> 
     return argv
 
 
-def told_canaries(run: TestRun, prepared: Prepared) -> tuple[TestRun, str]:
+def check_canaries(run: TestRun, prepared: Prepared) -> tuple[TestRun, str]:
     """The run without its canaries, and what they betray."""
     marks = (*prepared.canaries, *prepared.passing)
     objection = ""

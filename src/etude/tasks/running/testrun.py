@@ -86,7 +86,7 @@ async def _once(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout
         return RunReport(TestRun(NONE, NONE, result.rc), said, False, (), why, True, result.signal, result.oom)
     data = b"\n".join((answer.output, *answer.reports))
     try:
-        heard = await bounded_where_large(data, heard_of, tests.kind, answer, prepared)
+        heard = await bounded_where_large(data, verified_run, tests.kind, answer, prepared)
     except LimitReached as error:
         heard = VerifiedRun(TestRun(NONE, NONE, answer.rc), str(error))
     return RunReport(
@@ -94,7 +94,7 @@ async def _once(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout
     )
 
 
-def heard_of(kind: str, answer: ParentReport, prepared: Prepared) -> VerifiedRun:
+def verified_run(kind: str, answer: ParentReport, prepared: Prepared) -> VerifiedRun:
     """What a channel makes of an answer. The report is the tested code's: whatever it holds, it is a report or it is none."""
     try:
         return channel(kind).hear(answer, prepared, WORKDIR)

@@ -11,10 +11,10 @@ from etude.tasks.task import Task
 def described(task: Task, generator: str) -> Task:
     """With who made it, and how much its reference changes."""
     lines = sum(_changed(task.files.get(path, ""), text) for path, text in task.solution.items())
-    told = {"generator": generator, "changed": {"lines": lines, "files": len(task.solution)}, **task.metadata}
+    metadata = {"generator": generator, "changed": {"lines": lines, "files": len(task.solution)}, **task.metadata}
     if package := task.metadata.get("package"):
-        told["project"] = f"{package}-{task.metadata['version']}"
-    return replace(task, metadata=told)
+        metadata["project"] = f"{package}-{task.metadata['version']}"
+    return replace(task, metadata=metadata)
 
 
 def _changed(before: str, after: str) -> int:

@@ -32,9 +32,9 @@ class FolderTaskSource:
     def task(self, task_id: str) -> Task:
         """Raises KeyError for an id that is not here, TaskError for a record that is not its row's."""
         task = self.tasks.task(task_id)
-        if task.split != (told := self.tasks.rows[task_id].split):
+        if task.split != (listed_split := self.tasks.rows[task_id].split):
             raise TaskError(
-                f"{self.name}: the record of {task_id} is of the split {task.split}, its row says {told}: make the task again"
+                f"{self.name}: the record of {task_id} is of the split {task.split}, its row says {listed_split}: make the task again"
             )
         return task
 

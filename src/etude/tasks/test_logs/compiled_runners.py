@@ -65,7 +65,7 @@ def doctest(log: RunLog) -> Statuses:
         raise UnreadableLog(f"the report of doctest is no XML: {error}") from error
     return {
         f"{case.get('name')} > {sub.get('name')}": PASSED
-        if all(told.get("success") == "true" for told in sub.iterfind(".//Expression"))
+        if all(match.get("success") == "true" for match in sub.iterfind(".//Expression"))
         else FAILED
         for case in root.iterfind(".//TestCase")
         for sub in case.iterfind(".//SubCase")
@@ -82,8 +82,8 @@ def phpunit(log: RunLog) -> Statuses:
     found: Statuses = {}
     suite: str | None = None
     for line in log.lines:
-        if told := _PHP_SUITE.match(line):
-            suite = told[1]
-        elif told := _PHP_TEST.match(line):
-            found[f"{suite} > {told[2]}"] = _PHP_WORDS[told[1]]
+        if match := _PHP_SUITE.match(line):
+            suite = match[1]
+        elif match := _PHP_TEST.match(line):
+            found[f"{suite} > {match[2]}"] = _PHP_WORDS[match[1]]
     return found

@@ -44,23 +44,23 @@ _OPENLAYERS = tuple(
 
 
 def eslint(log: RunLog) -> Statuses:
-    return _failed(_one_line(told[2]) for told in _ESLINT.finditer(log.text))
+    return _failed(_one_line(match[2]) for match in _ESLINT.finditer(log.text))
 
 
 def chart_js(log: RunLog) -> Statuses:
-    return _failed(told[1] for told in _CHART.finditer(plain(log.text)))
+    return _failed(match[1] for match in _CHART.finditer(plain(log.text)))
 
 
 def marked(log: RunLog) -> Statuses:
-    return _failed(told[1].strip() for line in log.lines if (told := _MARKED.search(line)))
+    return _failed(match[1].strip() for line in log.lines if (match := _MARKED.search(line)))
 
 
 def bpmn_js(log: RunLog) -> Statuses:
-    return _failed(told[1] for pattern in _BPMN for told in pattern.finditer(log.text))
+    return _failed(match[1] for pattern in _BPMN for match in pattern.finditer(log.text))
 
 
 def openlayers(log: RunLog) -> Statuses:
-    return _failed(_one_line(told[1]) for pattern in _OPENLAYERS for told in pattern.finditer(log.text))
+    return _failed(_one_line(match[1]) for pattern in _OPENLAYERS for match in pattern.finditer(log.text))
 
 
 _P5_FAILURE = re.compile(r"^[^\S\n]*+(\d+)\)(.{0,1000}?):", re.MULTILINE | re.DOTALL)
@@ -71,7 +71,7 @@ _CLOSING = {"{": "}", "[": "]"}
 def p5js(log: RunLog) -> Statuses:
     """Mocha's numbered failures, once dumps of objects and of markup are out of the way: a name's lines are each further in."""
     text = _without_xml(_without_json(plain(log.text)))
-    names = (told[2].split("\n") for told in _P5_FAILURE.finditer(text))
+    names = (match[2].split("\n") for match in _P5_FAILURE.finditer(text))
     return _failed(":".join(map(str.strip, lines)) for lines in names if _further_in(lines))
 
 
@@ -85,20 +85,20 @@ def _without_json(text: str) -> str:
     kept: list[str] = []
     open_: set[str] = set()
     for line in text.split("\n"):
-        told = line.rstrip()
-        if told.endswith(("{", "[")):
-            open_.add(_CLOSING[told[-1]])
-        elif told in open_:
-            open_.discard(told)
+        stripped = line.rstrip()
+        if stripped.endswith(("{", "[")):
+            open_.add(_CLOSING[stripped[-1]])
+        elif stripped in open_:
+            open_.discard(stripped)
         elif not open_ and not (
-            told.startswith("{") and told.endswith("}") or told.startswith("[") and told.endswith("]")
+            stripped.startswith("{") and stripped.endswith("}") or stripped.startswith("[") and stripped.endswith("]")
         ):
             kept.append(line)
     return "\n".join(kept)
 
 
 def _without_xml(text: str) -> str:
-    while told := _XML.search(text):
-        inner = max(told[0].count(f"<{told[1]}>") - 1, 0)
-        text = text[: told.start()] + f"<{told[1]}>" * inner + text[told.end() :]
+    while match := _XML.search(text):
+        inner = max(match[0].count(f"<{match[1]}>") - 1, 0)
+        text = text[: match.start()] + f"<{match[1]}>" * inner + text[match.end() :]
     return text

@@ -18,9 +18,9 @@ def jest_files(log: RunLog) -> Statuses:
     """Jest's line for a whole file, without its time (carbon, react-pdf, lighthouse)."""
     found: Statuses = {}
     for line in log.lines:
-        if told := _FILE.match(line):
-            timed = next((timed for pattern in _FILE_TIMES if (timed := pattern.match(told[2]))), None)
-            found[timed[1] if timed else told[2]] = _FILE_WORDS[told[1]]
+        if match := _FILE.match(line):
+            timed = next((timed for pattern in _FILE_TIMES if (timed := pattern.match(match[2]))), None)
+            found[timed[1] if timed else match[2]] = _FILE_WORDS[match[1]]
     return found
 
 
@@ -45,12 +45,12 @@ def prismjs(log: RunLog) -> Statuses:
     for run in log.text.split(_PRISM)[1:]:
         text = "{" + run.split("{", 1)[-1].rsplit("}", 1)[0] + "}"
         try:
-            told = json.loads(text)
+            report = json.loads(text)
             for key, status in (("failures", FAILED), ("passes", PASSED)):
-                found |= {test["fullTitle"]: status for test in told[key]}
+                found |= {test["fullTitle"]: status for test in report[key]}
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UnreadableLog(
-                f"behind mocha's command stands no report of it: {type(error).__name__} {error}"
+                f"mocha's command is not followed by its report: {type(error).__name__} {error}"
             ) from error
     return found
 

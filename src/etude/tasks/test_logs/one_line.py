@@ -23,8 +23,8 @@ def one_line(
     def read(log: RunLog) -> Statuses:
         found: Statuses = {}
         for line in log.lines:
-            if (told := compiled.match(line.strip())) and told["word"] in words:
-                found[name_of(told["name"], told["word"])] = words[told["word"]]
+            if (match := compiled.match(line.strip())) and match["word"] in words:
+                found[name_of(match["name"], match["word"])] = words[match["word"]]
         return found
 
     return read

@@ -27,7 +27,7 @@ def _summary(line: str) -> tuple[str, str] | None:
 
 
 def pytest(log: RunLog) -> Statuses:
-    return {told[1]: told[0] for line in log.lines if (told := _summary(line))}
+    return {match[1]: match[0] for line in log.lines if (match := _summary(line))}
 
 
 def matplotlib(log: RunLog) -> Statuses:
@@ -42,15 +42,15 @@ def pytest_options(log: RunLog) -> Statuses:
     """Of a parameter that is an absolute path only the last part counts: it lies elsewhere on each machine."""
     found: Statuses = {}
     for line in log.lines:
-        if told := _summary(line):
-            name = told[1]
+        if match := _summary(line):
+            name = match[1]
             first, last = name.find("["), name.rfind("]")
             if 0 <= first < last:
                 value = name[first + 1 : last]
                 if value.startswith("/") and not value.startswith("//") and "*" not in value:
                     value = "/" + value.split("/")[-1]
                 name = f"{name[:first]}[{value}]"
-            found[name] = told[0]
+            found[name] = match[0]
     return found
 
 
@@ -91,7 +91,7 @@ _SYMPY_ENDINGS = ((" E", ERROR), (" F", FAILED), (" ok", PASSED))
 
 
 def sympy(log: RunLog) -> Statuses:
-    found = {f"{told[2]}.py:{told[3]}": FAILED for told in _SYMPY_FAILURE.finditer(log.text)}
+    found = {f"{match[2]}.py:{match[3]}": FAILED for match in _SYMPY_FAILURE.finditer(log.text)}
     for line in map(str.strip, log.lines):
         for ending, status in _SYMPY_ENDINGS:
             if line.startswith("test_") and line.endswith(ending):
@@ -135,7 +135,7 @@ def django(log: RunLog) -> Statuses:
         if line.startswith("ok") and last is not None:
             found[last] = PASSED
     for pattern in _INTERRUPTED:
-        found |= {told[1]: PASSED for told in pattern.finditer(log.text)}
+        found |= {match[1]: PASSED for match in pattern.finditer(log.text)}
     return found
 
 

@@ -43,11 +43,11 @@ def calypso(log: RunLog) -> Statuses:
                 break
             mark = line.strip()[:1]
             if mark in ("✓", "✕"):
-                told = (_JEST_TIMED if _MS.search(line) else _JEST_TEST).match(line)
-                if told is None:
+                match = (_JEST_TIMED if _MS.search(line) else _JEST_TEST).match(line)
+                if match is None:
                     raise UnreadableLog(f"the test of {line[:80]!r} has no name")
                 # Also below no suite at all there is a dash before the name, as swebench joins them.
-                name = " - ".join([" - ".join(suite for suite, _ in tree.open), told[1]])
+                name = " - ".join([" - ".join(suite for suite, _ in tree.open), match[1]])
                 found[name.strip()] = PASSED if mark == "✓" else FAILED
             else:
                 tree.enter(line)
@@ -79,8 +79,8 @@ def _next_karma(log: RunLog) -> Statuses:
             if line.strip().startswith(_KARMA_NOISE):
                 continue
             for pattern, status in _KARMA_TESTS:
-                if told := pattern.match(line):
-                    found[tree.name(told[1])] = status
+                if match := pattern.match(line):
+                    found[tree.name(match[1])] = status
                     break
             else:
                 tree.enter(line)
@@ -90,9 +90,9 @@ def _next_karma(log: RunLog) -> Statuses:
 def _next_cypress(log: RunLog) -> Statuses:
     found: Statuses = {}
     pieces = _CYPRESS_SUITE.split(log.text)[1:]  # what is between, the suite, what follows it; again and again
-    for suite, told in zip(pieces[1::3], pieces[2::3], strict=True):
+    for suite, output in zip(pieces[1::3], pieces[2::3], strict=True):
         for pattern, status in _CYPRESS_TESTS:
-            found |= {f"{suite}: {test.strip()}": status for test in pattern.findall(told)}
+            found |= {f"{suite}: {test.strip()}": status for test in pattern.findall(output)}
     return found
 
 
@@ -110,8 +110,8 @@ def lighthouse_mocha(log: RunLog) -> Statuses:
         tree = SuiteStack()
         for line in re.split(r"\d+\spassing", run)[0].strip().split("\n"):
             for pattern, status in _MOCHA_TESTS:
-                if told := pattern.match(line.strip()):
-                    found[tree.name(told[1])] = status
+                if match := pattern.match(line.strip()):
+                    found[tree.name(match[1])] = status
                     break
             else:
                 tree.enter(line)
@@ -126,13 +126,13 @@ def highlightjs(log: RunLog) -> Statuses:
     found: Statuses = {}
     suite: list[str] = []
     for line in _EPILOGUE.split(log.text)[0].split("\n"):
-        told = line.strip()
-        if told.startswith(("✓", "✔")):
-            status, test = PASSED, line.split(told[0], 1)[1]
-        elif re.match(r"^\d+\)", told):
+        stripped = line.strip()
+        if stripped.startswith(("✓", "✔")):
+            status, test = PASSED, line.split(stripped[0], 1)[1]
+        elif re.match(r"^\d+\)", stripped):
             status, test = FAILED, line.split(")", 1)[1]
         else:
-            suite = [told] if line.startswith("  ") else suite
+            suite = [stripped] if line.startswith("  ") else suite
             continue
         found[".".join([*suite, _MS.sub("", test).strip()])] = status
     return found
@@ -152,10 +152,10 @@ def karma(log: RunLog) -> Statuses:
         if "Starting browser" in line:
             started = True
             continue
-        told = _KARMA_LINE.match(line) if started else None
-        if told is None:
+        match = _KARMA_LINE.match(line) if started else None
+        if match is None:
             continue
-        indent, mark, name = told.groups()
+        indent, mark, name = match.groups()
         if mark:
             found[" > ".join([*suites, name])] = PASSED if mark == "✔" else FAILED
         elif indent and len(indent) > deep:

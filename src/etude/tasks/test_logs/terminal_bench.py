@@ -25,8 +25,8 @@ def pytest(text: str) -> Results:
         )
     results: Results = {}
     for line in summary.splitlines():
-        told = line.rpartition(" - ")[0] if line.startswith("FAILED") and " - " in line else line
-        word, *name = told.split(maxsplit=1)[:2] or [""]
+        entry = line.rpartition(" - ")[0] if line.startswith("FAILED") and " - " in line else line
+        word, *name = entry.split(maxsplit=1)[:2] or [""]
         test = name[0].strip().split("::", 1)[-1] if name else ""
         if test and word.strip(":") in _PYTEST_WORDS:
             results[test] = _PYTEST_WORDS[word.strip(":")]
@@ -50,11 +50,11 @@ def _between(start: str, end: str, word: str, strict: bool = True) -> Callable[[
 
 
 def swelancer(text: str) -> Results:
-    told = text.lower()
-    if "swe lancer success" in told:
+    lowered = text.lower()
+    if "swe lancer success" in lowered:
         return {"swelancer_task": True}
-    finished = "user_tool" in told and "completed" in told
-    return {"swelancer_task": finished and "swe lancer failure" not in told}
+    finished = "user_tool" in lowered and "completed" in lowered
+    return {"swelancer_task": finished and "swe lancer failure" not in lowered}
 
 
 PARSERS: dict[str, Callable[[str], Results]] = {

@@ -12,7 +12,7 @@ from etude.sandbox.settings import SandboxSettings
 from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
 from etude.tasks.generate.generators.deletion.generator import FeatureDeletion, drafted
-from etude.tasks.generate.generators.deletion.language import language, told_settings
+from etude.tasks.generate.generators.deletion.language import language, runnable_settings
 from etude.tasks.generate.generators.deletion.script_cutting import script_tests_without, script_without
 from etude.tasks.generate.generators.deletion.script_index import script_index
 
@@ -92,7 +92,9 @@ def test_a_feature_takes_what_nothing_else_uses_and_no_module_exports():
         "round": (False, True),
     }
     assert found.feature(["area"], 9) == FEATURE
-    assert found.named(["area"])[0].told == "area(radius)" and found.named(["area"])[0].doc == "The area of a circle."
+    assert (
+        found.named(["area"])[0].signature == "area(radius)" and found.named(["area"])[0].doc == "The area of a circle."
+    )
 
 
 def test_a_second_name_for_it_ties_a_definition_up():
@@ -168,8 +170,8 @@ def test_a_test_file_that_cannot_do_without_the_feature_goes_whole():
 
 
 def test_words_that_only_describe_a_package_name_no_part_of_it():
-    assert "area" not in told_settings("package.json", FILES["package.json"])
-    assert "area" in told_settings("package.json", '{"main": "area.js", "keywords": []}')
+    assert "area" not in runnable_settings("package.json", FILES["package.json"])
+    assert "area" in runnable_settings("package.json", '{"main": "area.js", "keywords": []}')
 
 
 def test_the_draft_hides_the_tests_and_its_reference_restores_every_file():

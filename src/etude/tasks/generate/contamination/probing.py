@@ -54,8 +54,8 @@ class ProbeAnswers:
         if len(whole) < len(data):
             path.write_bytes(whole)
         for line in whole.splitlines():
-            told = json.loads(line)
-            row = ProbeRow(**{**told, "wanted": tuple(told["wanted"])})
+            fields = json.loads(line)
+            row = ProbeRow(**{**fields, "wanted": tuple(fields["wanted"])})
             self.rows[row.key] = row
 
     def add(self, row: ProbeRow) -> None:
@@ -106,8 +106,8 @@ async def _answered(policy: Policy, one: ContaminationQuestion) -> ProbeRow:
 
 
 def key_of(policy: str, one: ContaminationQuestion) -> str:
-    told = json.dumps([policy, one.task_id, one.probe, one.prompt, one.wanted])
-    return hashlib.sha256(told.encode()).hexdigest()[:24]
+    question = json.dumps([policy, one.task_id, one.probe, one.prompt, one.wanted])
+    return hashlib.sha256(question.encode()).hexdigest()[:24]
 
 
 def flags(rows: Sequence[ProbeRow]) -> dict[str, dict[Probe, float]]:
@@ -138,5 +138,5 @@ def summary(policy: str, rows: Sequence[ProbeRow]) -> dict[str, Any]:
 def marked(task: Task, policy: str, rows: Sequence[ProbeRow], known: Mapping[str, Mapping[Probe, float]]) -> Task:
     """The task with what this model remembers of it in `metadata["contamination"]`; other models' figures stay."""
     own = {row.probe: row.score for row in rows if row.task == task.id}
-    told = {**task.metadata.get(KEY, {}), policy: {**own, "flagged": task.id in known}}
-    return replace(task, metadata={**task.metadata, KEY: told})
+    policies = {**task.metadata.get(KEY, {}), policy: {**own, "flagged": task.id in known}}
+    return replace(task, metadata={**task.metadata, KEY: policies})

@@ -57,8 +57,8 @@ class DebianPatches:
             return
         found = self.patches(project)
         for number, name in enumerate(series(found)):
-            told = re.sub(r"\W+", "-", name.rpartition("/")[2].rpartition(".")[0] or name).strip("-")
-            task_id = f"debugging/{project.name}/{NAME}/{told}"
+            slug = re.sub(r"\W+", "-", name.rpartition("/")[2].rpartition(".")[0] or name).strip("-")
+            task_id = f"debugging/{project.name}/{NAME}/{slug}"
             yield Candidate(task_id, partial(build, project, bench, found, number, task_id))
 
 

@@ -99,21 +99,21 @@ def _undocumented(asked: _DocumentationCandidate, project: InstalledProject) -> 
     module = modules(project)[asked.path]
     nodes = symbols(parse_python(text))
     said = {name: ast.get_docstring(nodes[name]) or "" for name in asked.names}
-    told = {name: docstrings.facts(nodes[name], said[name]) for name in asked.names}
+    facts_by_name = {name: docstrings.facts(nodes[name], said[name]) for name in asked.names}
     base = dict(project.files) | {asked.path: like(text, docstrings.without(text, set(asked.names)))}
     path = asked.path
     solution = text
     if asked.form == "page":
-        if any("signature" not in one for one in told.values()) or any("." in name for name in told):
+        if any("signature" not in one for one in facts_by_name.values()) or any("." in name for name in facts_by_name):
             raise CandidateRejected("a page is asked for functions of a module alone")
         path = f"docs/reference-{module.replace('.', '-')}.md"
         preamble = f"```pycon\n>>> from {module} import *\n>>> from {module} import {', '.join(asked.names)}\n```\n"
-        heading = f"## `{told[asked.names[0]]['signature']}`\n\n"
+        heading = f"## `{facts_by_name[asked.names[0]]['signature']}`\n\n"
         # The import is filed under the first name, so that it is run with its examples.
-        solution = docstrings.page(module, said, told).replace(heading, f"{heading}{preamble}\n", 1)
+        solution = docstrings.page(module, said, facts_by_name).replace(heading, f"{heading}{preamble}\n", 1)
     facts = {
         name: one if asked.form == "page" else {key: one[key] for key in one if key != "signature"}
-        for name, one in told.items()
+        for name, one in facts_by_name.items()
     }
     return _draft(asked, module, path, base, {path: solution}, symbols=list(asked.names), facts=facts)
 
@@ -229,5 +229,5 @@ async def _telling(
         raise CandidateRejected(
             f"the project's own examples notice {len(kept)} of {len(tried)} changes of the code, {FEWEST} are needed"
         )
-    told = {"broken": [[one.edit()] for one in kept], "kill": math.ceil(SHARE * len(kept))}
-    return replace(draft, hidden=draft.hidden | kind | told, operators=tuple(sorted({one.operator for one in kept})))
+    mutants = {"broken": [[one.edit()] for one in kept], "kill": math.ceil(SHARE * len(kept))}
+    return replace(draft, hidden=draft.hidden | kind | mutants, operators=tuple(sorted({one.operator for one in kept})))

@@ -58,7 +58,7 @@ async def build(project: InstalledProject, bench: ProofContext, one: RecordedTas
         others = [tree(other.repository, other.head).files for other in one.others]
     except (GitError, TreeTooLarge) as error:
         raise CandidateRejected(f"its state can't be made: {error}") from error
-    told = {
+    details = {
         "base_commit": origin.base,
         "commit": origin.head,
         "session": origin.session.id,
@@ -68,7 +68,7 @@ async def build(project: InstalledProject, bench: ProofContext, one: RecordedTas
     }
     facts = Facts(headline=request)
     typed = {"terse": request, "ambiguous": hasty(request, random.Random(task_id)), "full": request}
-    states = States(task_id, category(request), NAME, facts, before, after, ("session",), told, typed)
+    states = States(task_id, category(request), NAME, facts, before, after, ("session",), details, typed)
     task = await proved(project, bench, states)
     for number, files in enumerate(others, 1):
         whole = {path: text.encode() for path, text in fitted(project, files).items()}

@@ -108,9 +108,9 @@ def states(project: InstalledProject, earlier: Earlier, back: int, task_id: str)
     headline, _, rest = points[0].partition(". ")
     facts = Facts(headline=headline, expected=rest, notes=tuple(points[1:]))
     # A short prompt that leaves out a point would ask for less than the tests do.
-    told = {"earlier": before.version, "later": later.version, "must_say": sorted(words(" ".join(points)))}
+    details = {"earlier": before.version, "later": later.version, "must_say": sorted(words(" ".join(points)))}
     about = category(" ".join(points))
-    return States(task_id, about, NAME, facts, before.files, worked_on(before, later), ("release",), told)
+    return States(task_id, about, NAME, facts, before.files, worked_on(before, later), ("release",), details)
 
 
 def worked_on(before: ProjectRelease, later: ProjectRelease) -> dict[str, str]:
@@ -120,5 +120,5 @@ def worked_on(before: ProjectRelease, later: ProjectRelease) -> dict[str, str]:
 
 
 def _aside(path: str) -> bool:
-    told = _ASIDE.search(path) or PROSE.search(path) or CHANGELOG.search(path)
-    return bool(told) and not is_protected(path)
+    match = _ASIDE.search(path) or PROSE.search(path) or CHANGELOG.search(path)
+    return bool(match) and not is_protected(path)

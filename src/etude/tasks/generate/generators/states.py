@@ -69,7 +69,7 @@ def drafted(project: InstalledProject, states: States) -> TaskDraft:
         hidden_removed=[path for path in differing if is_protected(path) and path not in after],
         tests=tests,
     )
-    return _told(draft, project, states)
+    return _with_prompts(draft, project, states)
 
 
 async def proved(project: InstalledProject, bench: ProofContext, states: States) -> Task:
@@ -79,7 +79,7 @@ async def proved(project: InstalledProject, bench: ProofContext, states: States)
     )
 
 
-def _told(draft: TaskDraft, project: InstalledProject, states: States) -> TaskDraft:
+def _with_prompts(draft: TaskDraft, project: InstalledProject, states: States) -> TaskDraft:
     """With prompts, and metadata as the contract asks."""
     facts = with_interface(task_of(draft), _placed(states.facts, draft))
     metadata = {

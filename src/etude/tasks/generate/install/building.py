@@ -129,14 +129,14 @@ async def _behaves(
 
 def fork(recipe: InstallRecipe) -> SandboxSpec:
     """A sandbox of the finished environment, as tasks get it: no network."""
-    told = recipe.environment
+    machine = recipe.environment
     spec = SandboxSpec(
         snapshot=recipe.snapshot,
         env=dict(recipe.env),
         start_script=recipe.start_script,
-        memory_mb=told.memory_mb,
-        disk_mb=told.disk_mb,
-        pids=told.pids,
+        memory_mb=machine.memory_mb,
+        disk_mb=machine.disk_mb,
+        pids=machine.pids,
     )
     if recipe.language != "python":
         return with_toolchain(spec, recipe.language)

@@ -52,12 +52,12 @@ def container(files: Mapping[str, str]) -> Container:
     said: list[tuple[str, str]] = []
     features: list[str] = []
     for path in DEVCONTAINERS:
-        if path in files and (told := _devcontainer(files[path])) is not None:
+        if path in files and (config := _devcontainer(files[path])) is not None:
             sources.append(path)
-            said += list(_of_devcontainer(told))
-            features += [str(name) for name in _table(told.get("features"))]
-            build = _table(told.get("build"))
-            named = build.get("dockerfile") or told.get("dockerFile")
+            said += list(_of_devcontainer(config))
+            features += [str(name) for name in _table(config.get("features"))]
+            build = _table(config.get("build"))
+            named = build.get("dockerfile") or config.get("dockerFile")
             if isinstance(named, str):
                 sources.append(posixpath.normpath(posixpath.join(posixpath.dirname(path), named)))
     sources += [path for path in FILES if path in files]
@@ -186,21 +186,21 @@ def _devcontainer(text: str) -> dict[str, Any] | None:
     plain = _COMMENTS.sub(lambda match: match[1] or " ", text)
     plain = _TRAILING.sub(lambda match: match[1] or "", plain)
     try:
-        told = json.loads(plain)
+        config = json.loads(plain)
     except (ValueError, RecursionError):
         return None
-    return told if isinstance(told, dict) else None
+    return config if isinstance(config, dict) else None
 
 
-def _of_devcontainer(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if isinstance(told.get("image"), str):
-        yield "FROM", told["image"]
+def _of_devcontainer(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if isinstance(config.get("image"), str):
+        yield "FROM", config["image"]
     for key in ("containerEnv", "remoteEnv"):
-        for name, value in _table(told.get(key)).items():
+        for name, value in _table(config.get(key)).items():
             if isinstance(value, str):
                 yield "ENV", f"{name}={shlex.quote(value)}"
     for hook in HOOKS:
-        value = told.get(hook)
+        value = config.get(hook)
         for one in value.values() if isinstance(value, dict) else [value]:
             if isinstance(one, str):
                 yield "RUN", one

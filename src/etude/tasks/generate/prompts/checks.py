@@ -48,7 +48,7 @@ def objections(task: Task, prompts: Mapping[str, str], facts: Facts | None = Non
 def leaks(task: Task, text: str, needed: frozenset[str]) -> list[str]:
     """What the text gives away. A signature of a needed name is no leak: it is the interface, and so are the names that facts list as such."""
     known = {line.strip() for source in task.files.values() for line in source.splitlines()}
-    told = [" ".join(str(one).split()) for one in task.metadata.get(KEY, {}).get("interface", ())]
+    interface = [" ".join(str(one).split()) for one in task.metadata.get(KEY, {}).get("interface", ())]
     flat = " ".join(text.split())
     found = []
     for path, source in task.solution.items():
@@ -56,7 +56,7 @@ def leaks(task: Task, text: str, needed: frozenset[str]) -> list[str]:
             if len(line) < TELLING or line in known or needed & words(line) or not _code(line):
                 continue
             line = " ".join(line.split())
-            if line in flat and not any(line.rstrip(",") in one for one in told):
+            if line in flat and not any(line.rstrip(",") in one for one in interface):
                 found.append(f"it holds a line of the reference ({path}): {line[:60]}")
     for name in sorted(set(_TEST_NAME.findall(text)) & hidden_tests(task)):
         found.append(f"it names the hidden test {name}")
@@ -122,8 +122,8 @@ def needed_names(task: Task) -> frozenset[str]:
 
 def hidden_tests(task: Task) -> set[str]:
     """Names of tests that an agent doesn't see."""
-    told = [*task.hidden.get("fail_to_pass", []), *task.hidden.get("pass_to_pass", [])]
-    names = {word for name in told for word in _TEST_NAME.findall(str(name))}
+    hidden = [*task.hidden.get("fail_to_pass", []), *task.hidden.get("pass_to_pass", [])]
+    names = {word for name in hidden for word in _TEST_NAME.findall(str(name))}
     seen = set().union(*(set(_TEST_NAME.findall(text)) for text in task.files.values())) if task.files else set()
     return names - seen
 

@@ -40,14 +40,16 @@ class Facts:
 
 def facts_of(metadata: Mapping[str, Any]) -> Facts | None:
     """None for a task whose generator says nothing. Raises TaskError."""
-    told = metadata.get(KEY)
-    if told is None:
+    table = metadata.get(KEY)
+    if table is None:
         return None
     try:
-        row: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+        row: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in table.items()
+        }
         facts = Facts(**row)
     except (TypeError, AttributeError) as error:
         raise TaskError(f"metadata.{KEY} are no facts: {error}; make the task again") from error
     if not facts.headline.strip():
-        raise TaskError(f"metadata.{KEY} have no headline: nobody could say what is wanted")
+        raise TaskError(f"metadata.{KEY} have no headline, which every prompt needs")
     return facts

@@ -23,10 +23,10 @@ def neighbours(letter: str) -> str:
     """Keys next to this one; a key of the next row lies half a key further right."""
     for row, keys in enumerate(ROWS):
         if (place := keys.find(letter)) >= 0:
-            beside = [keys[place - 1 : place], keys[place + 1 : place + 2]] if place else [keys[1:2]]
+            adjacent = [keys[place - 1 : place], keys[place + 1 : place + 2]] if place else [keys[1:2]]
             above = [ROWS[row - 1][place : place + 2]] if row else []
             below = [ROWS[row + 1][max(0, place - 1) : place + 1]] if row < 2 else []
-            return "".join([*beside, *above, *below])
+            return "".join([*adjacent, *above, *below])
     return ""
 
 

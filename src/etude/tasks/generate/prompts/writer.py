@@ -40,7 +40,7 @@ async def worded(task: Task, facts: Facts, policy: Policy) -> Worded:
     taken: dict[str, str] = {}
     complaints: dict[str, str] = dict.fromkeys(STYLES, "")
     usages: list[Usage] = []
-    messages = [Message("system", _instruction()), Message("user", _told(task, facts))]
+    messages = [Message("system", _instruction()), Message("user", _user_prompt(task, facts))]
     session = f"prompts-{task.id}"
     try:
         for number in range(TRIES):
@@ -89,7 +89,7 @@ def _parsed(text: str) -> dict[str, str]:
     return {key: value for key, value in row.items() if isinstance(value, str)} if isinstance(row, dict) else {}
 
 
-def _told(task: Task, facts: Facts) -> str:
+def _user_prompt(task: Task, facts: Facts) -> str:
     row = {"category": task.category, "project": task.metadata.get("project", ""), **facts.to_record()}
     row["names that must be told"] = row.pop("interface")
     return json.dumps({key: value for key, value in row.items() if value}, indent=1, ensure_ascii=False)

@@ -65,7 +65,7 @@ def read_projects(file: Path) -> list[CatalogueProject]:
     for number, table in enumerate(tables, 1):
         one = _wanted(table, f"{file}, project {number}", file.parent)
         if one.name in found:
-            raise TaskError(f"{file}, project {number}: {one.name!r} stands there twice; give one another name")
+            raise TaskError(f"{file}, project {number}: {one.name!r} is listed twice; give one another name")
         found[one.name] = one
     return list(found.values())
 

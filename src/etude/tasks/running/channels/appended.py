@@ -15,12 +15,12 @@ from etude.tasks.running.channel import (
     Prepared,
     Tests,
     VerifiedRun,
+    check_canaries,
     filled,
-    told_canaries,
 )
 from etude.tasks.running.channels.canaries import guard, with_canary
 from etude.tasks.running.parsers import documents, lines, texts
-from etude.tasks.running.parsers.case import Case, NoReport, told
+from etude.tasks.running.parsers.case import Case, NoReport, test_run
 from etude.tasks.running.parsers.junit import bun, junit
 
 SUREFIRE = "target/surefire-reports"  # where maven writes, in a project of one module
@@ -56,7 +56,7 @@ class Appended:
         return Prepared(argv, planted, report=report, canaries=canaries, passing=passing, keep_output=True)
 
     def hear(self, answer: ParentReport, prepared: Prepared, workdir: str) -> VerifiedRun:
-        run, objection = told_canaries(told(self.cases(answer, workdir), answer.rc, answer.seconds), prepared)
+        run, objection = check_canaries(test_run(self.cases(answer, workdir), answer.rc, answer.seconds), prepared)
         if not objection and answer.rc == 0 and prepared.canaries:
             objection = "it ended with status 0 though a test must fail"
         return VerifiedRun(run, objection)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from etude.tasks.errors import TaskError
-from etude.tasks.running.channel import INSIDE, ParentReport, Prepared, Tests, VerifiedRun, filled, told_canaries
+from etude.tasks.running.channel import INSIDE, ParentReport, Prepared, Tests, VerifiedRun, check_canaries, filled
 from etude.tasks.running.inside.etude_supervise import name_of
-from etude.tasks.running.parsers.case import Case, Outcome, told
+from etude.tasks.running.parsers.case import Case, Outcome, test_run
 from etude.tasks.running.pytest_tools import PYTEST_FLAGS, SOURCE_INSIDE
 
 FIRST = "def test_{0}_a():\n    left = [1]\n    assert len(left) == 2\n"
@@ -66,7 +66,7 @@ class PytestChannel:
                 said.append(_text(words[0]))
             elif kind == "e":
                 end = int(words[0])
-        run, lying = told_canaries(told(cases, answer.rc, answer.seconds), prepared)
+        run, lying = check_canaries(test_run(cases, answer.rc, answer.seconds), prepared)
         if answer.decided:
             return VerifiedRun(run)  # canaries speak for passes, and this run can't have all that are needed
         if answer.forged:
@@ -97,8 +97,8 @@ def interpreter(command: tuple[str, ...]) -> tuple[str, list[str]]:
     )
 
 
-def _text(told_hex: str) -> str:
-    return bytes.fromhex(told_hex).decode("utf-8", "replace")
+def _text(hex_text: str) -> str:
+    return bytes.fromhex(hex_text).decode("utf-8", "replace")
 
 
 def _case(node: str, outcome: str, seconds: float) -> Case:

@@ -89,21 +89,27 @@ def main():
 def watched(asked):
     """Runs the command to its end; its events, its output (stdout and stderr as they came), its status."""
     key = os.urandom(32)
-    said, saying = os.pipe()
-    told, telling = os.pipe()
-    heard, hearing = os.pipe()
-    os.write(telling, key)
-    os.close(telling)
-    words = [word.replace("{events}", str(saying)).replace("{key}", str(told)) for word in asked["argv"]]
+    events_read, events_write = os.pipe()
+    key_read, key_write = os.pipe()
+    output_read, output_write = os.pipe()
+    os.write(key_write, key)
+    os.close(key_write)
+    words = [word.replace("{events}", str(events_write)).replace("{key}", str(key_read)) for word in asked["argv"]]
     env = {**os.environ, **asked["env"]}
-    fds = (saying, told) if asked["watched"] else ()
+    fds = (events_write, key_read) if asked["watched"] else ()
     child = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=hearing, stderr=hearing, env=env, pass_fds=fds, start_new_session=True
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=output_write,
+        stderr=output_write,
+        env=env,
+        pass_fds=fds,
+        start_new_session=True,
     )
-    for fd in (saying, told, hearing):
+    for fd in (events_write, key_read, output_write):
         os.close(fd)
     events, output = Events(key, asked["needed"]), bytearray()
-    takers = {said: events.take, heard: lambda data: keep(output, data)}
+    takers = {events_read: events.take, output_read: lambda data: keep(output, data)}
     for fd in takers:
         os.set_blocking(fd, False)
     ended, much = ending(child), False

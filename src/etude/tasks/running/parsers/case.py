@@ -25,7 +25,7 @@ class Case:
     seconds: float = 0.0
 
 
-def told(cases: Iterable[Case], rc: int, seconds: float) -> TestRun:
+def test_run(cases: Iterable[Case], rc: int, seconds: float) -> TestRun:
     """A name passed if all its cases did; addresses in names of parametrised tests are left out, they differ from run to run."""
     passed: set[str] = set()
     other: set[str] = set()

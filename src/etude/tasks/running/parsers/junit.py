@@ -32,8 +32,8 @@ def bun(report: bytes) -> Iterator[Case]:
         yield replace(case, name=f"{case.file}::{title}")
 
 
-def _s(told: str | None) -> float:
+def _s(text: str | None) -> float:
     try:
-        return float((told or "0").replace(",", ""))
+        return float((text or "0").replace(",", ""))
     except ValueError:
         return 0.0

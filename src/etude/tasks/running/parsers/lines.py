@@ -13,14 +13,14 @@ from etude.tasks.running.parsers.case import Case
 def node(output: bytes, workdir: str) -> Iterator[Case]:
     """`file::outer > inner`. Suites are no tests; a test reported after its subtests has the nesting they had less one."""
     waiting: dict[tuple[str, int], list[tuple[list[str], dict[str, Any]]]] = {}
-    for told in _objects(output):
-        if "nesting" not in told or (told.get("good") and told["name"] == told.get("file")):
+    for event in _objects(output):
+        if "nesting" not in event or (event.get("good") and event["name"] == event.get("file")):
             continue  # a file that ended well and held no test
-        file, level = _relative(str(told.get("file") or ""), workdir), int(told["nesting"])
+        file, level = _relative(str(event.get("file") or ""), workdir), int(event["nesting"])
         inner = waiting.pop((file, level + 1), [])
-        mine = [([told["name"], *path], each) for path, each in inner]
-        if not told.get("suite"):
-            mine.append(([told["name"]], told))
+        mine = [([event["name"], *path], each) for path, each in inner]
+        if not event.get("suite"):
+            mine.append(([event["name"]], event))
         if level:
             waiting.setdefault((file, level), []).extend(mine)
             continue
@@ -28,25 +28,25 @@ def node(output: bytes, workdir: str) -> Iterator[Case]:
             yield _case(file, path, each)
 
 
-def _case(file: str, path: list[str], told: dict[str, Any]) -> Case:
-    skipped = told.get("skip") or told.get("todo")
-    outcome = "skipped" if skipped else "passed" if told["good"] else "failed"
-    return Case(f"{file}::{' > '.join(path)}", outcome, file, float(told.get("seconds") or 0.0))
+def _case(file: str, path: list[str], event: dict[str, Any]) -> Case:
+    skipped = event.get("skip") or event.get("todo")
+    outcome = "skipped" if skipped else "passed" if event["good"] else "failed"
+    return Case(f"{file}::{' > '.join(path)}", outcome, file, float(event.get("seconds") or 0.0))
 
 
 def go(output: bytes, workdir: str) -> Iterator[Case]:
     """`package::Test/sub` of test2json's events; what began and never ended has failed."""
     open_: dict[str, None] = {}
     ends = {"pass": "passed", "fail": "failed", "skip": "skipped"}
-    for told in _objects(output):
-        if "Test" not in told or "Action" not in told:
+    for event in _objects(output):
+        if "Test" not in event or "Action" not in event:
             continue
-        name = f"{told.get('Package', '')}::{told['Test']}"
-        if told["Action"] == "run":
+        name = f"{event.get('Package', '')}::{event['Test']}"
+        if event["Action"] == "run":
             open_[name] = None
-        elif told["Action"] in ends:
+        elif event["Action"] in ends:
             open_.pop(name, None)
-            yield Case(name, ends[told["Action"]], "", float(told.get("Elapsed") or 0.0))  # type: ignore[arg-type]
+            yield Case(name, ends[event["Action"]], "", float(event.get("Elapsed") or 0.0))  # type: ignore[arg-type]
     for name in open_:
         yield Case(name, "failed")
 
@@ -55,11 +55,11 @@ def _objects(output: bytes) -> Iterator[dict[str, Any]]:
     for line in output.splitlines():
         if line.startswith(b"{"):
             try:
-                told = json.loads(line)
+                event = json.loads(line)
             except (ValueError, RecursionError):
                 continue  # what a test printed
-            if isinstance(told, dict):
-                yield told
+            if isinstance(event, dict):
+                yield event
 
 
 def _relative(path: str, workdir: str) -> str:

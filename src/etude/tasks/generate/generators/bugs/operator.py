@@ -38,8 +38,8 @@ class Site:
     @property
     def key(self) -> str:
         """A name of 10 letters that other bugs don't have."""
-        told = repr([(e.path, e.start, e.end, e.text) for e in self.edits])
-        return sha256(f"{self.operator} {told}".encode()).hexdigest()[:10]
+        listing = repr([(e.path, e.start, e.end, e.text) for e in self.edits])
+        return sha256(f"{self.operator} {listing}".encode()).hexdigest()[:10]
 
 
 @dataclass(frozen=True)

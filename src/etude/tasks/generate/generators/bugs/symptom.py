@@ -23,8 +23,10 @@ def facts(
             f"something in {place} no longer works: {_tests(count)}, not part of this tree, fail{'s' * (count == 1)}",
             place=place,
         )
-    told = [(failure, _seen(failure, tests, public)) for failure in failures]
-    failure, seen = min(told, key=lambda pair: (pair[1] is None, len(pair[1].headline) if pair[1] else 0, pair[0].name))
+    candidates = [(failure, _seen(failure, tests, public)) for failure in failures]
+    failure, seen = min(
+        candidates, key=lambda pair: (pair[1] is None, len(pair[1].headline) if pair[1] else 0, pair[0].name)
+    )
     if seen is None:
         seen = Facts(_bare(failure, public, place))
     return Facts(seen.headline, seen.steps, seen.expected, seen.actual, place=place)

@@ -27,15 +27,15 @@ def without(text: str, names: Collection[str]) -> str:
 def tests_without(text: str, names: Collection[str]) -> str | None:
     """The test file without the tests that use these names; None where the file can't do without them, or nothing would be left.
     Raises SyntaxError."""
-    told = frozenset(names)
-    users = frozenset(name for name, used in functions(text) if told & used)
+    removed = frozenset(names)
+    users = frozenset(name for name, used in functions(text) if removed & used)
     try:
-        trimmed, tree = _Cutting(text, told, users).made()
+        trimmed, tree = _Cutting(text, removed, users).made()
     except (SyntaxError, ValueError):
         parse_python(text)  # raises for what can't be read at all
         return None
     left = any(isinstance(node, ast.FunctionDef) and node.name.startswith("test") for node in ast.walk(tree))
-    return trimmed if left and not told & uses(tree) else None
+    return trimmed if left and not removed & uses(tree) else None
 
 
 @lru_cache(maxsize=512)  # every feature of a project asks the same of the same test files

@@ -19,7 +19,7 @@ from etude.tasks.content import LINK, like, mode_of
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.deletion.index import Defined, DefinitionIndex
-from etude.tasks.generate.generators.deletion.language import LANGUAGES, Language, language, told_settings
+from etude.tasks.generate.generators.deletion.language import LANGUAGES, Language, language, runnable_settings
 from etude.tasks.generate.generators.deletion.leftovers import leftovers, undocumented
 from etude.tasks.generate.generators.deletion.related import Groups, References
 from etude.tasks.generate.prompts.facts import KEY, Facts
@@ -72,8 +72,8 @@ def chosen(project: InstalledProject, known: DefinitionIndex, seed: int, size: S
     if size == "small":
         yield from pieces
         return
-    told_in = {path: _words(text) for path, text in project.texts.items() if _may_change(path, tongue)}
-    groups = Groups(References(known), tuple(pieces), partial(_is_large, known, told_in), LARGE_MOST)
+    words_by_path = {path: _words(text) for path, text in project.texts.items() if _may_change(path, tongue)}
+    groups = Groups(References(known), tuple(pieces), partial(_is_large, known, words_by_path), LARGE_MOST)
     lines = {one.name: one.lines for one in known.defined}
     proposed: list[frozenset[str]] = []
     for names in chain.from_iterable(groups.drawn(rng) for _ in range(PASSES)):
@@ -87,11 +87,11 @@ def _like_one(names: frozenset[str], others: list[frozenset[str]], lines: Mappin
     return any(sum(lines.get(name, 0) for name in names & other) > ALIKE * whole for other in others)
 
 
-def _is_large(known: DefinitionIndex, told_in: Mapping[str, frozenset[str]], names: frozenset[str]) -> bool:
-    """By lines, and by files that name any of them (code, stubs, documents; `told_in`). One definition alone is none, whatever its size."""
+def _is_large(known: DefinitionIndex, words_by_path: Mapping[str, frozenset[str]], names: frozenset[str]) -> bool:
+    """By lines, and by files that name any of them (code, stubs, documents; `words_by_path`). One definition alone is none, whatever its size."""
     if len(names) < LARGE_FEWEST or sum(one.lines for one in known.named(names)) < LARGE_LINES:
         return False
-    return sum(not names.isdisjoint(words) for words in told_in.values()) >= LARGE_FILES
+    return sum(not names.isdisjoint(words) for words in words_by_path.values()) >= LARGE_FILES
 
 
 async def _none_related() -> Task:
@@ -175,7 +175,7 @@ def _cut(project: InstalledProject, names: frozenset[str]) -> tuple[dict[str, st
         if tongue.code.search(path) and path not in project.texts:
             raise CandidateRejected(f"{path} names a part of it and is no UTF-8 text")
         if path.rpartition("/")[2] in SETTINGS and path not in tests and not path.endswith("conftest.py"):
-            if spoken.search(told_settings(path, text)):
+            if spoken.search(runnable_settings(path, text)):
                 raise CandidateRejected(f"{path} names a part of it")
             continue
         try:
@@ -203,7 +203,7 @@ def _tests(project: InstalledProject, hidden: dict[str, str], most: int) -> list
         raise CandidateRejected("no test file uses it")
     if len(concerned) > most:
         raise CandidateRejected(
-            f"{len(concerned)} test files use it, more than {most}: it is what the project rests on"
+            f"{len(concerned)} test files use it, more than {most}: the whole project depends on it"
         )
     return concerned
 
@@ -222,7 +222,7 @@ def _facts(gone: list[Defined], project: InstalledProject) -> Facts:
     return Facts(
         headline=f"add {', '.join(heads)}" + (f" and {len(public) - 3} more" if len(public) > 3 else ""),
         expected="\n\n".join(f"`{one.name}`: {_untold(one)}" for one in public if one.doc),
-        interface=tuple(f"{names[one.path]}: {one.told}" for one in public),
+        interface=tuple(f"{names[one.path]}: {one.signature}" for one in public),
         place=", ".join(sorted({f"`{names[one.path]}`" for one in public})),
         notes=(
             *((f"`{public[0].name}`: {first}",) if first and not several else ()),
@@ -235,9 +235,9 @@ def _untold(one: Defined) -> str:
     """Its documentation, without lines that are its code too (an example that shows how it is done)."""
     lines = one.source.split("\n")
     said = set(map(str.strip, one.doc.split("\n")))
-    told = {line.strip() for line in said if sum(other.strip() == line for other in lines) > 1}
+    repeated = {line.strip() for line in said if sum(other.strip() == line for other in lines) > 1}
     return "\n".join(
-        line for line in one.doc.strip().split("\n") if len(line.strip()) < TELLING or line.strip() not in told
+        line for line in one.doc.strip().split("\n") if len(line.strip()) < TELLING or line.strip() not in repeated
     )
 
 

@@ -18,14 +18,14 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True)
 class Defined:
-    """A function or class at the top of a module. `told`: signature, or the class line; `summary`: of its docstring; `source`: its lines;
+    """A function or class at the top of a module. `signature`: its own, or the class line; `summary`: of its docstring; `source`: its lines;
     `private`: nothing outside should use it; `helper`: it goes with the last that uses it."""
 
     path: str
     name: str
     lines: int
     uses: frozenset[str]
-    told: str
+    signature: str
     doc: str
     source: str = ""
     private: bool = False
@@ -157,14 +157,16 @@ def _defined(path: str, node: Definition, text: str) -> Defined:
     if isinstance(node, ast.ClassDef):
         made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
         bases = ", ".join(ast.unparse(base) for base in node.bases)
-        told = f"class {node.name}" + (f"({bases})" if bases else "")
-        told += f", made by {node.name}({_arguments(made[0])})" if made else ""
+        signature = f"class {node.name}" + (f"({bases})" if bases else "")
+        signature += f", made by {node.name}({_arguments(made[0])})" if made else ""
     else:
-        told = f"{node.name}({ast.unparse(node.args)})"
+        signature = f"{node.name}({ast.unparse(node.args)})"
     lines = (node.end_lineno or first) - first + 1
     source = "\n".join(text.split("\n")[first - 1 : node.end_lineno])
     private = node.name.startswith("_") and not node.name.startswith("__")
-    return Defined(path, node.name, lines, uses(node), told, ast.get_docstring(node) or "", source, private, private)
+    return Defined(
+        path, node.name, lines, uses(node), signature, ast.get_docstring(node) or "", source, private, private
+    )
 
 
 def _arguments(method: ast.FunctionDef) -> str:

@@ -46,7 +46,7 @@ def script_tests(project: InstalledProject) -> list[str]:
     return sorted(p for p in project.baseline.by_file or project.environment.tests.files if p in project.texts)
 
 
-def told_settings(path: str, text: str) -> str:
+def runnable_settings(path: str, text: str) -> str:
     """What of a file of settings may name a part of the code: of `package.json` only what is run or exported."""
     if not path.endswith("package.json"):
         return text

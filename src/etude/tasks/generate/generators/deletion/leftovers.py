@@ -34,11 +34,11 @@ def leftovers(removed: Iterable[str], left: Mapping[str, str], names: Collection
     found = []
     for path, text in sorted(left.items()):
         there = set(_runs(text))
-        told = [
+        matches = [
             (len(whole & there), len(whole)) for whole in wholes if whole and len(whole & there) >= COPIED * len(whole)
         ]
-        if told:
-            found.append(f"{path} holds {told[0][0]} of {told[0][1]} runs of lines of deleted code")
+        if matches:
+            found.append(f"{path} holds {matches[0][0]} of {matches[0][1]} runs of lines of deleted code")
         if not PROSE.search(path):
             found += [f"{path} names {name}" for name in private if re.search(rf"\b{re.escape(name)}\b", text)]
     return found

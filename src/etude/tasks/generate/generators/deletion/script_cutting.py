@@ -27,8 +27,8 @@ def script_without(path: str, text: str, names: Collection[str]) -> str | None:
     """The module without these functions and classes; None where nothing but imports would be left. Raises SyntaxError where that would
     not parse, or still uses them."""
     code = Code(path, text.encode())
-    told = frozenset(names)
-    left = _made(code, _cuts(code, told), told)
+    removed = frozenset(names)
+    left = _made(code, _cuts(code, removed), removed)
     return left if left == text or any(_says(one) for one in _statements(path, left)) else None
 
 
@@ -46,9 +46,9 @@ def _says(one: tuple[Code, Node]) -> bool:
 def script_tests_without(path: str, text: str, names: Collection[str]) -> str | None:
     """The test file without the tests that use these names; None where it can't do without them, or nothing would be left."""
     code = Code(path, text.encode())
-    told = frozenset(names)
+    removed = frozenset(names)
     every = [node for node in code.nodes if _is_test(code, node)]
-    gone, told = _gone(code, told)
+    gone, removed = _gone(code, removed)
     if gone is None:
         return None
     whole = {node.id for node in gone}
@@ -61,7 +61,7 @@ def script_tests_without(path: str, text: str, names: Collection[str]) -> str | 
         return None
     spans = [_statement(code, node) for node in every if node.id in whole]
     try:
-        return _made(code, [*_cuts(code, told), *spans], told)
+        return _made(code, [*_cuts(code, removed), *spans], removed)
     except SyntaxError:
         return None
 

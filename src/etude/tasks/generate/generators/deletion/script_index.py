@@ -97,8 +97,8 @@ def assigned(code: Code, node: Node) -> tuple[str, Node | None]:
         named = right.child_by_field_name("name")
         stem = PurePosixPath(code.path).stem
         return (code.text(named) if named is not None else stem if stem != "index" else ""), right
-    told = re.fullmatch(r"(?:(?:module\.)?exports|[\w$]+\.prototype)\.([\w$]+)", left)
-    return (told[1] if told else ""), right
+    match = re.fullmatch(r"(?:(?:module\.)?exports|[\w$]+\.prototype)\.([\w$]+)", left)
+    return (match[1] if match else ""), right
 
 
 def exported(code: Code, node: Node) -> frozenset[str]:
@@ -189,9 +189,9 @@ def whole(code: Code, node: Node) -> bool:
 def _defined(code: Code, node: Node, name: str, listed: frozenset[str]) -> Defined:
     function = next((one for one in inside(node) if one.type in VALUES or one.type in DECLARATIONS), node)
     if (given := function.child_by_field_name("parameters")) is not None:
-        told = f"{name}{code.text(given)}"
+        signature = f"{name}{code.text(given)}"
     else:
-        told = code.text(function).partition("{")[0].strip() if function.type in CLASSES else name
+        signature = code.text(function).partition("{")[0].strip() if function.type in CLASSES else name
     first, last = node.start_point[0] + 1, node.end_point[0] + 1
     source, helper = code.text(node), name not in listed
     private = helper and not whole(code, node)
@@ -200,7 +200,7 @@ def _defined(code: Code, node: Node, name: str, listed: frozenset[str]) -> Defin
         name,
         last - first + 1,
         uses(code, node) - {name},
-        told,
+        signature,
         _comment(code, node),
         source,
         private,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from etude.tasks.generate.generator import InstalledProject
@@ -39,7 +39,6 @@ class DevopsRecipe:
     scenarios: tuple[dict[str, Any], ...]
     promise: tuple[str, ...]
     demand: str
-    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,11 +75,11 @@ class DevopsProject:
         shell = shlex.join(words)
         return shell if test is None else shell.replace(self.test, test)
 
-    def good(self, name: str, *steps: Mapping[str, Any], **beside: Any) -> dict[str, Any]:
-        return {"name": name, "steps": list(steps), "ok": True, **beside}
+    def good(self, name: str, *steps: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+        return {"name": name, "steps": list(steps), "ok": True, **options}
 
-    def bad(self, name: str, *steps: Mapping[str, Any], **beside: Any) -> dict[str, Any]:
-        return {"name": name, "steps": list(steps), "ok": False, **beside}
+    def bad(self, name: str, *steps: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+        return {"name": name, "steps": list(steps), "ok": False, **options}
 
     def spoilt(self) -> dict[str, Any]:
         """Code on which a test fails."""

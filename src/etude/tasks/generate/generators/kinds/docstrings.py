@@ -61,7 +61,7 @@ def facts(node: Documented, said: str) -> dict[str, Any]:
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     prose = "\n".join(line for line in said.splitlines() if not line.lstrip().startswith((">>>", "...")))
     parameters = [
-        one.arg for one in arguments if one.arg not in ("self", "cls") and len(one.arg) > 2 and _stands(one.arg, prose)
+        one.arg for one in arguments if one.arg not in ("self", "cls") and len(one.arg) > 2 and _occurs(one.arg, prose)
     ]
     raised = {
         one.exc.func.id if isinstance(one.exc, ast.Call) and isinstance(one.exc.func, ast.Name) else ""
@@ -70,16 +70,16 @@ def facts(node: Documented, said: str) -> dict[str, Any]:
     }
     return {
         "parameter": parameters,
-        "exception": sorted(name for name in raised if name and _stands(name, said)),
+        "exception": sorted(name for name in raised if name and _occurs(name, said)),
         "signature": signature(node),
     }
 
 
-def page(module: str, said: dict[str, str], told: dict[str, dict[str, Any]]) -> str:
+def page(module: str, said: dict[str, str], facts: dict[str, dict[str, Any]]) -> str:
     """A reference of these names in Markdown, made of their docstrings."""
     parts = [f"# `{module}`\n"]
     for name, text in said.items():
-        parts.append(f"\n## `{told[name]['signature']}`\n\n{_fenced(text)}")
+        parts.append(f"\n## `{facts[name]['signature']}`\n\n{_fenced(text)}")
     return "".join(parts)
 
 
@@ -99,5 +99,5 @@ def _fenced(text: str) -> str:
     return "\n".join([*out, "```"] if inside else out) + "\n"
 
 
-def _stands(word: str, text: str) -> bool:
+def _occurs(word: str, text: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", text) is not None

@@ -88,8 +88,8 @@ def scopes(project: InstalledProject, done: Mapping[str, str]) -> list[Scope]:
     for folder in folders if len(folders) > 1 else ():
         inside = tuple(path for path in able if str(PurePosixPath(path).parent) == folder)
         if len(inside) > 1:
-            beside = tuple(path for path in kept if str(PurePosixPath(path).parent) == folder)
-            found.append(Scope(folder.replace("/", "."), f"all modules in `{folder}`", inside, beside))
+            siblings = tuple(path for path in kept if str(PurePosixPath(path).parent) == folder)
+            found.append(Scope(folder.replace("/", "."), f"all modules in `{folder}`", inside, siblings))
     for path in able if len(able) > 1 else ():
         if _lines(project.files[path], done[path]) >= FEWEST:
             found.append(Scope(path.removesuffix(".py").replace("/", "."), f"`{path}`", (path,)))

@@ -201,5 +201,5 @@ def _is_expression(text: str) -> bool:
 
 def _without_import(code: str, alias: str) -> str:
     """Without `import typing [as alias]` where nothing speaks of it any more."""
-    told = "typing" if alias == "typing" else rf"typing\s+as\s+{re.escape(alias)}"
-    return re.sub(rf"(?m)^import\s+{told}[ \t]*\n", "", code, count=1)
+    imported = "typing" if alias == "typing" else rf"typing\s+as\s+{re.escape(alias)}"
+    return re.sub(rf"(?m)^import\s+{imported}[ \t]*\n", "", code, count=1)

@@ -16,7 +16,7 @@ from etude.tasks.cheats.refactored import REFACTORED
 from etude.tasks.content import like
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
-from etude.tasks.generate.generators.refactor.move import dotted_beside, moved, targets
+from etude.tasks.generate.generators.refactor.move import moved, target_module, targets
 from etude.tasks.generate.generators.refactor.rename import new_name, renamed
 from etude.tasks.generate.generators.refactor.sources import RefactorSymbol, Sources
 from etude.tasks.generate.prompts.checks import words
@@ -52,9 +52,9 @@ async def build(
 ) -> Task:
     """Raises CandidateRejected, InfraError."""
     project = sources.project
-    draft, beside = drafted(sources, subject, operation, task_id, seed)
+    draft, hidden = drafted(sources, subject, operation, task_id, seed)
     task = await prove_draft(draft, bench.pool, bench.timeout_s, flaky=project.baseline.flaky)
-    task = replace(task, grader=GRADER, hidden={**task.hidden, **beside})
+    task = replace(task, grader=GRADER, hidden={**task.hidden, **hidden})
     found = await check(task, bench.pool, grade=RefactorGrader().grade, cheats=REFACTORED)
     if not found.sound:
         raise CandidateRejected(f"not sound: {found.complaint()}")
@@ -72,7 +72,7 @@ def drafted(
     else:
         new = subject.name
         changed, target_path = _placed(sources, subject, task_id, seed)
-        target = dotted_beside(subject.module, target_path)
+        target = target_module(subject.module, target_path)
     changed = {path: like(project.files.get(path), text) for path, text in changed.items()}
     changed = {path: text for path, text in changed.items() if text != project.files.get(path)}
     tests = sources.concerned(set(changed))
@@ -103,10 +103,10 @@ def drafted(
 
 def _placed(sources: Sources, subject: RefactorSymbol, task_id: str, seed: int) -> tuple[dict[str, str], str]:
     """The first place that it can go to. Raises CandidateRejected with what speaks against the last."""
-    beside, new = targets(sources, subject)[:-1], targets(sources, subject)[-1:]
-    random.Random(f"{task_id} {seed}").shuffle(beside)
+    siblings, new = targets(sources, subject)[:-1], targets(sources, subject)[-1:]
+    random.Random(f"{task_id} {seed}").shuffle(siblings)
     why = CandidateRejected("there is no module it could go to")
-    for path in [*beside, *new]:
+    for path in [*siblings, *new]:
         try:
             return moved(sources, subject, path), path
         except CandidateRejected as error:

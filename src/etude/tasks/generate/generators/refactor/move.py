@@ -18,20 +18,20 @@ from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported
 def targets(sources: Sources, subject: RefactorSymbol) -> list[str]:
     """Paths of modules in the same folder, in their order, and of a new one."""
     folder, _, file = subject.path.rpartition("/")
-    beside = [
+    siblings = [
         path
         for path in sources.modules
         if path.rpartition("/")[0] == folder and path != subject.path and not path.rpartition("/")[2].startswith("_")
     ]
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", subject.name).lower()
     new = "/".join(filter(None, [folder, f"{snake}_support.py"]))
-    return [*beside, *([] if new in sources.project.files or not folder else [new])]
+    return [*siblings, *([] if new in sources.project.files or not folder else [new])]
 
 
 def moved(sources: Sources, subject: RefactorSymbol, target_path: str) -> dict[str, str]:
     """The files that change. Raises CandidateRejected."""
     made, name = sources.program, subject.name
-    target = dotted_beside(subject.module, target_path)
+    target = target_module(subject.module, target_path)
     paths = sources.speaking(name)
     _require_movable(sources, subject, target, paths)
     needs = _needs(sources, subject, target)
@@ -55,7 +55,7 @@ def moved(sources: Sources, subject: RefactorSymbol, target_path: str) -> dict[s
     return changed
 
 
-def dotted_beside(module: str, path: str) -> str:
+def target_module(module: str, path: str) -> str:
     return ".".join(filter(None, [module.rpartition(".")[0], path.rpartition("/")[2].removesuffix(".py")]))
 
 
@@ -81,8 +81,8 @@ def _require_movable(sources: Sources, subject: RefactorSymbol, target: str, pat
                 if made.resolved(made.bound[module].get(name, "")) == thing:
                     raise CandidateRejected(f"{path} gets it by a star import")
             if isinstance(node, ast.Attribute) and node.attr == name:
-                told = ast.unparse(node.value)
-                head, _, tail = told.partition(".")
+                dotted = ast.unparse(node.value)
+                head, _, tail = dotted.partition(".")
                 inner = [imported(each, module, module in made.packages) for each in ast.walk(made.trees[module])]
                 meant = next((found[head] for found in inner if head in found), "")
                 if made.resolved(".".join(filter(None, [meant, tail]))) == subject.module:
@@ -126,8 +126,8 @@ def _statement(made: Program, module: str, name: str, plain: set[int]) -> str:
             raise CandidateRejected(f"`{name}` is imported under a condition")
         if isinstance(node, ast.ImportFrom):
             alias = next(each for each in node.names if (each.asname or each.name) == name)
-            told = alias.name if alias.asname is None else f"{alias.name} as {alias.asname}"
-            return f"from {origin(node, module, module in made.packages)} import {told}"
+            clause = alias.name if alias.asname is None else f"{alias.name} as {alias.asname}"
+            return f"from {origin(node, module, module in made.packages)} import {clause}"
         assert isinstance(node, ast.Import)
         alias = next(each for each in node.names if (each.asname or each.name.split(".")[0]) == name)
         return f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
@@ -231,11 +231,11 @@ class _MoveImports(cst.CSTTransformer):
             return updated_node
         if origin(node, self.module, self.package) != self.subject.module:
             return updated_node
-        told = [
+        names = [
             f"{each.evaluated_name} as {each.evaluated_alias}" if each.evaluated_alias else each.evaluated_name
             for each in ours
         ]
-        new = cst.parse_statement(f"from {self.target} import {', '.join(told)}\n")
+        new = cst.parse_statement(f"from {self.target} import {', '.join(names)}\n")
         kept = [each for each in small.names if each not in ours]
         if not kept:
             assert isinstance(new, cst.SimpleStatementLine)

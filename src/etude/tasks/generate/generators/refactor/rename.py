@@ -46,13 +46,13 @@ def new_name(subject: RefactorSymbol, taken: frozenset[str]) -> str:
     name = subject.name
     camel = bool(re.match(r"[A-Z]", name))
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name) if camel else name.split("_")
-    told: list[str] = []
+    candidates: list[str] = []
     for at in [*range(len(words))]:
         if other := SYNONYMS.get(words[at].lower()):
             word = "".join(part.title() for part in other.split("_")) if camel else other
-            told.append(("" if camel else "_").join([*words[:at], word, *words[at + 1 :]]))
-    told += [f"Base{name}", f"Plain{name}"] if camel else [f"compute_{name}", f"do_{name}"]
-    free = [each for each in told if each not in taken]
+            candidates.append(("" if camel else "_").join([*words[:at], word, *words[at + 1 :]]))
+    candidates += [f"Base{name}", f"Plain{name}"] if camel else [f"compute_{name}", f"do_{name}"]
+    free = [each for each in candidates if each not in taken]
     if not free:
         raise CandidateRejected(f"no free name was found for {name}")
     return free[0]
@@ -146,8 +146,8 @@ def distinct(name: str) -> bool:
 def prose(text: str, old: str, new: str) -> str:
     """Mentions of the thing: the word wherever it is distinct, else where it is called, dotted or quoted as code."""
     name = re.escape(old)
-    told = rf"\b{name}\b" if distinct(old) else rf"\b{name}\b(?=\()|(?<=`){name}(?=`)|(?<=\w\.){name}\b"
-    return re.sub(told, new, text)
+    pattern = rf"\b{name}\b" if distinct(old) else rf"\b{name}\b(?=\()|(?<=`){name}(?=`)|(?<=\w\.){name}\b"
+    return re.sub(pattern, new, text)
 
 
 def _python(text: str, old: str, new: str) -> str:

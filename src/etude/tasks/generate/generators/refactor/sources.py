@@ -84,19 +84,19 @@ class Sources:
             raise CandidateRejected("no test file would notice: none names it by the place that changes")
         if len(tests) > TEST_FILES:
             raise CandidateRejected(
-                f"{len(tests)} test files use it, more than {TEST_FILES}: it is what the project rests on"
+                f"{len(tests)} test files use it, more than {TEST_FILES}: the whole project depends on it"
             )
         return tests
 
     def speaking(self, name: str) -> list[str]:
         """Files with this word, but for news, which tell of the past; of neither Python nor prose those where it
         is code. Raises CandidateRejected for settings, which no agent may change."""
-        told = re.compile(
+        mention = re.compile(
             rf"\b{re.escape(name)}\b" if "_" in name else rf"(?<=[.:]){re.escape(name)}\b|\b{re.escape(name)}\("
         )
         found = [path for path in self.words if name in self.words[path] and not NEWS.search(path)]
         found = [
-            p for p in found if p.endswith((".py", ".pyi")) or PROSE.search(p) or told.search(self.project.files[p])
+            p for p in found if p.endswith((".py", ".pyi")) or PROSE.search(p) or mention.search(self.project.files[p])
         ]
         for path in found:
             if path.endswith((".py", ".pyi")) and path not in self.project.texts:

@@ -53,7 +53,7 @@ class ModelBuilder:
         wanted = project.wanted
         box = await opened(self._recipe(project, goals, BuildAnswer((), TestPlan())), project.files, self.pool)
         try:
-            facts = TaskFacts(f"{wanted.id}.build-{len(tried) + 1}", _told(project, goals, tried))
+            facts = TaskFacts(f"{wanted.id}.build-{len(tried) + 1}", _user_prompt(project, goals, tried))
             answer = await interview(
                 self.model, box, facts, lambda text: build(text, project.files), wanted.id, reads_only=False
             )
@@ -81,7 +81,7 @@ class ModelBuilder:
         )
 
 
-def _told(project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> str:
+def _user_prompt(project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> str:
     words = (Path(__file__).parent / "build.md").read_text(encoding="utf-8").strip()
     wanted = project.wanted
     listed = [f"{number}. `{goal.command}`\n   {_described(goal)}" for number, goal in enumerate(goals, 1)]

@@ -34,7 +34,7 @@ class ModelJudge:
     async def _asked(self, goal: Goal, rc: int, output: str, project: str) -> tuple[bool, str]:
         meter = MeteredPolicy(self.model.policy, self.model.limits, self.model.bill.of(project), self.model.dollars)
         session = f"{project}.judge"
-        messages = [Message("system", _words()), Message("user", _told(goal, rc, output))]
+        messages = [Message("system", _words()), Message("user", _user_prompt(goal, rc, output))]
         try:
             for number in range(TRIES):
                 asked = Request(session, tuple(messages), max_tokens=MAX_TOKENS, temperature=0.0, seed=number)
@@ -51,7 +51,7 @@ class ModelJudge:
         raise InfraError(f"{self.model.called} gave no verdict in {TRIES} answers on `{goal.command}`")
 
 
-def _told(goal: Goal, rc: int, output: str) -> str:
+def _user_prompt(goal: Goal, rc: int, output: str) -> str:
     shown = output if len(output) <= HEAD + TAIL else f"{output[:HEAD]}\n[...]\n{output[-TAIL:]}"
     row = {"command": goal.command, "description": goal.description, "exit status": rc, "printed": shown}
     return json.dumps(row, indent=1, ensure_ascii=False)

@@ -34,7 +34,7 @@ class ModelSetter:
     async def _goals(self, project: Fetched) -> list[Goal]:
         wanted = project.wanted
         words = (Path(__file__).parent / "goals.md").read_text(encoding="utf-8").strip()
-        told = words.format(project=wanted.name, version=wanted.version, language=wanted.language)
+        headline = words.format(project=wanted.name, version=wanted.version, language=wanted.language)
         spec = SandboxSpec(
             files=dict(project.files),
             memory_mb=READ_MEMORY_MB,
@@ -44,7 +44,7 @@ class ModelSetter:
         )
         box = await self.pool.create(spec)
         try:
-            facts = TaskFacts(f"{wanted.id}.goals", told)
+            facts = TaskFacts(f"{wanted.id}.goals", headline)
             return await interview(self.model, box, facts, goals, wanted.id, reads_only=True)
         except NoAnswer as error:
             raise ProjectDiscarded(f"no goals: {error}", self.model.called) from error

@@ -49,8 +49,8 @@ def python_path(paths: Collection[str]) -> str:
 
 def distribution(name: str, files: Mapping[str, str]) -> list[str]:
     """Names under which an index may have the project: to be denied."""
-    told = re.findall(r"(?m)^Name:\s*(\S+)", files.get("PKG-INFO", ""))
-    told += re.findall(
+    names = re.findall(r"(?m)^Name:\s*(\S+)", files.get("PKG-INFO", ""))
+    names += re.findall(
         r"(?m)^name\s*=\s*[\"']?([A-Za-z0-9._-]+)", files.get("pyproject.toml", "") + files.get("setup.cfg", "")
     )
-    return sorted({re.sub(r"[-_.]+", "-", one).lower() for one in (name, *told)})
+    return sorted({re.sub(r"[-_.]+", "-", one).lower() for one in (name, *names)})
