@@ -23,7 +23,7 @@ from etude.tasks.errors import TaskError
 from etude.tasks.mix.classify import CATEGORIES, WrittenFiles, classify, written_files
 from etude.tasks.mix.phrases import PHRASES, CategoryMatch, match_phrase
 from etude.tasks.mix.weights import build_mix, category_shares, read_weights, write_mix
-from etude.tasks.recorded.asked import category
+from etude.tasks.recorded.task_plans import category
 from etude.tasks.task_row import TaskRow
 
 LABELLED = (Path(__file__).parent / "mix_labelled.tsv").read_text(encoding="utf-8").splitlines()

@@ -28,7 +28,7 @@ def parse_python(text: str | bytes) -> ast.Module:
     try:
         return ast.parse(text, _NAME)
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        raise SyntaxError(_said(error)) from error
+        raise SyntaxError(_error_text(error)) from error
 
 
 def parse_expression(text: str) -> ast.expr:
@@ -37,7 +37,7 @@ def parse_expression(text: str) -> ast.expr:
     try:
         return ast.parse(text, _NAME, "eval").body
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        raise SyntaxError(_said(error)) from error
+        raise SyntaxError(_error_text(error)) from error
 
 
 def compile_python(text: str) -> CodeType:
@@ -46,10 +46,10 @@ def compile_python(text: str) -> CodeType:
     try:
         return compile(text, _NAME, "exec", dont_inherit=True)
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        raise SyntaxError(_said(error)) from error
+        raise SyntaxError(_error_text(error)) from error
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or "nested too deeply"
 
 

@@ -40,9 +40,9 @@ class LimitReached(Exception):
 
 async def bounded(function: Callable[..., T], *args: Any) -> T:
     """What `function`, a module's own, returns or raises. Raises LimitReached too, and InfraError where the machine is at fault."""
-    asked = pickle.dumps(function) + pickle.dumps(args)
+    payload = pickle.dumps(function) + pickle.dumps(args)
     try:
-        status, out, err = await _ended(asked)
+        status, out, err = await _ended(payload)
     except TimeoutError as error:
         raise InfraError(f"{_name(function)} was given no processor for {WALL_S:g} s") from error
     except OSError as error:
@@ -57,7 +57,7 @@ async def bounded(function: Callable[..., T], *args: Any) -> T:
     return value
 
 
-async def _ended(asked: bytes) -> tuple[int, bytes, bytes]:
+async def _ended(payload: bytes) -> tuple[int, bytes, bytes]:
     """Status and output of a child. Raises TimeoutError, OSError."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-c", _CHILD.format(path=sys.path),
@@ -65,7 +65,7 @@ async def _ended(asked: bytes) -> tuple[int, bytes, bytes]:
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
     try:
-        out, err = await asyncio.wait_for(child.communicate(asked), WALL_S)
+        out, err = await asyncio.wait_for(child.communicate(payload), WALL_S)
     finally:
         if child.returncode is None:
             child.kill()

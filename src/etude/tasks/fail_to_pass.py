@@ -72,7 +72,7 @@ async def prove_fail_to_pass(
         _require_passing(states["after"][0])
         known_passing = states["after"][0].run.passed
     states["before"].append(await run(before))
-    _require_failing(known_passing, states["before"][0], max_failing, "".join(ran.said for ran in states["after"]))
+    _require_failing(known_passing, states["before"][0], max_failing, "".join(ran.output for ran in states["after"]))
     if cheap_check is not None:
         await cheap_check()
     for name, files in (("after", after), ("before", before)):
@@ -134,7 +134,7 @@ def _require_passing(ran: RunReport) -> None:
     if ran.run.timed_out:
         raise CandidateRejected(f"the tests take longer than {ran.run.seconds:.0f} s after the change")
     if not ran.run.passed or not ran.honest:
-        output = " ".join(ran.said.split()) or "no output"
+        output = " ".join(ran.output.split()) or "no output"
         missing = _MISSING_PACKAGE.search(output)  # first, because callers cut the reason
         why = f"{missing[0]}; it printed {output}" if missing else output
         raise TestsDoNotRun(f"the tests do not run after the change (status {ran.run.rc}): {why}")
@@ -146,7 +146,7 @@ def _require_later(ran: RunReport) -> None:
         why = (
             "they take too long"
             if ran.run.timed_out
-            else f"status {ran.run.rc}: {' '.join(ran.said.split())[:300] or 'no output'}"
+            else f"status {ran.run.rc}: {' '.join(ran.output.split())[:300] or 'no output'}"
         )
         raise CandidateRejected(f"the proof holds only on its own day: on a later date the tests do not run ({why})")
 

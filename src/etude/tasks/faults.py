@@ -75,16 +75,16 @@ def fault_of(ran: RunReport, kind: str = "pytest") -> FaultRow | None:
         return ROWS["memory" if ran.oom else "silenced"]
     if ran.honest:
         return None if ran.run.passed or ran.run.failed else ROWS["unbuilt"]
-    said, rc = ran.objection, ran.run.rc
-    if said.startswith(("the files were refused", "no report: ")):
+    objection, rc = ran.objection, ran.run.rc
+    if objection.startswith(("the files were refused", "no report: ")):
         return ROWS["refused"]
-    if said.startswith("the results were written by"):
+    if objection.startswith("the results were written by"):
         return ROWS["forged"]
-    if said.startswith("the runner was tampered"):
+    if objection.startswith("the runner was tampered"):
         return ROWS["tampered"]
-    if "must fail" in said or "must pass" in said:
+    if "must fail" in objection or "must pass" in objection:
         return ROWS["canary"]
-    if "report" in said:
+    if "report" in objection:
         return ROWS["no report"]
     if kind == "pytest" and rc in (2, 3, 4, 5):
         return ROWS[f"pytest {rc}"]

@@ -47,8 +47,8 @@ def tree(repository: Path, commit: str) -> RepositoryTree:
         total += size
     if total > MAX_TREE_BYTES:
         raise TreeTooLarge(f"{commit[:12]} has {total >> 20} MiB of files, a task holds {MAX_TREE_BYTES >> 20} at most")
-    asked = "".join(f"{blob}\n" for blob, _ in wanted.values()).encode()
-    contents = _blobs(git(repository, "cat-file", "--batch", data=asked))
+    blob_ids = "".join(f"{blob}\n" for blob, _ in wanted.values()).encode()
+    contents = _blobs(git(repository, "cat-file", "--batch", data=blob_ids))
     files: dict[str, str] = {}
     for (path, (blob, mode)), data in zip(wanted.items(), contents, strict=True):
         if data is None:

@@ -217,7 +217,7 @@ def test_a_registry_that_is_none_is_offline_with_the_remedy(tmp_path):
 def test_a_package_manager_that_gives_no_answer_is_an_index_out_of_reach_and_no_crash(monkeypatch):
     monkeypatch.setattr(package_registry, "ASK_S", 0.2)
     with pytest.raises(SourceOffline, match="has not returned its index within 0.2 s; try again"):
-        package_registry.asked(["sleep", "30"])
+        package_registry.run_package_manager(["sleep", "30"])
 
 
 def test_the_npm_registry_is_asked_of_npm_or_read_where_npm_reads_it(tmp_path, monkeypatch):

@@ -16,9 +16,9 @@ from etude.sandbox.settings import SandboxSettings
 from etude.tasks.content import LINK, FileText
 from etude.tasks.fail_to_pass import CandidateRejected, prove_fail_to_pass
 from etude.tasks.protected import is_protected
-from etude.tasks.recorded.asked import asked, category, change_of
 from etude.tasks.recorded.origin import origin_of
 from etude.tasks.recorded.session import RecordedSession, read_recorded
+from etude.tasks.recorded.task_plans import category, change_of, plan_recorded_tasks
 from etude.tasks.running.report import TestRun
 from etude.tasks.running.testrun import RunReport
 from etude.tasks.tree import tree
@@ -64,9 +64,9 @@ async def test_a_session_that_came_to_nothing_is_left_out_with_the_reason(shop: 
     await shop.session("s-1", pool)
     shop.git("checkout", "-q", "--", ".")
     shop.commit({"other.py": "x = 1\n"})
-    _, left_out = asked(sessions_of(shop), None)
+    _, left_out = plan_recorded_tasks(sessions_of(shop), None)
     assert list(left_out) == ["s-1"] and "no commit" in left_out["s-1"]
-    _, elsewhere = asked(sessions_of(shop), shop.root.parent)
+    _, elsewhere = plan_recorded_tasks(sessions_of(shop), shop.root.parent)
     assert "is in no git repository" in elsewhere["s-1"]
 
 
@@ -81,7 +81,7 @@ async def test_sessions_with_the_same_request_from_the_same_commit_are_solutions
     shop.git("checkout", "-q", "-b", "third", shop.base)
     await shop.session("s-3", pool, REQUEST, "len(items) or 0  # not quite yet")
     shop.commit({"notes.md": "not done\n"})
-    found, left_out = asked(sessions_of(shop), None)
+    found, left_out = plan_recorded_tasks(sessions_of(shop), None)
     assert left_out == {} and [one.reference.session.id for one in found] == ["s-1"]
     assert [other.session.id for other in found[0].others] == ["s-2", "s-3"]
     assert found[0].others[0].head == second and len(change_of(found[0], ()).others) == 2
@@ -94,7 +94,7 @@ async def test_a_task_is_proved_with_every_solution_of_its_request(shop: Shop, p
     shop.git("checkout", "-q", "-b", "second", shop.base)
     await shop.session("s-2", pool, REQUEST, "sum(1 for item in items)")
     shop.commit({"notes.md": "done otherwise\n"})
-    [one], _ = asked(sessions_of(shop), None)
+    [one], _ = plan_recorded_tasks(sessions_of(shop), None)
     task = await prove_change(change_of(one, ()), bench_in(pool, tmp_path))
     assert task.metadata["solutions"] == 2
 

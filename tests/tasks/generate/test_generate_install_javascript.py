@@ -285,10 +285,10 @@ def test_what_only_a_newer_node_has_asks_for_one(said: str, newer: bool, monkeyp
 
 def test_what_developers_run_counts_only_where_the_package_names_no_node() -> None:
     typed = {"devDependencies": {"@types/node": "^24.1"}}
-    assert node_package.node_asked(project(typed).texts()) == 24
-    assert node_package.node_asked(project(typed | {"engines": {"node": ">=18"}}).texts()) == 18
-    assert node_package.node_asked(project({}, **{".nvmrc": "v22.3.0\n"}).texts()) == 22
-    assert node_package.node_asked(project({}, **{".nvmrc": "lts/*"}).texts()) == 0
+    assert node_package.required_node(project(typed).texts()) == 24
+    assert node_package.required_node(project(typed | {"engines": {"node": ">=18"}}).texts()) == 18
+    assert node_package.required_node(project({}, **{".nvmrc": "v22.3.0\n"}).texts()) == 22
+    assert node_package.required_node(project({}, **{".nvmrc": "lts/*"}).texts()) == 0
 
 
 NPM = """#!/bin/sh

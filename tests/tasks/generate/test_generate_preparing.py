@@ -16,7 +16,7 @@ from etude.tasks.environment.environment import KEY, TestPlan
 from etude.tasks.environment.workspace import opened
 from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.install import preparing
-from etude.tasks.generate.install.preparing import Unprepared, wanted_of
+from etude.tasks.generate.install.preparing import Unprepared, catalogue_project
 from etude.tasks.generate.install.recipe import InstallRecipe
 from etude.tasks.generate.sources.fetched import Fetched
 from etude.tasks.generate.sources.projects import CatalogueProject
@@ -96,11 +96,11 @@ async def test_what_can_not_be_made_says_why(tmp_path: Path, pool: SandboxPool, 
 
 
 def test_where_a_project_came_from_is_read_back_and_a_local_one_is_told() -> None:
-    found = wanted_of("npm @scope/sums 1.0 sha512:00", recipe())
+    found = catalogue_project("npm @scope/sums 1.0 sha512:00", recipe())
     assert (found.name, found.kind, found.version, found.in_registry) == ("sums", "npm", "1.0", "@scope/sums")
     for origin in ("git 0a1b2c", "folder sums", ""):
         with pytest.raises(Unprepared, match="which no registry has"):
-            wanted_of(origin, recipe())
+            catalogue_project(origin, recipe())
 
 
 def test_the_verb_fails_and_lists_what_is_lacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

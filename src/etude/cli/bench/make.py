@@ -41,7 +41,7 @@ from etude.cli.prepare import DEFAULT_RECIPE
 if TYPE_CHECKING:
     from etude.pipeline.recipe.recipe import Recipe
     from etude.pipeline.run.suite_making import SuiteBuildPlan
-    from etude.tasks.recorded.asked import RecordedTaskPlan
+    from etude.tasks.recorded.task_plans import RecordedTaskPlan
 
 TASKS = "From tasks"
 
@@ -132,11 +132,11 @@ def _check_sources(sessions: list[Path] | None, tasks: str | None, rubrics: str 
 
 def asked_of(places: list[Path], repository: Path | None) -> tuple[list[RecordedTaskPlan], dict[str, str]]:
     """What sessions came to, oldest first, and why others came to nothing."""
-    from etude.tasks.recorded.asked import asked
     from etude.tasks.recorded.session import read_recorded
+    from etude.tasks.recorded.task_plans import plan_recorded_tasks
 
     sessions, unread = read_recorded(places)
-    found, loose = asked(sessions, repository)
+    found, loose = plan_recorded_tasks(sessions, repository)
     return found, unread | loose
 
 
@@ -153,11 +153,11 @@ def of_sessions(
     from dataclasses import replace
 
     from etude.pipeline.run.suite_making import Drafting
-    from etude.tasks.recorded.asked import candidates, others_of
+    from etude.tasks.recorded.task_plans import candidates, other_solutions
 
     word, key_env = drafting
     if word is not None:
-        making = replace(making, drafting=Drafting(word, key_env, others_of(found), tell_rubric))
+        making = replace(making, drafting=Drafting(word, key_env, other_solutions(found), tell_rubric))
     if dry_run:
         return plan(making, [one.id for one in found], left_out)
     command = tuple(shlex.split(test_command or ""))

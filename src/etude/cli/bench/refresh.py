@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from etude.evaluate.bench.renewal import Renewal
     from etude.evaluate.bench.suites.folder import FolderSuite
     from etude.pipeline.run.suite_making import SuiteBuildPlan
-    from etude.tasks.recorded.asked import RecordedTaskPlan
+    from etude.tasks.recorded.task_plans import RecordedTaskPlan
 
 
 class RefreshError(Exception):

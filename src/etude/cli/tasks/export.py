@@ -38,7 +38,7 @@ def export(
 
 def _told(row: Exported, proof: Proof | None) -> dict[str, Any]:
     document = {"id": row.id, "folder": str(row.folder), "not_elsewhere": row.not_elsewhere}
-    return document | ({"reference": proof.reference, "nop": proof.nop, "said": proof.said} if proof else {})
+    return document | ({"reference": proof.reference, "nop": proof.nop, "said": proof.output} if proof else {})
 
 
 def _line(row: tuple[Exported, Proof | None]) -> str:

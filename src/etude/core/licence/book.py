@@ -52,8 +52,8 @@ class LicenceBook:
         no evidence; nothing is raised for it."""
         names = licence_files(root)
         dep5 = next((parsed for name in DEP5_FILES if (parsed := parse_dep5(_read(root / name)))), None)
-        said = metadata.of_project(root, kind)
-        expected = symbols(said.expression)
+        claimed = metadata.of_project(root, kind)
+        expected = symbols(claimed.expression)
         at_root = _texts(root, "", names, expected)
         if not at_root.expression and not at_root.foreign:
             installed = metadata.dist_info(root)
@@ -62,12 +62,12 @@ class LicenceBook:
             at_root = next((texts for texts in elsewhere if texts.expression or texts.foreign), at_root)
         if kind == "debian" and dep5 is None and not at_root.expression:
             at_root = of_files({"copyright": _read(root / "debian/copyright")})
-        verdict = weigh(said, at_root)
+        verdict = weigh(claimed, at_root)
         skipped = ("", "debian", *TEXT_FOLDERS)
         below = {folder: _texts(root, folder, names) for folder in names if folder not in skipped}
         # docs/license.md that only includes the root's file sets nothing apart.
         folders = {folder: texts for folder, texts in below.items() if texts.expression or texts.foreign}
-        conflicts = [LicenceConflict(said.expression, verdict.expression)] if verdict.conflict else []
+        conflicts = [LicenceConflict(claimed.expression, verdict.expression)] if verdict.conflict else []
         return cls(verdict, dep5, folders, conflicts)
 
     def of(self, path: str, head: str) -> Licence:

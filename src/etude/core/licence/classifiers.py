@@ -7,7 +7,7 @@ import re
 from etude.core.licence.expression import PUBLIC_DOMAIN, SOME_BSD
 from etude.core.licence.names import of_name
 
-SAID = {
+LICENCE_OF_CLASSIFIER = {
     "Academic Free License (AFL)": "",
     "Apache Software License": "Apache-2.0",
     "Artistic License": "Artistic-1.0-Perl",
@@ -44,5 +44,9 @@ def of_classifiers(lines: list[str]) -> list[str]:
         name = line.rpartition(" :: ")[2].strip()
         if not line.startswith("License") or name in GROUPS:
             continue
-        found.append(SAID[name] if name in SAID else of_name(re.sub(r"\s*\([^)]*\)$", "", name)))
+        found.append(
+            LICENCE_OF_CLASSIFIER[name]
+            if name in LICENCE_OF_CLASSIFIER
+            else of_name(re.sub(r"\s*\([^)]*\)$", "", name))
+        )
     return found

@@ -149,12 +149,12 @@ def _single(name: str, text: str) -> str:
         return (spdx(f"{base} WITH {EXCEPTIONS.get(known, exception.strip())}") or base) if base else ""
     if manual := NO_INVARIANTS.fullmatch(name):
         return f"GFDL-{manual[1]}-no-invariants-{'or-later' if manual[2] else 'only'}"
-    said = DEFINED.get(name.lower()) or of_name(name.replace("_", " "))
-    if not text.strip() or (said and not OPEN_NAMES.match(name)):
-        return said
+    defined = DEFINED.get(name.lower()) or of_name(name.replace("_", " "))
+    if not text.strip() or (defined and not OPEN_NAMES.match(name)):
+        return defined
     reading = read(text)
     if reading.restricted or (
-        not said and not OPEN_NAMES.match(name) and any(match.dice < STRANGE_DICE for match in reading.matches)
+        not defined and not OPEN_NAMES.match(name) and any(match.dice < STRANGE_DICE for match in reading.matches)
     ):
         return ""
-    return joined(reading.licences) or said or joined(granted(reading.rest))
+    return joined(reading.licences) or defined or joined(granted(reading.rest))

@@ -30,7 +30,7 @@ class MetadataLicence:
     exact: bool = True
 
 
-def said(name: str) -> MetadataLicence:
+def parse_licence_field(name: str) -> MetadataLicence:
     """What one field in free words says: an expression, a name, or a whole licence text."""
     name = name.strip()
     if not name or name.upper() in ("UNKNOWN", "UNLICENSED", "NONE", "OTHER"):
@@ -60,7 +60,7 @@ def of_fields(expression: str, free: str, classifiers: list[str]) -> MetadataLic
     as nothing tells whether they are for choice."""
     if found := spdx(expression):
         return MetadataLicence(found)
-    words = said(free)
+    words = parse_licence_field(free)
     listed = of_classifiers(classifiers)
     by_list = MetadataLicence(
         joined(listed) if all(listed) else "",
@@ -122,12 +122,12 @@ def of_package_json(text: str) -> MetadataLicence:
 
 def _npm(value: Any) -> MetadataLicence:
     name = str(value.get("type") or value.get("name") or "") if isinstance(value, dict) else str(value or "")
-    return MetadataLicence() if name.upper().startswith("SEE LICEN") else said(name)
+    return MetadataLicence() if name.upper().startswith("SEE LICEN") else parse_licence_field(name)
 
 
 def of_cargo(text: str) -> MetadataLicence:
     package = bounded_toml.loads(text).get("package", {})
-    return said(str(package.get("license", ""))) if isinstance(package, dict) else MetadataLicence()
+    return parse_licence_field(str(package.get("license", ""))) if isinstance(package, dict) else MetadataLicence()
 
 
 Reader = Callable[[str], MetadataLicence]

@@ -26,37 +26,40 @@ class LicenceVerdict:
     conflict: bool = False
 
 
-def weigh(said: MetadataLicence, texts: Texts) -> LicenceVerdict:
+def weigh(claimed_licence: MetadataLicence, texts: Texts) -> LicenceVerdict:
     """What holds for a project."""
     own_name = any(
-        claim.startswith("LicenseRef-") and claim not in (SOME_BSD, PUBLIC_DOMAIN) for claim in symbols(said.expression)
+        claim.startswith("LicenseRef-") and claim not in (SOME_BSD, PUBLIC_DOMAIN)
+        for claim in symbols(claimed_licence.expression)
     )
     if own_name:  # a licence of their own, by a name of their own: no text of ours is it
-        return LicenceVerdict(said.expression, "metadata")
+        return LicenceVerdict(claimed_licence.expression, "metadata")
     if texts.foreign:
-        return LicenceVerdict("", "text", conflict=bool(said.expression))
-    if not said.expression:
+        return LicenceVerdict("", "text", conflict=bool(claimed_licence.expression))
+    if not claimed_licence.expression:
         return LicenceVerdict(texts.expression, "text") if texts.expression else LicenceVerdict("", "none")
     if not texts.expression:
-        return LicenceVerdict(said.expression, "metadata")
-    claimed, granted = symbols(said.expression), symbols(texts.expression)
+        return LicenceVerdict(claimed_licence.expression, "metadata")
+    claimed, granted = symbols(claimed_licence.expression), symbols(texts.expression)
     meant = {claim: {grant for grant in granted if covers(claim, grant)} for claim in claimed}
     borne_out = all(meant.values())
     explained = granted <= frozenset().union(*meant.values())
     if explained:
-        return _refined(said, texts, meant)
+        return _refined(claimed_licence, texts, meant)
     if borne_out and " OR " in texts.expression:  # the text offers more
         return LicenceVerdict(texts.expression, "text")
-    if borne_out and not _worse(texts.expression, said.expression):  # the text goes on about works of others inside
-        return _refined(said, texts, meant)
+    if borne_out and not _worse(
+        texts.expression, claimed_licence.expression
+    ):  # the text goes on about works of others inside
+        return _refined(claimed_licence, texts, meant)
     return LicenceVerdict(texts.expression, "text", conflict=True)
 
 
-def _refined(said: MetadataLicence, texts: Texts, meant: dict[str, set[str]]) -> LicenceVerdict:
+def _refined(claimed_licence: MetadataLicence, texts: Texts, meant: dict[str, set[str]]) -> LicenceVerdict:
     """The metadata's expression, each name that left something open replaced by the text's."""
-    expression = said.expression
+    expression = claimed_licence.expression
     for claim, grants in meant.items():
-        leaves_open = claim in LEAVES_OPEN or (not said.exact and GNU.fullmatch(claim))
+        leaves_open = claim in LEAVES_OPEN or (not claimed_licence.exact and GNU.fullmatch(claim))
         if not leaves_open or not grants or claim in grants:
             continue
         if expression == claim:
@@ -66,7 +69,7 @@ def _refined(said: MetadataLicence, texts: Texts, meant: dict[str, set[str]]) ->
         expression = re.sub(
             rf"(?<![\w.-]){re.escape(claim)}(?![\w.-])", new if len(grants) == 1 else f"({new})", expression
         )
-    return LicenceVerdict(expression, "metadata" if expression == said.expression else "text")
+    return LicenceVerdict(expression, "metadata" if expression == claimed_licence.expression else "text")
 
 
 def _worse(one: str, other: str) -> bool:

@@ -100,8 +100,8 @@ class Downloader:
     def _judge(response: httpx.Response, url: str) -> None:
         status = response.status_code
         if status in TRANSIENT:
-            asked = response.headers.get("retry-after", "")
-            raise _Busy(f"it answers {status}", float(asked) if asked.isdigit() else 0.0)
+            retry_after = response.headers.get("retry-after", "")
+            raise _Busy(f"it answers {status}", float(retry_after) if retry_after.isdigit() else 0.0)
         if status in CLOSED:
             raise SourceOffline(
                 f"{shown(url)} answers {status} {response.reason_phrase}: it wants credentials, or a proxy forbids it"

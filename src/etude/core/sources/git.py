@@ -144,9 +144,11 @@ class GitSource:
                 git.stdout.close()  # git ends at its next write
                 git.wait()
                 # If it was git that failed, the unpacker only saw an end, and what git says is the reason.
-                raise ProjectRefused(f"git archive: {_said(errors)}" if git.returncode > 0 else str(refusal)) from None
+                raise ProjectRefused(
+                    f"git archive: {_error_text(errors)}" if git.returncode > 0 else str(refusal)
+                ) from None
             if git.wait() != 0:
-                raise ProjectRefused(f"git archive: {_said(errors)}")
+                raise ProjectRefused(f"git archive: {_error_text(errors)}")
             return unpacked
 
     def _git(self, *arguments: str, may_fail: bool = False) -> str:
@@ -173,7 +175,7 @@ def run_git(*arguments: str, stdin: str = "") -> str:
     return done.stdout.decode(errors="replace").rstrip("\n")
 
 
-def _said(errors: IO[bytes]) -> str:
+def _error_text(errors: IO[bytes]) -> str:
     errors.seek(0)
     return errors.read(500).decode(errors="replace").strip()
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from etude.core.sources.checksum import of_integrity, strongest
 from etude.core.sources.project import SourceOffline
-from etude.core.sources.registry import RegistryRelease, RegistrySource, asked
+from etude.core.sources.registry import RegistryRelease, RegistrySource, run_package_manager
 from etude.core.sources.release import is_before, semver_release
 
 
@@ -27,7 +27,7 @@ class NpmSource(RegistrySource):
         """Without npm: what its environment variable or ~/.npmrc says."""
         if npm := shutil.which("npm"):
             # In the root folder, so that no project's .npmrc is obeyed: a recipe means the same wherever it is started.
-            address = asked([npm, "config", "get", "registry"], "/").stdout.strip()
+            address = run_package_manager([npm, "config", "get", "registry"], "/").stdout.strip()
         else:
             variables = (os.environ.get(name) for name in ("NPM_CONFIG_REGISTRY", "npm_config_registry"))
             address = next(filter(None, variables), None) or _of_npmrc(Path.home() / ".npmrc")

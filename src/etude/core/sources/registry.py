@@ -32,7 +32,7 @@ class RegistryRelease:
 ASK_S = 300  # half a second; a minute was not enough where thirty processes wanted each core
 
 
-def asked(command: Sequence[str], folder: str | None = None) -> subprocess.CompletedProcess[str]:
+def run_package_manager(command: Sequence[str], folder: str | None = None) -> subprocess.CompletedProcess[str]:
     """What a package manager says of its own settings. Raises SourceOffline where it gives no answer."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=ASK_S, cwd=folder)

@@ -20,7 +20,7 @@ from packaging.version import Version
 
 from etude.core.sources.checksum import strongest
 from etude.core.sources.project import SourceOffline
-from etude.core.sources.registry import RegistryRelease, RegistrySource, asked
+from etude.core.sources.registry import RegistryRelease, RegistrySource, run_package_manager
 from etude.core.sources.release import is_before
 
 JSON_FORM = "application/vnd.pypi.simple.v1+json"
@@ -35,11 +35,11 @@ class SdistSource(RegistrySource):
 
     def configured_index(self) -> str:
         """May hold a login."""
-        done = asked([sys.executable, "-P", "-c", ASK_PIP])
+        done = run_package_manager([sys.executable, "-P", "-c", ASK_PIP])
         address = done.stdout.strip()
         if done.returncode or not address:
-            said = (done.stderr.strip().splitlines() or ["no address"])[-1]
-            raise SourceOffline(f"pip can't be asked for its index ({said}); install pip for {sys.executable}")
+            problem = (done.stderr.strip().splitlines() or ["no address"])[-1]
+            raise SourceOffline(f"pip can't be asked for its index ({problem}); install pip for {sys.executable}")
         return address.rstrip("/") + "/"
 
     def page_name(self, package: str) -> str:

@@ -46,9 +46,11 @@ def signed_text(message: bytes, keys: Iterable[Path]) -> str:
         except FileNotFoundError:
             raise SourceOffline("gpgv is not installed, so no index of a mirror can be checked; install gpgv") from None
         # The exit status is also a failure if one of several signatures is by a key that isn't here.
-        said = {line.split(" ")[1] for line in done.stdout.decode(errors="replace").splitlines() if " " in line}
-        if "GOODSIG" not in said or "BADSIG" in said:
-            raise ValueError(f"its signature is not by a key that apt trusts ({', '.join(sorted(said)) or 'unsigned'})")
+        statuses = {line.split(" ")[1] for line in done.stdout.decode(errors="replace").splitlines() if " " in line}
+        if "GOODSIG" not in statuses or "BADSIG" in statuses:
+            raise ValueError(
+                f"its signature is not by a key that apt trusts ({', '.join(sorted(statuses)) or 'unsigned'})"
+            )
         return (folder / "text").read_text(errors="replace")
 
 

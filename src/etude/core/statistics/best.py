@@ -31,14 +31,14 @@ def pass_at_k(correct: ArrayLike, total: ArrayLike, k: int) -> np.ndarray:
     The unbiased estimate of Chen et al. 2021 (arXiv 2107.03374, section 2.1), as a product of ratios: no large binomials.
     `correct` and `total` are broadcast against each other; the result has their shape.
     """
-    solved, asked = np.broadcast_arrays(np.asarray(correct, float), np.asarray(total, float))
-    if k < 1 or (asked < k).any():
-        raise ValueError(f"pass@{k} needs at least {max(k, 1)} attempts a task; the fewest are {asked.min():g}")
-    if (solved < 0).any() or (solved > asked).any() or (solved % 1).any():
+    solved, attempts = np.broadcast_arrays(np.asarray(correct, float), np.asarray(total, float))
+    if k < 1 or (attempts < k).any():
+        raise ValueError(f"pass@{k} needs at least {max(k, 1)} attempts a task; the fewest are {attempts.min():g}")
+    if (solved < 0).any() or (solved > attempts).any() or (solved % 1).any():
         raise ValueError("pass@k counts attempts that solved: whole numbers from 0 to the attempts made")
     missed = np.ones(solved.shape)
     for i in range(k):  # the i-th draw misses too: it is one of the misses left among the attempts left
-        missed = missed * np.maximum(asked - solved - i, 0) / (asked - i)
+        missed = missed * np.maximum(attempts - solved - i, 0) / (attempts - i)
     return 1 - missed
 
 

@@ -68,9 +68,9 @@ DAMAGE = (
 
 
 def main():
-    asked = json.loads(sys.stdin.buffer.read())
-    search = WindowSearch(asked)
-    for path in everything(asked["project"], asked["skip"]):
+    request = json.loads(sys.stdin.buffer.read())
+    search = WindowSearch(request)
+    for path in everything(request["project"], request["skip"]):
         search.file(path)
     json.dump(
         {"found": search.found, "files": search.files, "bytes": search.bytes, "unread": search.unread}, sys.stdout
@@ -162,15 +162,15 @@ def recording(damage):
 
 
 class WindowSearch:
-    def __init__(self, asked):
-        self.least = asked["least"]
+    def __init__(self, request):
+        self.least = request["least"]
         self.first = {}  # a window's first line -> (part, window)
-        for part, windows in enumerate(asked["windows"]):
+        for part, windows in enumerate(request["windows"]):
             for window in windows:
                 lines = window.split("\n")
                 self.first.setdefault(lines[0], []).append((part, lines))
-        self.names = [n.encode() for n in asked["names"]]
-        self.stems, self.project = set(asked["stems"]), asked["project"].lower().replace("-", "_")
+        self.names = [n.encode() for n in request["names"]]
+        self.stems, self.project = set(request["stems"]), request["project"].lower().replace("-", "_")
         self.found, self.files, self.bytes, self.unread, self.unpacked = [], 0, 0, [], 0
 
     def file(self, path):

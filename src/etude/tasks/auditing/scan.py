@@ -30,11 +30,11 @@ async def audited(task: Task, pool: Machines) -> dict[str, Any]:
     """
     sandbox = await opened(task, pool, SandboxSpec(), lambda spec: replace(spec, warm_python=False), history=True)
     try:
-        asked = needles(task).to_json() | {"skip": list(SKIPPED)}
+        request = needles(task).to_json() | {"skip": list(SKIPPED)}
         script = (files("etude.tasks.auditing") / "inside.py").read_text()
         done = await sandbox.run(
             ["python3", "-I", "-S", "-c", script],
-            stdin=json.dumps(asked).encode(),
+            stdin=json.dumps(request).encode(),
             timeout_s=SCAN_TIMEOUT_S,
             max_output_bytes=16 << 20,
         )

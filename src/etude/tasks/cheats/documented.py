@@ -13,32 +13,32 @@ from etude.tasks.task import Task
 
 def nothing_said(task: Task) -> Files:
     """Docstrings without an example, a page of headings."""
-    return _said(task, "")
+    return _with_docstrings(task, "")
 
 
 def trivial_examples(task: Task) -> Files:
     """Examples that hold, of something else."""
-    return _said(task, ">>> 1 + 1\n2\n")
+    return _with_docstrings(task, ">>> 1 + 1\n2\n")
 
 
 def skipped_examples(task: Task) -> Files:
     """Examples that are never run."""
-    return _said(task, ">>> whatever()  # doctest: +SKIP\n42\n")
+    return _with_docstrings(task, ">>> whatever()  # doctest: +SKIP\n42\n")
 
 
 def anything_goes(task: Task) -> Files:
     """Examples that promise anything."""
-    return _said(task, ">>> print('a')\n...\n")
+    return _with_docstrings(task, ">>> print('a')\n...\n")
 
 
 def invented_examples(task: Task) -> Files:
     """Examples that were never tried."""
-    return _said(task, ">>> sorted([2, 1])\n[2, 1]\n")
+    return _with_docstrings(task, ">>> sorted([2, 1])\n[2, 1]\n")
 
 
 def examples_exit(task: Task) -> Files:
     """An example ends the process with success."""
-    return _said(task, ">>> import os\n>>> os._exit(0)\n")
+    return _with_docstrings(task, ">>> import os\n>>> os._exit(0)\n")
 
 
 def examples_hash_sources(task: Task) -> Files:
@@ -48,7 +48,7 @@ def examples_hash_sources(task: Task) -> Files:
     read = (
         f">>> import hashlib, {name}\n>>> hashlib.sha256(open({name}.__file__, 'rb').read()).hexdigest()\n'{digest}'\n"
     )
-    return _said(task, read)
+    return _with_docstrings(task, read)
 
 
 DOCUMENTED: dict[str, Callable[[Task], Files]] = {
@@ -65,7 +65,7 @@ DOCUMENTED: dict[str, Callable[[Task], Files]] = {
 }
 
 
-def _said(task: Task, example: str) -> Files:
+def _with_docstrings(task: Task, example: str) -> Files:
     """Everything named that must be, and `example` for each name: only what it is worth decides."""
     hidden = task.hidden
     if hidden["form"] == "docstrings":
@@ -89,8 +89,8 @@ def _docstrings(task: Task, example: str) -> str:
     for node, name in wanted:
         first = node.body[0]
         indent = " " * first.col_offset
-        said = f"{_words(task.hidden['facts'].get(name, {}))}\n\n{example}"
-        doc = "".join(f"{indent}{line}\n" if line else "\n" for line in ('r"""' + said + '"""').splitlines())
+        body = f"{_words(task.hidden['facts'].get(name, {}))}\n\n{example}"
+        doc = "".join(f"{indent}{line}\n" if line else "\n" for line in ('r"""' + body + '"""').splitlines())
         lines.insert(first.lineno - 1, doc)
     return "".join(lines)
 

@@ -57,11 +57,13 @@ def shim_elsewhere(task: Task) -> Files:
 
 def definition_only(task: Task) -> Files:
     """The definition is renamed in place, or copied to its target, and nothing uses it."""
-    asked = task.hidden["refactor"]
-    path = _path(task, asked["target"])
+    request = task.hidden["refactor"]
+    path = _path(task, request["target"])
     if _moves(task):
         return nop(task) | {path: solved(task)[path]}
-    changed = re.sub(rf"(?m)^((?:async )?(?:def|class) ){asked['old']}\b", rf"\g<1>{asked['new']}", task.files[path])
+    changed = re.sub(
+        rf"(?m)^((?:async )?(?:def|class) ){request['old']}\b", rf"\g<1>{request['new']}", task.files[path]
+    )
     return nop(task) | {path: changed.encode()}
 
 
@@ -108,8 +110,8 @@ def _tail(task: Task) -> bytes:
 
 def _left(task: Task, text: str) -> Files:
     """The reference, with `text` at the end of the module that had the old name."""
-    asked = task.hidden["refactor"]
-    path = _path(task, asked["module"])
+    request = task.hidden["refactor"]
+    path = _path(task, request["module"])
     files = solved(task)
-    addition = text.format(**asked, imported="from {target} import {new}".format(**asked))
+    addition = text.format(**request, imported="from {target} import {new}".format(**request))
     return files | {path: files[path] + addition.encode()}

@@ -207,13 +207,13 @@ def _why(row: CheckRow) -> str:
     if row.problem:
         return row.problem
     fooled = [name for name, score in row.cheats.items() if score]
-    said = (
+    reasons = (
         [f"reference {row.reference:g}"] * (row.reference != 1)
         + ["flaky"] * row.flaky
         + [f"nop {row.nop:g}"] * bool(row.nop)
     )
-    said += [f"cheats that score: {', '.join(fooled)}"] * bool(fooled) + row.leaks[:3]
-    return "; ".join(said)
+    reasons += [f"cheats that score: {', '.join(fooled)}"] * bool(fooled) + row.leaks[:3]
+    return "; ".join(reasons)
 
 
 def _plain(score: float) -> float | int:

@@ -47,9 +47,9 @@ def effort(task: Task) -> Effort:
 def ranked(request: str, files: Mapping[str, str]) -> list[str]:
     """Paths, best match first; what matches nothing comes last, by name."""
     counted = {path: _words(f"{path}\n{text}") for path, text in files.items()}
-    asked = _words(request)
+    request_words = _words(request)
     mean = sum(sum(words.values()) for words in counted.values()) / max(1, len(counted))
-    holding = Counter(word for words in counted.values() for word in words.keys() & asked.keys())
+    holding = Counter(word for words in counted.values() for word in words.keys() & request_words.keys())
 
     def score(path: str) -> float:
         words = counted[path]
@@ -59,7 +59,7 @@ def ranked(request: str, files: Mapping[str, str]) -> list[str]:
             * words[word]
             * (K1 + 1)
             / (words[word] + norm)
-            for word in words.keys() & asked.keys()
+            for word in words.keys() & request_words.keys()
         )
 
     return sorted(files, key=lambda path: (-score(path), path))

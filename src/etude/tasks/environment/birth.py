@@ -67,8 +67,8 @@ async def begin(sandbox: Operations, task: Task) -> None:
     paths = b"\0".join(path.encode() for path in sorted(task.files))
     done = await sandbox.run(["sh", "-c", script], stdin=paths, timeout_s=LIMIT_S)
     if done.rc != 0:
-        said = (done.err or done.out)[-300:].decode("utf-8", "replace").strip()
-        raise InfraError(f"the history of {task.id} can't be made: {said}")
+        output = (done.err or done.out)[-300:].decode("utf-8", "replace").strip()
+        raise InfraError(f"the history of {task.id} can't be made: {output}")
 
 
 async def history_of(sandbox: Operations, task: Task) -> dict[str, Any] | None:

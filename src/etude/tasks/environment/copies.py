@@ -24,9 +24,9 @@ def covers(task: Task) -> tuple[tuple[str, str], ...]:
     """Read-only binds that put nothing in the place of copies."""
     found: set[str] = set()
     for path, text in task.solution.items():
-        asked = _lines(text) - frozenset().union(*map(_lines, _near(task.files, path)))
-        if asked:
-            found.update(os.path.dirname(copy) for copy in _named(path) if asked & _lines(_read(copy)))
+        changed = _lines(text) - frozenset().union(*map(_lines, _near(task.files, path)))
+        if changed:
+            found.update(os.path.dirname(copy) for copy in _named(path) if changed & _lines(_read(copy)))
     if not found:
         return ()
     # All that such a folder has of the project, so that the tasks of a project ask for few different sets: each has a zygote of its own.

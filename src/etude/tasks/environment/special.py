@@ -54,12 +54,12 @@ async def targets(sandbox: Disposable, links: Sequence[str]) -> dict[str, bytes]
     found: dict[str, bytes] = {}
     for batch in _batches([(path,) for path in links]):
         done = await _run(sandbox, READ, [f"./{path}" for (path,) in batch], f"the links {batch[0][0]} … can't be read")
-        said = done.split(b"\0")[:-1]
-        if len(said) != len(batch):
+        answers = done.split(b"\0")[:-1]
+        if len(answers) != len(batch):
             raise UserError(
-                f"the links {batch[0][0]} … can't be read: {len(batch)} were asked for, {len(said)} were answered"
+                f"the links {batch[0][0]} … can't be read: {len(batch)} were asked for, {len(answers)} were answered"
             )
-        found |= {path: FileBytes(target, LINK) for (path,), target in zip(batch, said, strict=True)}
+        found |= {path: FileBytes(target, LINK) for (path,), target in zip(batch, answers, strict=True)}
     return found
 
 
@@ -96,6 +96,6 @@ async def _run(sandbox: Disposable, script: str, arguments: Sequence[str], what:
     """What a script says of its arguments. Raises UserError."""
     done = await sandbox.run(["sh", "-c", script, "sh", *arguments], timeout_s=COMMAND_S, max_output_bytes=OUTPUT_BYTES)
     if done.rc != 0 or done.truncated:
-        said = f"over {OUTPUT_BYTES} bytes" if done.truncated else done.err.decode("utf-8", "replace").strip()[:200]
-        raise UserError(f"{what}: {said}")
+        problem = f"over {OUTPUT_BYTES} bytes" if done.truncated else done.err.decode("utf-8", "replace").strip()[:200]
+        raise UserError(f"{what}: {problem}")
     return done.out

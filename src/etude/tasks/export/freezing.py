@@ -35,9 +35,9 @@ async def frozen(
         python = environment.language == "python"
         done = await box.run(["python3", "-I", "-c", LOOK] if python else ["node", "--version"], timeout_s=60.0)
         if done.rc != 0:
-            said = done.err.decode("utf-8", "replace").strip()[-200:]
+            output = done.err.decode("utf-8", "replace").strip()[-200:]
             raise InfraError(
-                f"the snapshot of {environment.name} does not say what it holds (status {done.rc}): {said}"
+                f"the snapshot of {environment.name} does not say what it holds (status {done.rc}): {output}"
             )
     finally:
         await box.kill()
@@ -57,10 +57,10 @@ def _python(facts: Mapping[str, Any], own: Collection[str]) -> tuple[str, tuple[
     return "python:{}.{}-slim".format(*facts["python"]), pins
 
 
-def _node(said: str) -> str:
-    major = re.match(r"v(\d+)\.", said)
+def _node(version: str) -> str:
+    major = re.match(r"v(\d+)\.", version)
     if major is None:
-        raise InfraError(f"node says {said[:40]!r} for its version")
+        raise InfraError(f"node says {version[:40]!r} for its version")
     return f"node:{major[1]}-slim"
 
 

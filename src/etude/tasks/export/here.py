@@ -114,9 +114,9 @@ def graded(tests: Path, workdir: Path) -> AttemptJudgement:
     hidden = json.loads((tests / "hidden.json").read_bytes())
     tree = {path: read_file(tests / "tree" / path) for path in files_below(tests / "tree")}
     restored(workdir, tree, hidden["removed"])
-    asked = tests_to_grade(hidden)
-    own = {path: (workdir / path).read_bytes() for path in asked.files if (workdir / path).is_file()}
-    ran = asyncio.run(run_tests(asked, {**own, **tree}, Here(workdir).fresh, limit_s(hidden["seconds"])))
+    plan = tests_to_grade(hidden)
+    own = {path: (workdir / path).read_bytes() for path in plan.files if (workdir / path).is_file()}
+    ran = asyncio.run(run_tests(plan, {**own, **tree}, Here(workdir).fresh, limit_s(hidden["seconds"])))
     return judged(hidden, ran)
 
 

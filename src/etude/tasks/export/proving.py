@@ -24,7 +24,7 @@ class Proof:
 
     reference: float
     nop: float
-    said: str
+    output: str
 
     @property
     def good(self) -> bool:

@@ -21,16 +21,16 @@ class AnswerGrader:
 
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         start = time.perf_counter()
-        said = text_of(files.get(task.hidden["path"]))
-        reason = objection(said, task.hidden["path"], task.hidden["answer"])
+        answer_text = text_of(files.get(task.hidden["path"]))
+        reason = objection(answer_text, task.hidden["path"], task.hidden["answer"])
         return Verdict(float(not reason), {"answer": not reason}, reason, time.perf_counter() - start)
 
 
-def objection(said: str | None, path: str, answer: str) -> str:
+def objection(answer_text: str | None, path: str, answer: str) -> str:
     """Why it doesn't count; empty if it does. The right answer is not shown."""
-    if said is None:
+    if answer_text is None:
         return f"{path} is missing, or no UTF-8 text"
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in answer_text.splitlines() if line.strip()]
     if len(lines) != 1 or len(lines[0]) > MAX_CHARS:
         return f"{path} must hold one line of at most {MAX_CHARS} characters; it has {len(lines)} lines"
     return "" if plain(lines[0]) == plain(answer) else "another answer is right"

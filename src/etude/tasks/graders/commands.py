@@ -84,7 +84,7 @@ class CommandsGrader:
         ran = await self._run(task, solved(task), pool)
         if not ran.honest or not ran.run.passed:
             raise InfraError(
-                f"{task.id}: {row.sign}, and the reference does not pass here either: {ran.objection or ran.said}"
+                f"{task.id}: {row.sign}, and the reference does not pass here either: {ran.objection or ran.output}"
             )
         if missing := [name for name, good in judged(task.hidden, ran).tests.items() if not good]:
             raise TaskDefective(

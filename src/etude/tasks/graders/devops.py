@@ -36,7 +36,7 @@ from etude.tasks.task import Task, Verdict
 NAME = "devops"
 TOGETHER = 2
 FEWEST_S, TIMES_S = 30.0, 10.0
-SAID_CHARS = 300
+OUTPUT_CHARS = 300
 NONCE = "{nonce}"
 SERVES_WITHIN_S = 15.0
 
@@ -64,7 +64,7 @@ class CheckStepResult:
     """How a step ended."""
 
     good: bool
-    said: str
+    output: str
 
 
 class DevopsGrader:
@@ -78,7 +78,7 @@ class DevopsGrader:
         for at in range(0, len(scenarios), TOGETHER):
             batch = scenarios[at : at + TOGETHER]
             objections = await asyncio.gather(*(objection(task, files, one, pool) for one in batch))
-            found.update({one["name"]: not said for one, said in zip(batch, objections, strict=True)})
+            found.update({one["name"]: not problem for one, problem in zip(batch, objections, strict=True)})
             reason = next(filter(None, objections), "")
             if reason:
                 break
@@ -110,9 +110,9 @@ async def objection(task: Task, files: dict[str, bytes], scenario: Mapping[str, 
         await sandbox.kill()
     wanted = scenario.get("says", "").replace(NONCE, nonce)
     if ended.good != scenario["ok"]:
-        return f"{scenario['name']}: {'fails' if scenario['ok'] else 'ends well, and must not'}: {ended.said[-SAID_CHARS:]}"
-    if wanted and wanted not in ended.said:
-        return f"{scenario['name']}: the output does not hold what it must: {ended.said[-SAID_CHARS:]}"
+        return f"{scenario['name']}: {'fails' if scenario['ok'] else 'ends well, and must not'}: {ended.output[-OUTPUT_CHARS:]}"
+    if wanted and wanted not in ended.output:
+        return f"{scenario['name']}: the output does not hold what it must: {ended.output[-OUTPUT_CHARS:]}"
     return ""
 
 
@@ -140,16 +140,16 @@ async def _stepped(
 
 
 async def _workflow(sandbox: Disposable, graded: Mapping[str, bytes], path: str, limit_s: float) -> CheckStepResult:
-    said = ""
+    output = ""
     for command in await bounded(commands_of, text_of(graded.get(path)), path):
         ran = await sandbox.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command.script],
             cwd=command.folder or None, env=command.env, timeout_s=limit_s,
         )  # fmt: skip
-        said = f"{command.name}: {_both(ran)}"
+        output = f"{command.name}: {_both(ran)}"
         if ran.rc != 0 or ran.timed_out:
-            return CheckStepResult(False, said)
-    return CheckStepResult(True, said)
+            return CheckStepResult(False, output)
+    return CheckStepResult(True, output)
 
 
 async def _serve(sandbox: Disposable, step: Mapping[str, Any], limit_s: float) -> CheckStepResult:

@@ -67,11 +67,11 @@ class DocumentationGrader:
         hidden = task.hidden
         for outcome in await outcomes(task, groups, [()] * TIMES, pool):
             if not outcome.all_good:
-                return outcome.said
+                return outcome.mismatch
         found["right code"] = True
         for outcome in await outcomes(task, groups, hidden["same"], pool):
             if not outcome.all_good:
-                return f"code that behaves the same comes out differently: {outcome.said}"
+                return f"code that behaves the same comes out differently: {outcome.mismatch}"
         found["same behaviour"] = True
         noticed = [not outcome.all_good for outcome in await outcomes(task, groups, hidden["broken"], pool)]
         found.update({f"mutant {n}": one for n, one in enumerate(noticed)})
@@ -132,11 +132,11 @@ def _of_page(task: Task, text: str) -> list[ExampleGroup]:
         raise Poor(f"{hidden['path']} links to {dead[0]}, which is not there")
     groups: list[ExampleGroup] = []
     for name in hidden["symbols"]:
-        heading, said = sections.get(name, ("", ""))
+        heading, body = sections.get(name, ("", ""))
         wanted = hidden["facts"].get(name, {}).get("signature")
         if wanted and not documented.same_signature(heading, wanted):
             raise Poor(f"{hidden['path']} has no heading that states {wanted}; it says {heading or 'nothing'}")
-        groups.append(_group(task, name, documented.unfenced(said)))
+        groups.append(_group(task, name, documented.unfenced(body)))
     return groups
 
 
@@ -149,11 +149,11 @@ def _of_examples(task: Task, text: str) -> list[ExampleGroup]:
     return [group]
 
 
-def _group(task: Task, name: str, said: str) -> ExampleGroup:
-    missing = documented.untold(said, task.hidden["facts"].get(name, {}))
+def _group(task: Task, name: str, doc: str) -> ExampleGroup:
+    missing = documented.untold(doc, task.hidden["facts"].get(name, {}))
     if missing:
         raise Poor(f"{name}: its documentation does not tell {missing[0]}")
-    group = read_examples(name, said)
+    group = read_examples(name, doc)
     if not group.examples:
         raise Poor(f"{name}: its documentation has no example")
     return group

@@ -88,16 +88,16 @@ def same_signature(heading: str, wanted: str) -> bool:
     return isinstance(node, ast.FunctionDef) and signature(node) == wanted
 
 
-def untold(said: str, facts: Mapping[str, Any]) -> list[str]:
+def untold(doc: str, facts: Mapping[str, Any]) -> list[str]:
     """Which of the facts a reader would not find: parameters, defaults, exceptions by their names."""
     missing = [
         f"the {kind} {word}"
         for kind in ("parameter", "exception")
         for word in facts.get(kind, ())
-        if not _word(word, said)
+        if not _word(word, doc)
     ]
     missing += [
-        f"the default {name}={value}" for name, value in facts.get("default", {}).items() if not _word(value, said)
+        f"the default {name}={value}" for name, value in facts.get("default", {}).items() if not _word(value, doc)
     ]
     return missing
 

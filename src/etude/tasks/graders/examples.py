@@ -38,10 +38,10 @@ class ExampleGroup:
 
 @dataclass(frozen=True)
 class ExamplesOutcome:
-    """Which examples printed what they promise, group by group; `said` of the first that did not."""
+    """Which examples printed what they promise, group by group; `mismatch`: how the first other one differs."""
 
     good: tuple[tuple[bool, ...], ...]
-    said: str = ""
+    mismatch: str = ""
 
     @property
     def all_good(self) -> bool:
@@ -94,8 +94,8 @@ def _ending(found: Replies, limit_s: float) -> str:
 def _shown(text: str | None) -> tuple[str, str | None] | None:
     """What an example printed, and its exception, of a reply that says so."""
     match plain_value(text) if text is not None else None:
-        case (str(said), None | str() as raised):
-            return said, raised
+        case (str(printed), None | str() as raised):
+            return printed, raised
     return None
 
 
@@ -103,27 +103,29 @@ def _compared(
     groups: Sequence[ExampleGroup], results: dict[tuple[int, int], tuple[str, str | None]], ending: str
 ) -> ExamplesOutcome:
     good: list[tuple[bool, ...]] = []
-    said = ""
+    mismatch = ""
     for number, group in enumerate(groups):
         row: list[bool] = []
         for at, example in enumerate(group.examples):
             result = results.get((number, at))
             row.append(result is not None and _holds(example, *result))
-            if not row[-1] and not said:
+            if not row[-1] and not mismatch:
                 got = f"no output ({ending})" if result is None else repr((result[1] or result[0])[:120])
-                said = f"{group.name}: {example.source.strip()[:80]!r} promises {example.want[:80]!r}, and gives {got}"
+                mismatch = (
+                    f"{group.name}: {example.source.strip()[:80]!r} promises {example.want[:80]!r}, and gives {got}"
+                )
         good.append(tuple(row))
-    return ExamplesOutcome(tuple(good), said)
+    return ExamplesOutcome(tuple(good), mismatch)
 
 
-def _holds(example: doctest.Example, said: str, raised: str | None) -> bool:
+def _holds(example: doctest.Example, output: str, raised: str | None) -> bool:
     """As doctest decides it."""
     flags = FLAGS
     for flag, on in example.options.items():
         flags = flags | flag if on else flags & ~flag
     checker = doctest.OutputChecker()
     if raised is None:
-        return example.exc_msg is None and checker.check_output(example.want, said, flags)
+        return example.exc_msg is None and checker.check_output(example.want, output, flags)
     if example.exc_msg is None:
         return False
     if checker.check_output(example.exc_msg, raised, flags):

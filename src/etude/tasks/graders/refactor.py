@@ -55,9 +55,9 @@ def objection(task: Task, files: Mapping[str, bytes]) -> str:
         return reason
     ours = program(_texts(wanted, modules), modules)
     theirs = program(_texts(files, modules), modules)
-    asked = task.hidden["refactor"]
-    reason = _renamed(ours, theirs, asked) if asked["operation"] == "rename" else _moved(ours, theirs, asked)
-    return reason or _public(ours, theirs, asked) or _tangled(ours, theirs, asked)
+    request = task.hidden["refactor"]
+    reason = _renamed(ours, theirs, request) if request["operation"] == "rename" else _moved(ours, theirs, request)
+    return reason or _public(ours, theirs, request) or _tangled(ours, theirs, request)
 
 
 def _strange(wanted: Mapping[str, bytes], files: Mapping[str, bytes], modules: Mapping[str, str]) -> str:
@@ -83,8 +83,8 @@ def _texts(files: Mapping[str, bytes], modules: Mapping[str, str]) -> dict[str, 
         raise UnparsableModule(f"a module is no UTF-8: {error.reason}") from error
 
 
-def _renamed(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:
-    old, new, module = asked["old"], asked["new"], asked["module"]
+def _renamed(ours: Program, theirs: Program, request: Mapping[str, Any]) -> str:
+    old, new, module = request["old"], request["new"], request["module"]
     for name, tree in theirs.trees.items():
         if old in identifiers(tree) or old in exports(tree):
             return f"`{old}` is still in {name}"
@@ -96,8 +96,8 @@ def _renamed(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:
     )
 
 
-def _moved(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:
-    name, module, target = asked["new"], asked["module"], asked["target"]
+def _moved(ours: Program, theirs: Program, request: Mapping[str, Any]) -> str:
+    name, module, target = request["new"], request["module"], request["target"]
     places = _defined(theirs, name)
     if places != _defined(ours, name):
         return f"`{name}` is defined in {', '.join(places) or 'no module'}, not in {target} alone"
@@ -127,9 +127,9 @@ def identifiers(tree: ast.AST) -> set[str]:
     return found
 
 
-def _public(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:
+def _public(ours: Program, theirs: Program, request: Mapping[str, Any]) -> str:
     """What packages offer, and other names for the thing that was renamed or moved."""
-    thing = f"{asked['target']}.{asked['new']}"
+    thing = f"{request['target']}.{request['new']}"
     for module in ours.trees:
         mine, found = _meant(ours, module), _meant(theirs, module)
         if module in ours.packages:
@@ -137,13 +137,13 @@ def _public(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:
                 if not name.startswith("_") and mine.get(name) != found.get(name):
                     return f"{module} {'offers' if name in found else 'no longer offers'} `{name}`, which was not asked for"
         for name, meant in found.items():
-            if meant == thing and name != asked["new"] and mine.get(name) != thing:
+            if meant == thing and name != request["new"] and mine.get(name) != thing:
                 return f"{module} has `{thing}` under another name, `{name}`"
         aliases = {n for node in ast.walk(theirs.trees[module]) for n in _imported(theirs, node, module, thing)}
         known = {n for node in ast.walk(ours.trees[module]) for n in _imported(ours, node, module, thing)}
-        if extra := aliases - known - {asked["new"]}:
+        if extra := aliases - known - {request["new"]}:
             return f"{module} imports `{thing}` as `{min(extra)}`"
-        mine_all, their_all = (set(exports(each.trees[module])) - {asked["new"]} for each in (ours, theirs))
+        mine_all, their_all = (set(exports(each.trees[module])) - {request["new"]} for each in (ours, theirs))
         if mine_all != their_all:
             return f"`__all__` of {module} differs: {', '.join(sorted(mine_all ^ their_all))}"
     return ""
@@ -160,9 +160,9 @@ def _meant(made: Program, module: str) -> dict[str, str]:
     return {name: meant for name, meant in found.items() if made.split(meant)[0] and meant not in made.trees}
 
 
-def _tangled(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:
+def _tangled(ours: Program, theirs: Program, request: Mapping[str, Any]) -> str:
     """Statements that are not the reference's, whatever way they are written in."""
-    words = spelling(asked)
+    words = spelling(request)
     for module in ours.trees:
         mine, found = ours.statements(module, words), theirs.statements(module, words)
         if extra := found - mine:
@@ -172,11 +172,11 @@ def _tangled(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:
     return ""
 
 
-def spelling(asked: Mapping[str, Any]) -> tuple[re.Pattern[str], str]:
+def spelling(request: Mapping[str, Any]) -> tuple[re.Pattern[str], str]:
     """In strings, the old name is as good as the new one; tests say where it is not."""
-    if asked["operation"] == "rename":
-        return re.compile(rf"\b{re.escape(asked['old'])}\b"), asked["new"]
-    return re.compile(rf"\b{re.escape(asked['module'])}\.{asked['new']}\b"), f"{asked['target']}.{asked['new']}"
+    if request["operation"] == "rename":
+        return re.compile(rf"\b{re.escape(request['old'])}\b"), request["new"]
+    return re.compile(rf"\b{re.escape(request['module'])}\.{request['new']}\b"), f"{request['target']}.{request['new']}"
 
 
 def _one_line(dumped: str) -> str:

@@ -27,7 +27,7 @@ from etude.tasks.test_logs.log import UnreadableLog
 from etude.tasks.test_logs.terminal_bench import PARSERS
 
 TESTS, SOLUTION, LOGS = "/tests", "/solution", "/logs"
-SAID_CHARS = 300
+OUTPUT_CHARS = 300
 MAX_EXPORT_BYTES = 64 << 20
 MAX_PRINTED_BYTES = 8 << 20
 
@@ -187,5 +187,5 @@ def _shell(script: str) -> str:
     return f"if command -v bash >/dev/null 2>&1; then exec bash {script}; else exec sh {script}; fi"
 
 
-def _end(said: bytes) -> str:
-    return " ".join(said.decode("utf-8", "replace").split())[-SAID_CHARS:]
+def _end(output: bytes) -> str:
+    return " ".join(output.decode("utf-8", "replace").split())[-OUTPUT_CHARS:]

@@ -109,7 +109,7 @@ def read_settings(place: Path, variables: dict[str, str]) -> Settings:
 
 def _refused(whole: ManifestTable, environment: ManifestTable, verifier: ManifestTable, place: Path) -> None:
     system = environment.text("os", "linux").lower()
-    for name, asked, why in (
+    for name, value, why in (
         ("steps", whole.list("steps"), "a task of several steps, each graded by itself, can't be run here"),
         (
             "multi_step_reward_strategy",
@@ -127,8 +127,8 @@ def _refused(whole: ManifestTable, environment: ManifestTable, verifier: Manifes
         ("verifier.collect", verifier.list("collect"), "nothing is run in the agent's machine after its end"),
         ("verifier.environment", verifier.raw("environment"), "tests run in a fork of the task's own environment"),
     ):
-        if asked:
-            raise TaskError(f"{place}: {name} = {repr(asked)[:60]} is refused: {why}")
+        if value:
+            raise TaskError(f"{place}: {name} = {repr(value)[:60]} is refused: {why}")
 
 
 def _users(agent: ManifestTable, verifier: ManifestTable, differs: list[str]) -> None:
@@ -143,20 +143,20 @@ def _users(agent: ManifestTable, verifier: ManifestTable, differs: list[str]) ->
 
 def _hosts(table: ManifestTable, name: str, differs: list[str], inherited: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Of `allowlist`, as `sandbox.spec.Network` names hosts. A phase that says nothing has the environment's."""
-    mode, asked, internet = table.raw("network_mode"), table.texts("allowed_hosts"), table.flag("allow_internet")
+    mode, allowed, internet = table.raw("network_mode"), table.texts("allowed_hosts"), table.flag("allow_internet")
     if mode is None:
-        if asked:
-            raise table.wrong("allowed_hosts", "left out where network_mode is not allowlist", list(asked))
+        if allowed:
+            raise table.wrong("allowed_hosts", "left out where network_mode is not allowlist", list(allowed))
         if name != "environment":
             return inherited
         mode = "no-network" if internet is False else "public"
     if mode not in NETWORK_MODES:
         raise table.wrong("network_mode", f"one of {', '.join(NETWORK_MODES)}", mode)
-    if asked and mode != "allowlist":
-        raise table.wrong("allowed_hosts", "left out where network_mode is not allowlist", list(asked))
+    if allowed and mode != "allowlist":
+        raise table.wrong("allowed_hosts", "left out where network_mode is not allowlist", list(allowed))
     if mode == "public":
         differs.append(f"{name}.network_mode: a public network isn't there; what the task fetches must be in its image")
-    return tuple(_host(table, host) for host in asked)
+    return tuple(_host(table, host) for host in allowed)
 
 
 def _is_address(host: str) -> bool:

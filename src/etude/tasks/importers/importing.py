@@ -40,7 +40,7 @@ class Imported:
 async def import_tasks(
     candidates: Sequence[Candidate],
     out: Path,
-    asked: dict[str, Any],
+    settings: dict[str, Any],
     left_out: Mapping[str, str],
     progress: Progress = lambda done, whole, last: None,
     *,
@@ -48,18 +48,18 @@ async def import_tasks(
     concurrency: int = 2,
 ) -> Imported:
     """Raises TaskError for a folder that is there already, unless the same import made it, and where nothing could be taken; InfraError."""
-    if (done := _finished(out, asked)) is not None:
+    if (done := _finished(out, settings)) is not None:
         remove_build_files(out)
         return done
     if out.exists():
         raise TaskError(f"{out} exists already: give another --out, or remove it first")
-    workshop = SuiteBuild(out, asked)
+    workshop = SuiteBuild(out, settings)
     tasks, decided = await make_tasks(candidates, workshop, count=count, concurrency=concurrency, progress=progress)
     reasons = {**left_out, **{word.id: word.reason for word in decided if word.reason}}
     if not tasks:
         first = next((f"; {name}: {reason}" for name, reason in reasons.items()), "")
         raise TaskError(f"nothing could be imported, {len(reasons)} left out{first}")
-    report = {"asked": asked, "taken": [task.id for task in tasks], "left_out": reasons}
+    report = {"asked": settings, "taken": [task.id for task in tasks], "left_out": reasons}
     text = json.dumps(report, indent=1, ensure_ascii=False, default=str) + "\n"
     (workshop.folder / REPORT).write_text(text, encoding="utf-8", errors="backslashreplace")
     workshop.folder.rename(out)
@@ -67,11 +67,11 @@ async def import_tasks(
     return Imported(out, tuple(report["taken"]), reasons)
 
 
-def _finished(out: Path, asked: dict[str, Any]) -> Imported | None:
+def _finished(out: Path, settings: dict[str, Any]) -> Imported | None:
     """What the same import left in `out`; None where it did not end, or another made the folder."""
     try:
         report = json.loads((out / REPORT).read_text(encoding="utf-8"))
-        same = report["asked"] == json.loads(json.dumps(asked, default=str))
+        same = report["asked"] == json.loads(json.dumps(settings, default=str))
         return Imported(out, tuple(report["taken"]), dict(report["left_out"])) if same else None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None

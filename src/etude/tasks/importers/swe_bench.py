@@ -155,17 +155,17 @@ def named_as(row: SweBenchRow, task: Task) -> Task:
     found = {name: meant(mapped, (*shown, *kept)) for name, mapped in named.items()}
     if lost := [name for name, here in found.items() if not here]:
         raise CandidateRejected(f"FAIL_TO_PASS is not shown here: {lost[0]} ({len(lost)} of {len(named)})")
-    asked = [mapped for name in row.pass_to_pass if (mapped := junit_name(name)) is not None]
+    mapped_names = [mapped for name in row.pass_to_pass if (mapped := junit_name(name)) is not None]
     tests = dict.fromkeys(test for here in found.values() for test in here)
-    maintained = dict.fromkeys(test for name in asked for test in meant(name, (*shown, *kept)))
+    maintained = dict.fromkeys(test for name in mapped_names for test in meant(name, (*shown, *kept)))
     fail_to_pass = [test for test in (*tests, *maintained) if test in shown]
     if not set(fail_to_pass) & set(tests):
         raise CandidateRejected(f"FAIL_TO_PASS is not shown here: {next(iter(named))} passes before the change as well")
     pass_to_pass = [test for test in (*maintained, *tests) if test in kept]
     facts = {
         "names": "the row's",
-        "pass_to_pass_missing_here": sum(not meant(name, (*shown, *kept)) for name in asked),
-        "names_that_are_none": len(row.fail_to_pass) + len(row.pass_to_pass) - len(named) - len(asked),
+        "pass_to_pass_missing_here": sum(not meant(name, (*shown, *kept)) for name in mapped_names),
+        "names_that_are_none": len(row.fail_to_pass) + len(row.pass_to_pass) - len(named) - len(mapped_names),
         "fail_to_pass_that_passes_before": sum(test in kept for test in tests),
     }
     lists = {"fail_to_pass": list(dict.fromkeys(fail_to_pass)), "pass_to_pass": list(dict.fromkeys(pass_to_pass))}

@@ -83,7 +83,7 @@ def _read(file: Path) -> RecordedSession:
 
 
 def _first_request(entries: Sequence[Entry]) -> str:
-    asked = (
+    requests = (
         e.data for e in entries if e.type == "message" and e.data.get("role") == "user" and not e.data.get("summary")
     )
-    return next((str(data.get("text", "")) for data in asked), "")
+    return next((str(data.get("text", "")) for data in requests), "")

@@ -70,8 +70,8 @@ def _unpack(archive: Path, into: Path) -> Path:
 
 def _download(pin: Pin, folder: Path) -> Path:
     wanted = f"{pin.name}=={pin.version}"
-    asked = folder / "asked.txt"
-    asked.write_text(f"{wanted} --hash=sha256:{pin.sha256}\n")
+    requirements = folder / "asked.txt"
+    requirements.write_text(f"{wanted} --hash=sha256:{pin.sha256}\n")
     command = [
         sys.executable,
         "-P",
@@ -85,7 +85,7 @@ def _download(pin: Pin, folder: Path) -> Path:
         "1",
     ]
     command += ["--no-binary" if pin.kind == "sdist" else "--only-binary", ":all:"]
-    command += ["--require-hashes", "--requirement", str(asked), "--dest", str(folder)]
+    command += ["--require-hashes", "--requirement", str(requirements), "--dest", str(folder)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -96,9 +96,9 @@ def _download(pin: Pin, folder: Path) -> Path:
     return archives[0]
 
 
-def _reason(said: str) -> str:
+def _reason(output: str) -> str:
     """What pip says it failed on, in one line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
     if any("DO NOT MATCH THE HASHES" in line for line in errors):
         return "the index gave a file with another SHA-256 than the pinned one"

@@ -40,7 +40,7 @@ def watched(spec: SandboxSpec) -> SandboxSpec:
 async def supervise(sandbox: Disposable, prepared: Prepared, timeout_s: float) -> ParentReport | Silent:
     """Raises InfraError, UserError."""
     nonce = secrets.token_hex(16)
-    asked = {
+    request = {
         "nonce": nonce,
         "argv": _argv(sandbox.spec.env, prepared),
         "env": _env(sandbox.spec.env, prepared),
@@ -51,7 +51,7 @@ async def supervise(sandbox: Disposable, prepared: Prepared, timeout_s: float) -
     }
     result = await sandbox.run(
         ["python3", "-I", "-S", f"{INSIDE}/etude_supervise.py"],
-        stdin=json.dumps(asked).encode(),
+        stdin=json.dumps(request).encode(),
         timeout_s=timeout_s + GRACE_S,
         max_output_bytes=MAX_ANSWER_BYTES,
     )

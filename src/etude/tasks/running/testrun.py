@@ -26,7 +26,7 @@ from etude.tasks.running.supervised import Silent, supervise
 __all__ = ["Opener", "RunReport", "Runner", "Tests", "run_tests", "visible_command"]
 
 MAX_REPORT_BYTES = 16 << 20
-SAID_CHARS = 400  # of a run's output, in the reason why a task is left out
+OUTPUT_CHARS = 400  # of a run's output, in the reason why a task is left out
 NONE: frozenset[str] = frozenset()
 
 # Makes a fresh sandbox that holds this whole tree.
@@ -39,7 +39,7 @@ class RunReport:
     of the code under test whose objects are equal to anything. `silent`: the parent inside was killed or never started."""
 
     run: TestRun
-    said: str
+    output: str
     honest: bool = True
     universal: tuple[str, ...] = ()
     objection: str = ""
@@ -77,20 +77,24 @@ async def _once(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout
         await sandbox.kill()
     if isinstance(answer, Silent):
         result = answer.result
-        said = (result.out + b"\n" + result.err).decode("utf-8", "replace").strip()[-SAID_CHARS:]
+        printed = (result.out + b"\n" + result.err).decode("utf-8", "replace").strip()[-OUTPUT_CHARS:]
         if result.timed_out:
             return RunReport(
-                TestRun(NONE, NONE, result.rc, timeout_s, timed_out=True), said, False, objection="it hangs"
+                TestRun(NONE, NONE, result.rc, timeout_s, timed_out=True), printed, False, objection="it hangs"
             )
         why = "what runs the tests was killed, or could not start"
-        return RunReport(TestRun(NONE, NONE, result.rc), said, False, (), why, True, result.signal, result.oom)
+        return RunReport(TestRun(NONE, NONE, result.rc), printed, False, (), why, True, result.signal, result.oom)
     data = b"\n".join((answer.output, *answer.reports))
     try:
-        heard = await bounded_where_large(data, verified_run, tests.kind, answer, prepared)
+        verified = await bounded_where_large(data, verified_run, tests.kind, answer, prepared)
     except LimitReached as error:
-        heard = VerifiedRun(TestRun(NONE, NONE, answer.rc), str(error))
+        verified = VerifiedRun(TestRun(NONE, NONE, answer.rc), str(error))
     return RunReport(
-        heard.run, answer.tail.strip()[-SAID_CHARS:], not heard.objection, heard.universal, heard.objection
+        verified.run,
+        answer.tail.strip()[-OUTPUT_CHARS:],
+        not verified.objection,
+        verified.universal,
+        verified.objection,
     )
 
 
@@ -115,24 +119,24 @@ async def _direct(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeo
         return _refused(f"the files were refused: {error}")
     try:
         result = await sandbox.run(prepared.argv, timeout_s=timeout_s)
-        said = (result.out + b"\n" + result.err).decode("utf-8", "replace").strip()[-SAID_CHARS:]
+        printed = (result.out + b"\n" + result.err).decode("utf-8", "replace").strip()[-OUTPUT_CHARS:]
         if result.timed_out:
-            return RunReport(TestRun(NONE, NONE, result.rc, timeout_s, timed_out=True), said, objection="it hangs")
+            return RunReport(TestRun(NONE, NONE, result.rc, timeout_s, timed_out=True), printed, objection="it hangs")
         if tests.kind == "exit":
             names, good = frozenset((WHOLE,)), result.rc == 0
             return RunReport(
-                TestRun(names if good else NONE, NONE if good else names, result.rc, result.duration_s), said
+                TestRun(names if good else NONE, NONE if good else names, result.rc, result.duration_s), printed
             )
         report = await sandbox.read(REPORT, max_bytes=MAX_REPORT_BYTES)
     except UserError as error:
         return _refused(f"no report: {error}")
     finally:
         await sandbox.kill()
-    return RunReport(read_report(report, result.rc, result.duration_s), said)
+    return RunReport(read_report(report, result.rc, result.duration_s), printed)
 
 
-def _refused(said: str) -> RunReport:
-    return RunReport(TestRun(NONE, NONE, -1), said, False, objection=said)
+def _refused(objection: str) -> RunReport:
+    return RunReport(TestRun(NONE, NONE, -1), objection, False, objection=objection)
 
 
 def visible_command(tests: Tests) -> tuple[str, ...]:

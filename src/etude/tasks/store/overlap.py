@@ -44,10 +44,12 @@ def statement(document: dict[str, Any]) -> str:
             continue
         modules = f" and {row['modules']} modules" if row["modules"] else ""
         share = row["reference_overlap"]
-        said = "too little code to compare" if share is None else f"{share:.1%} of their references' code is trained on"
+        share_text = (
+            "too little code to compare" if share is None else f"{share:.1%} of their references' code is trained on"
+        )
         lines.append(
             f"{split}: {row['tasks']} tasks of {row['projects']} projects{modules}, {row['shared_projects']} projects shared with "
-            f"training; {said}"
+            f"training; {share_text}"
         )
     return "\n".join(lines)
 

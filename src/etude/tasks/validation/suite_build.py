@@ -22,7 +22,7 @@ from etude.tasks.harbor import HarborError, read_task, write_task
 from etude.tasks.place import folder_of
 from etude.tasks.task import Task
 
-ASKED, MADE = "asked.json", "made.jsonl"
+SETTINGS_FILE, MADE = "asked.json", "made.jsonl"
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class SuiteDecision:
 class SuiteBuild:
     """The decisions so far about the suite to be written to `root`."""
 
-    def __init__(self, root: Path, asked: dict[str, Any]) -> None:
+    def __init__(self, root: Path, settings: dict[str, Any]) -> None:
         if root.exists():
             raise TaskError(f"{root} exists, and a suite is frozen: give another name, or --version and another --out")
         self.folder = root.parent / f".{root.name}.making"
         self.folder.mkdir(parents=True, exist_ok=True)
-        inputs = self.folder / ASKED
-        text = json.dumps(asked, sort_keys=True, default=str)
+        inputs = self.folder / SETTINGS_FILE
+        text = json.dumps(settings, sort_keys=True, default=str)
         if inputs.is_file() and inputs.read_text() != text:
             raise TaskError(
                 f"{self.folder} holds an unfinished suite with other inputs: remove it, or repeat the same inputs"
@@ -96,7 +96,7 @@ class SuiteBuild:
 
 def remove_build_files(folder: Path) -> None:
     """Removes the build's own files from a finished folder."""
-    for name in (ASKED, MADE):
+    for name in (SETTINGS_FILE, MADE):
         (folder / name).unlink(missing_ok=True)
 
 

@@ -15,9 +15,9 @@ from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
 from etude.tasks.generate.generators import history, recorded
-from etude.tasks.recorded.asked import RecordedTaskPlan
 from etude.tasks.recorded.origin import Origin
 from etude.tasks.recorded.session import RecordedSession
+from etude.tasks.recorded.task_plans import RecordedTaskPlan
 from etude.tasks.tree import tree
 
 TEST = """\

@@ -66,7 +66,7 @@ def test_a_change_of_half_the_project_is_no_task():
 
 
 def test_a_changelog_tells_its_new_points_whole():
-    assert changelog.wanted(BEFORE, AFTER) == ["`one` returns one, not two"]
+    assert changelog.requested_changes(BEFORE, AFTER) == ["`one` returns one, not two"]
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def test_a_changelog_tells_its_new_points_whole():
     ],
 )  # fmt: skip
 def test_a_point_is_told_as_a_person_would_and_no_chore_is_asked_for(point: str, said: str):
-    assert changelog.asked(point) == said
+    assert changelog.request_text(point) == said
 
 
 def test_a_release_without_a_changelog_is_no_task():
     with pytest.raises(CandidateRejected, match="no changelog"):
-        changelog.wanted({}, {"m.py": ""})
+        changelog.requested_changes({}, {"m.py": ""})
 
 
 def test_a_release_of_chores_alone_is_no_task():
     with pytest.raises(CandidateRejected, match="none asks for code"):
-        changelog.wanted({}, {"CHANGES": "- Update CI environment\n"})
+        changelog.requested_changes({}, {"CHANGES": "- Update CI environment\n"})
 
 
 def test_of_a_release_documents_stay_as_they_were_and_short_prompts_may_drop_no_point():

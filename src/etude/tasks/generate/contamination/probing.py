@@ -73,8 +73,8 @@ async def ask(
     progress: Callable[[int, int, ProbeRow], None] = lambda done, whole, last: None,
 ) -> list[ProbeRow]:
     """The rows of these tasks, in their order. Raises PolicyError where the model can't be asked; run again to go on."""
-    asked = [question for task in tasks for question in questions(task)]
-    waiting = iter([one for one in asked if key_of(policy.name, one) not in answers.rows])
+    wanted = [question for task in tasks for question in questions(task)]
+    waiting = iter([one for one in wanted if key_of(policy.name, one) not in answers.rows])
     done = 0
 
     async def work() -> None:
@@ -83,12 +83,12 @@ async def ask(
             row = await _answered(policy, one)
             answers.add(row)
             done += 1
-            progress(done, len(asked), row)
+            progress(done, len(wanted), row)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(max(1, concurrency)):
             group.create_task(work())
-    return [answers.rows[key_of(policy.name, one)] for one in asked]
+    return [answers.rows[key_of(policy.name, one)] for one in wanted]
 
 
 async def _answered(policy: Policy, one: ContaminationQuestion) -> ProbeRow:
@@ -97,10 +97,10 @@ async def _answered(policy: Policy, one: ContaminationQuestion) -> ProbeRow:
     session = f"probe-{one.probe}-{one.task_id}"
     messages = (Message("system", system), Message("user", one.prompt))
     try:
-        said = await policy.complete(Request(session, messages, max_tokens=MAX_TOKENS, temperature=0.0, seed=0))
+        completion = await policy.complete(Request(session, messages, max_tokens=MAX_TOKENS, temperature=0.0, seed=0))
     finally:
         await policy.release(session)
-    answer = said.message.text if said.message else ""
+    answer = completion.message.text if completion.message else ""
     score = round(one.score(answer), 4)
     return ProbeRow(key_of(policy.name, one), one.task_id, one.probe, score, one.wanted, answer)
 
@@ -131,8 +131,8 @@ def summary(policy: str, rows: Sequence[ProbeRow]) -> dict[str, Any]:
         for probe in dict.fromkeys(row.probe for row in rows)
     }
     known = flags(rows)
-    asked = len({row.task for row in rows})
-    return {"policy": policy, "tasks": asked, "questions": len(rows), "means": means, "flagged": known}
+    tasks = len({row.task for row in rows})
+    return {"policy": policy, "tasks": tasks, "questions": len(rows), "means": means, "flagged": known}
 
 
 def marked(task: Task, policy: str, rows: Sequence[ProbeRow], known: Mapping[str, Mapping[Probe, float]]) -> Task:

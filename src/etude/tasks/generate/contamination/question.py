@@ -40,10 +40,10 @@ class ContaminationQuestion:
 
 
 def scored(probe: Probe, wanted: Sequence[str], answer: str) -> float:
-    said = {line.strip() for line in answer.splitlines()}
+    named = {line.strip() for line in answer.splitlines()}
     if probe == "paths":
-        said = {posixpath.normpath(line.strip("`-*• ")) for line in said}
-    return sum(one in said for one in wanted) / len(wanted)
+        named = {posixpath.normpath(line.strip("`-*• ")) for line in named}
+    return sum(one in named for one in wanted) / len(wanted)
 
 
 def questions(task: Task) -> list[ContaminationQuestion]:

@@ -10,7 +10,7 @@ from typing import Callable, Iterator
 
 from etude.tasks.generate.exercises.drawing import Drawing
 from etude.tasks.generate.exercises.repository import CHECK_PATH, ExerciseFunction
-from etude.tasks.generate.exercises.words import FUNCTIONS, MODULES, SAYINGS, VARIABLES
+from etude.tasks.generate.exercises.words import FUNCTIONS, MODULES, SHORT_WORDS, VARIABLES
 from etude.tasks.generate.settings import ExerciseSettings
 
 
@@ -78,8 +78,8 @@ def _checks(drawing: Drawing) -> str:
 
 def _refrain(drawing: Drawing) -> str:
     """A random line of words, repeated: copying with nothing else to hold on to."""
-    pool = [*FUNCTIONS, *MODULES, *SAYINGS, *itertools.chain(*VARIABLES.values()), *"0123456789"]
-    words = [drawing.rng.choice(SAYINGS), *drawing.rng.choices(pool, k=drawing.rng.randint(6, 20))]
+    pool = [*FUNCTIONS, *MODULES, *SHORT_WORDS, *itertools.chain(*VARIABLES.values()), *"0123456789"]
+    words = [drawing.rng.choice(SHORT_WORDS), *drawing.rng.choices(pool, k=drawing.rng.randint(6, 20))]
     line = " ".join(words)
     return f"{line}\n{line}\n{line}\n"
 

@@ -35,4 +35,4 @@ COMPARISONS = {">": "over", "<": "under", ">=": "at least", "<=": "at most", "==
 
 # What the request, the tools and the final messages say apart from names: pretraining text holds them too, so that the
 # tokenizer has each in one entry.
-SAYINGS = tuple("ok pass fail fixed left done add fix and write comment test tests rename to append extend".split())
+SHORT_WORDS = tuple("ok pass fail fixed left done add fix and write comment test tests rename to append extend".split())

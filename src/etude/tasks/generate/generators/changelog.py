@@ -50,13 +50,13 @@ _NOISE = (
 )  # fmt: skip
 
 
-def wanted(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+def requested_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     """The newer edition's own points that ask for code. Raises CandidateRejected."""
     path = min((path for path in after if CHANGELOG.search(path)), key=lambda path: (path.count("/"), path), default="")
     if not path:
         raise CandidateRejected("it has no changelog, so there is no request to make of it")
     points = new_points(before.get(path, ""), after[path])
-    kept = [said for point in points if (said := asked(point))]
+    kept = [text for point in points if (text := request_text(point))]
     if not kept:
         raise CandidateRejected(f"{path} has {len(points)} new points in the later release, and none asks for code")
     if len(kept) > MOST:
@@ -76,21 +76,21 @@ def new_points(before: str, after: str) -> list[str]:
     return points
 
 
-def asked(point: str) -> str:
+def request_text(point: str) -> str:
     """The point as a person would say it; empty where it asks for no code."""
-    said = point
+    text = point
     for pattern, instead in _NOISE:
-        said = pattern.sub(instead, said)
-    said = " ".join(without_references(said).split()).strip(" ,;:-")
-    if tag := _TAG.match(said):
+        text = pattern.sub(instead, text)
+    text = " ".join(without_references(text).split()).strip(" ,;:-")
+    if tag := _TAG.match(text):
         if _ASIDE_TAGS.search(tag["kind"]):
             return ""
-        said = said[tag.end() :]
-    if kind := _KIND.match(said):
+        text = text[tag.end() :]
+    if kind := _KIND.match(text):
         if kind["kind"] in _ASIDE_KINDS:
             return ""
-        said = said[kind.end() :]
-    said = re.sub(r"[.,;]*\.$", ".", said)
-    if _ASIDE.search(said.partition(". ")[0]) or len(said.split()) < 3:
+        text = text[kind.end() :]
+    text = re.sub(r"[.,;]*\.$", ".", text)
+    if _ASIDE.search(text.partition(". ")[0]) or len(text.split()) < 3:
         return ""
-    return said
+    return text

@@ -120,6 +120,6 @@ def needs(files: Mapping[str, str]) -> str:
         if (suffix := _CODE.search(path))
         for module in _IMPORTS[suffix[1] != "py"].findall(text)
     }
-    asked = sorted(imported - own - sys.stdlib_module_names - _ALWAYS)
+    required = sorted(imported - own - sys.stdlib_module_names - _ALWAYS)
     listed = sorted((path, text) for path, text in files.items() if _DEPENDENCIES.search(path))
-    return hashlib.sha256(json.dumps([listed, asked]).encode()).hexdigest()[:24]
+    return hashlib.sha256(json.dumps([listed, required]).encode()).hexdigest()[:24]

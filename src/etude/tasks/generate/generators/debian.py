@@ -22,7 +22,7 @@ from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import patches
 from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.patch import PatchRefused, patched
-from etude.tasks.recorded.asked import category
+from etude.tasks.recorded.task_plans import category
 from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Task
 from etude.tasks.validation.suite_build import Candidate

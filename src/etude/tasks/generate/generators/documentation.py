@@ -48,9 +48,9 @@ class Documentation:
     languages: tuple[str, ...] = ("python",)
 
     def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
-        asked = [*_of_modules(project, seed), *_of_pages(project, seed)]
-        random.Random(f"documentation {project.name} {seed}").shuffle(asked)
-        for one in asked:
+        plans = [*_of_modules(project, seed), *_of_pages(project, seed)]
+        random.Random(f"documentation {project.name} {seed}").shuffle(plans)
+        for one in plans:
             yield Candidate(one.id, lambda one=one: build(one, project, bench))
 
 
@@ -69,12 +69,12 @@ def _of_modules(project: InstalledProject, seed: int) -> Iterator[_Documentation
     for path, name in modules(project).items():
         text = project.files[path]
         try:
-            said = docstrings.exemplified(text)
+            documented = docstrings.exemplified(text)
         except (SyntaxError, ValueError):
             continue  # not for this interpreter
         if "\r" in text or "\f" in text:
             continue  # its lines can't be counted
-        groups = [said[at : at + TOGETHER] for at in range(0, len(said), TOGETHER)]
+        groups = [documented[at : at + TOGETHER] for at in range(0, len(documented), TOGETHER)]
         for number, group in enumerate(groups):
             form = "page" if number % 2 else "docstrings"
             names = tuple(one.name for one in group)
@@ -89,39 +89,39 @@ def _of_pages(project: InstalledProject, seed: int) -> Iterator[_DocumentationCa
             )
 
 
-async def build(asked: _DocumentationCandidate, project: InstalledProject, bench: ProofContext) -> Task:
-    draft = _stale(asked, project) if asked.form == "examples" else _undocumented(asked, project)
-    return await proved(await _telling(draft, asked, project, bench), project, bench)
+async def build(candidate: _DocumentationCandidate, project: InstalledProject, bench: ProofContext) -> Task:
+    draft = _stale(candidate, project) if candidate.form == "examples" else _undocumented(candidate, project)
+    return await proved(await _telling(draft, candidate, project, bench), project, bench)
 
 
-def _undocumented(asked: _DocumentationCandidate, project: InstalledProject) -> ProjectTaskDraft:
-    text = project.files[asked.path]
-    module = modules(project)[asked.path]
+def _undocumented(candidate: _DocumentationCandidate, project: InstalledProject) -> ProjectTaskDraft:
+    text = project.files[candidate.path]
+    module = modules(project)[candidate.path]
     nodes = symbols(parse_python(text))
-    said = {name: ast.get_docstring(nodes[name]) or "" for name in asked.names}
-    facts_by_name = {name: docstrings.facts(nodes[name], said[name]) for name in asked.names}
-    base = dict(project.files) | {asked.path: like(text, docstrings.without(text, set(asked.names)))}
-    path = asked.path
+    docs = {name: ast.get_docstring(nodes[name]) or "" for name in candidate.names}
+    facts_by_name = {name: docstrings.facts(nodes[name], docs[name]) for name in candidate.names}
+    base = dict(project.files) | {candidate.path: like(text, docstrings.without(text, set(candidate.names)))}
+    path = candidate.path
     solution = text
-    if asked.form == "page":
+    if candidate.form == "page":
         if any("signature" not in one for one in facts_by_name.values()) or any("." in name for name in facts_by_name):
             raise CandidateRejected("a page is asked for functions of a module alone")
         path = f"docs/reference-{module.replace('.', '-')}.md"
-        preamble = f"```pycon\n>>> from {module} import *\n>>> from {module} import {', '.join(asked.names)}\n```\n"
-        heading = f"## `{facts_by_name[asked.names[0]]['signature']}`\n\n"
+        preamble = f"```pycon\n>>> from {module} import *\n>>> from {module} import {', '.join(candidate.names)}\n```\n"
+        heading = f"## `{facts_by_name[candidate.names[0]]['signature']}`\n\n"
         # The import is filed under the first name, so that it is run with its examples.
-        solution = docstrings.page(module, said, facts_by_name).replace(heading, f"{heading}{preamble}\n", 1)
+        solution = docstrings.page(module, docs, facts_by_name).replace(heading, f"{heading}{preamble}\n", 1)
     facts = {
-        name: one if asked.form == "page" else {key: one[key] for key in one if key != "signature"}
+        name: one if candidate.form == "page" else {key: one[key] for key in one if key != "signature"}
         for name, one in facts_by_name.items()
     }
-    return _draft(asked, module, path, base, {path: solution}, symbols=list(asked.names), facts=facts)
+    return _draft(candidate, module, path, base, {path: solution}, symbols=list(candidate.names), facts=facts)
 
 
-def _stale(asked: _DocumentationCandidate, project: InstalledProject) -> ProjectTaskDraft:
+def _stale(candidate: _DocumentationCandidate, project: InstalledProject) -> ProjectTaskDraft:
     """The page with a few outputs that are no longer right."""
-    text = project.files[asked.path]
-    rng = random.Random(f"{asked.id} {asked.seed}")
+    text = project.files[candidate.path]
+    rng = random.Random(f"{candidate.id} {candidate.seed}")
     try:
         examples = doctest.DocTestParser().get_examples(unfenced(text))
     except ValueError as error:
@@ -138,9 +138,9 @@ def _stale(asked: _DocumentationCandidate, project: InstalledProject) -> Project
     stale = text
     for one in rng.sample(able, min(len(able), rng.randint(*STALE))):
         stale = stale.replace(one.want, _stale_want(one.want), 1)
-    base = dict(project.files) | {asked.path: like(text, stale)}
+    base = dict(project.files) | {candidate.path: like(text, stale)}
     sources = sorted({" ".join(one.source.split()) for one in examples})
-    return _draft(asked, "", asked.path, base, {asked.path: text}, symbols=[], facts={}, sources=sources)
+    return _draft(candidate, "", candidate.path, base, {candidate.path: text}, symbols=[], facts={}, sources=sources)
 
 
 def _stale_want(want: str) -> str:
@@ -155,67 +155,67 @@ def _stale_want(want: str) -> str:
 
 
 def _draft(
-    asked: _DocumentationCandidate,
+    candidate: _DocumentationCandidate,
     module: str,
     path: str,
     base: dict[str, str],
     solution: dict[str, str],
     **hidden: Any,
 ) -> ProjectTaskDraft:
-    names = ", ".join(f"`{name}`" for name in asked.names)
+    names = ", ".join(f"`{name}`" for name in candidate.names)
     wanted = {
         "docstrings": f"write docstrings with examples for {names} in `{path}`",
         "page": f"write `{path}`, a reference of {names} of `{module}`, with examples",
         "examples": f"update `{path}`: some of its examples no longer give what they say",
-    }[asked.form]
+    }[candidate.form]
     demand = {
         "docstrings": f"Docstrings of {names} in `{path}`, with doctests (`>>>`), at least one each; change nothing else.",
         "page": f"`{path}` has a heading for each of {names} with its signature without annotations, as in ``## `f(a, b=1)` ``, and `>>>` examples "
         f"under it; the page is run from top to bottom, so import `{module}` first. Change no other file.",
         "examples": f"Keep all examples of `{path}`, and change no other file.",
-    }[asked.form]
+    }[candidate.form]
     telling = (
         "The examples are judged by what they tell: where the code is changed to do something else, they have to notice"
     )
-    notes = ("Every example must give exactly what it says", *(() if asked.form == "examples" else (telling,)))
+    notes = ("Every example must give exactly what it says", *(() if candidate.form == "examples" else (telling,)))
     return ProjectTaskDraft(
-        id=asked.id,
+        id=candidate.id,
         category=Documentation.category,
-        level=asked.form,
+        level=candidate.form,
         generator=Documentation.name,
         grader=GRADER,
         facts=Facts(wanted, place=f"`{path}`", notes=notes),
         demand=demand,
         files=base,
         solution=solution,
-        hidden={"form": asked.form, "path": path, "module": asked.path, "import": module, **UNTRIED, **hidden},
+        hidden={"form": candidate.form, "path": path, "module": candidate.path, "import": module, **UNTRIED, **hidden},
         editable=(path,),
     )  # fmt: skip
 
 
 async def _telling(
-    draft: ProjectTaskDraft, asked: _DocumentationCandidate, project: InstalledProject, bench: ProofContext
+    draft: ProjectTaskDraft, candidate: _DocumentationCandidate, project: InstalledProject, bench: ProofContext
 ) -> ProjectTaskDraft:
     """With changes of the code that the reference's examples notice. Raises CandidateRejected."""
     base = draft.files
-    rng = random.Random(f"{asked.id} telling {asked.seed}")
-    if asked.form == "examples":
+    rng = random.Random(f"{candidate.id} telling {candidate.seed}")
+    if candidate.form == "examples":
         found = [one for path in modules(project) for one in defects(path, base[path])]
         kind: dict[str, Any] = {}
     else:
-        wanted = set(asked.names)
+        wanted = set(candidate.names)
         found = [
             one
-            for one in defects(asked.path, base[asked.path])
+            for one in defects(candidate.path, base[candidate.path])
             if one.function in wanted or one.function.partition(".")[0] in wanted
         ]
-        kind = {"same": same(asked.path, base[asked.path])}
+        kind = {"same": same(candidate.path, base[candidate.path])}
     rng.shuffle(found)
     task = drafted(replace(draft, hidden=draft.hidden | kind), project)
     groups = groups_of(task, {path: text.encode() for path, text in (dict(base) | dict(draft.solution)).items()})
     (right,) = await outcomes(task, groups, [()], bench.pool)
     if not right.all_good:
-        raise CandidateRejected(f"the project's own examples do not hold here: {right.said}")
+        raise CandidateRejected(f"the project's own examples do not hold here: {right.mismatch}")
     kept: list[Defect] = []
     tried = spread(found)[:TRIED]
     for at in range(0, len(tried), 4):

@@ -20,7 +20,7 @@ from etude.tasks.generate.generators.states import States, proved
 from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.protocols import InstallResult
-from etude.tasks.recorded.asked import category
+from etude.tasks.recorded.task_plans import category
 from etude.tasks.task import Task
 from etude.tasks.tree import TreeTooLarge, tree
 from etude.tasks.validation.suite_build import Candidate

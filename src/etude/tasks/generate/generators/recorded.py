@@ -19,8 +19,8 @@ from etude.tasks.generate.generators.states import States, fitted, proved
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.prompts.typing_errors import hasty
 from etude.tasks.graders.commands import CommandsGrader
-from etude.tasks.recorded.asked import RecordedTaskPlan, asked, category
 from etude.tasks.recorded.session import read_recorded
+from etude.tasks.recorded.task_plans import RecordedTaskPlan, category, plan_recorded_tasks
 from etude.tasks.task import Task
 from etude.tasks.tree import TreeTooLarge, tree
 from etude.tasks.validation.suite_build import Candidate
@@ -43,7 +43,7 @@ class RecordedSessions:
         repository = self.repositories.get(project.environment.project)
         if repository is None or not self.sessions:
             return
-        found, _ = asked(read_recorded(self.sessions)[0], repository)
+        found, _ = plan_recorded_tasks(read_recorded(self.sessions)[0], repository)
         for one in found:
             about = category(one.reference.session.request)
             task_id = f"{about}/{project.name}/{NAME}/{one.reference.head[:10]}"

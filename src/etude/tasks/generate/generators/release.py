@@ -17,7 +17,7 @@ from etude.sandbox.errors import InfraError
 from etude.tasks.content import texts_of
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
-from etude.tasks.generate.generators.changelog import CHANGELOG, wanted
+from etude.tasks.generate.generators.changelog import CHANGELOG, requested_changes
 from etude.tasks.generate.generators.deletion.leftovers import PROSE
 from etude.tasks.generate.generators.states import States, proved
 from etude.tasks.generate.prompts.checks import words
@@ -26,7 +26,7 @@ from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import fetch, versions
 from etude.tasks.generate.sources.projects import CatalogueProject, Kind
 from etude.tasks.protected import is_protected, is_test
-from etude.tasks.recorded.asked import category
+from etude.tasks.recorded.task_plans import category
 from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Task
 from etude.tasks.validation.suite_build import Candidate
@@ -104,7 +104,7 @@ def states(project: InstalledProject, earlier: Earlier, back: int, task_id: str)
     before = earlier(project, back + 1)
     if not any(is_test(path) and before.files.get(path) != text for path, text in later.files.items()):
         raise CandidateRejected(f"{before.version} passes the tests of {later.version}: none of them changed")
-    points = wanted(texts_of(before.files), texts_of(later.files))
+    points = requested_changes(texts_of(before.files), texts_of(later.files))
     headline, _, rest = points[0].partition(". ")
     facts = Facts(headline=headline, expected=rest, notes=tuple(points[1:]))
     # A short prompt that leaves out a point would ask for less than the tests do.

@@ -59,8 +59,8 @@ class Review:
     def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         for number, parts in enumerate(drawn(project, seed)):
             task_id = f"{project.name}/review/{number}"
-            asked = _ReviewCandidate(task_id, tuple(parts), seed)
-            yield Candidate(task_id, lambda asked=asked: build(asked, project, bench))
+            candidate = _ReviewCandidate(task_id, tuple(parts), seed)
+            yield Candidate(task_id, lambda candidate=candidate: build(candidate, project, bench))
 
 
 @dataclass(frozen=True)
@@ -79,23 +79,23 @@ def drawn(project: InstalledProject, seed: int) -> list[list[tuple[Tested, CodeS
     return [found[at : at + CHANGES] for at in range(0, len(found) - CHANGES + 1, CHANGES)]
 
 
-async def build(asked: _ReviewCandidate, project: InstalledProject, bench: ProofContext) -> Task:
-    rng = random.Random(f"{asked.id} {asked.seed}")
+async def build(candidate: _ReviewCandidate, project: InstalledProject, bench: ProofContext) -> Task:
+    rng = random.Random(f"{candidate.id} {candidate.seed}")
     # How many have defects: one, two or three of four, two on average.
     dirty = rng.choice((1, 2, 2, 3))
-    kept, spoilt = await _defects(asked, project, bench, dirty, rng)
-    tests = {test for place, _ in asked.parts for test in place.tests}
+    kept, spoilt = await _defects(candidate, project, bench, dirty, rng)
+    tests = {test for place, _ in candidate.parts for test in place.tests}
     files = edited(project.files, [one.edit() for one in kept])
-    reviewed = {f"{FOLDER}/change-{n}.txt": _diff(files, part) for n, (_, part) in enumerate(asked.parts, 1)}
+    reviewed = {f"{FOLDER}/change-{n}.txt": _diff(files, part) for n, (_, part) in enumerate(candidate.parts, 1)}
     files = {path: text for path, text in files.items() if path not in tests} | reviewed | {f"{FOLDER}/README.md": FORM}
     rows = [{"path": one.path, "line": one.line, "severity": "high", "text": _sentence(one.what)} for one in kept]
     draft = ProjectTaskDraft(
-        id=asked.id,
+        id=candidate.id,
         category=Review.category,
-        level=f"{spoilt}-of-{len(asked.parts)}",
+        level=f"{spoilt}-of-{len(candidate.parts)}",
         generator=Review.name,
         grader=GRADER,
-        facts=_facts(len(asked.parts)),
+        facts=_facts(len(candidate.parts)),
         demand=f"Write comments to `{COMMENTS}` in the form that `{FOLDER}/README.md` describes.",
         files=files,
         solution={COMMENTS: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)},
@@ -107,18 +107,18 @@ async def build(asked: _ReviewCandidate, project: InstalledProject, bench: Proof
         },
         editable=(COMMENTS,),
         operators=tuple(sorted({one.operator for one in kept})),
-        metadata={"changes": sorted(reviewed), "clean": len(asked.parts) - spoilt},
+        metadata={"changes": sorted(reviewed), "clean": len(candidate.parts) - spoilt},
     )
     return await proved(draft, project, bench)
 
 
 async def _defects(
-    asked: _ReviewCandidate, project: InstalledProject, bench: ProofContext, dirty: int, rng: random.Random
+    candidate: _ReviewCandidate, project: InstalledProject, bench: ProofContext, dirty: int, rng: random.Random
 ) -> tuple[list[Defect], int]:
     """Defects in up to `dirty` of the changes, and in how many changes they are. Raises CandidateRejected without any."""
     kept: list[Defect] = []
     spoilt = 0
-    for place, part in rng.sample(asked.parts, len(asked.parts)):
+    for place, part in rng.sample(candidate.parts, len(candidate.parts)):
         if spoilt == dirty:
             break
         found = await _shown(place, part, rng, MutantTrial(project, place.tests, bench))

@@ -45,8 +45,8 @@ class TestWriting:
             found = read.defects(place.path, project.files[place.path])
             for part in ("", *parts(found)) if len(found) >= FEWEST else ():
                 task_id = f"{project.name}/tests/{place.name}{'.' if part else ''}{part}"
-                asked = _TestWritingCandidate(task_id, place, part, seed)
-                yield Candidate(task_id, lambda asked=asked: build(asked, project, bench))
+                candidate = _TestWritingCandidate(task_id, place, part, seed)
+                yield Candidate(task_id, lambda candidate=candidate: build(candidate, project, bench))
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def parts(found: list[Defect]) -> list[str]:
     return sorted(worth, key=lambda name: (-counts[name], name))[:PARTS]
 
 
-async def build(asked: _TestWritingCandidate, project: InstalledProject, bench: ProofContext) -> Task:
-    place = asked.place
+async def build(candidate: _TestWritingCandidate, project: InstalledProject, bench: ProofContext) -> Task:
+    place = candidate.place
     read = reading(project)
     text = project.files[place.path]
     test = place.tests[0]
@@ -80,8 +80,8 @@ async def build(asked: _TestWritingCandidate, project: InstalledProject, bench: 
     right = await trial.right()
     reference = read.passing(project.files[test], right)
     found = read.defects(place.path, text)
-    sites = [one for one in found if not asked.part or one.function.partition(".")[0] == asked.part]
-    random.Random(f"{asked.id} {asked.seed}").shuffle(sites)
+    sites = [one for one in found if not candidate.part or one.function.partition(".")[0] == candidate.part]
+    random.Random(f"{candidate.id} {candidate.seed}").shuffle(sites)
     killed = await trial.shown(spread(sites), right, MOST, TRIED)
     if len(killed) < FEWEST:
         raise CandidateRejected(
@@ -89,13 +89,13 @@ async def build(asked: _TestWritingCandidate, project: InstalledProject, bench: 
         )
     files = {path: kept for path, kept in project.files.items() if path not in {*place.tests, *place.others}}
     draft = ProjectTaskDraft(
-        id=asked.id,
+        id=candidate.id,
         category=TestWriting.category,
-        level="part-tests" if asked.part else "module-tests",
+        level="part-tests" if candidate.part else "module-tests",
         generator=TestWriting.name,
         grader=GRADER,
-        facts=_facts(place, asked.part),
-        demand=f"Put tests of {_what(place, asked.part)} into `{test}`, and change no other file.",
+        facts=_facts(place, candidate.part),
+        demand=f"Put tests of {_what(place, candidate.part)} into `{test}`, and change no other file.",
         files=files,
         solution={test: like(project.files[test], reference)},
         hidden={

@@ -25,7 +25,7 @@ SEARCH_S = 240.0  # after which no further file is looked for: what is not found
 
 class _Bench:
     def __init__(self, environment: Environment, files: Mapping[str, str], pool: SandboxPool) -> None:
-        self.environment, self.runs, self.said = environment, 0, ""
+        self.environment, self.runs, self.problem = environment, 0, ""
         self.tree = {path: text.encode() for path, text in files.items()}
         metadata = {KEY: environment.to_record()}
         task = Task(environment.name, "", "", "", dict(files), (), "commands", metadata=metadata)
@@ -36,7 +36,7 @@ class _Bench:
         plan = self.environment.tests
         ran = await run_tests(Tests(tuple(files), plan.command, plan.runner), self.tree, self.fresh, TIMEOUT_S)
         if not ran.run.passed or not ran.honest:
-            self.said = ": ".join(filter(None, (ran.objection, ran.said[-MOST_CHARS:])))
+            self.problem = ": ".join(filter(None, (ran.objection, ran.output[-MOST_CHARS:])))
         return ran
 
 
@@ -64,7 +64,7 @@ async def baseline(environment: Environment, files: Mapping[str, str], pool: San
     found = Baseline(
         frozenset(passed), frozenset(flaky), {file: tuple(names) for file, names in by_file.items()}, dict(seconds)
     )
-    return found, bench.said
+    return found, bench.problem
 
 
 async def _sound(bench: _Bench, files: list[str]) -> list[tuple[list[str], RunReport]]:

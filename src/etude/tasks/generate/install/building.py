@@ -29,7 +29,7 @@ from etude.tasks.generate.install.pair import (
     why,
 )
 from etude.tasks.generate.install.recipe import InstallRecipe
-from etude.tasks.generate.install.site import first_failure, opened, said
+from etude.tasks.generate.install.site import first_failure, opened, run_command
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
 from etude.tasks.running.pin import default_cache
@@ -117,7 +117,7 @@ async def _behaves(
         return f"no sandbox starts from what it leaves: {error}", ""
     try:
         for goal in goals:
-            done = await said(box, goal.command, GOAL_TIMEOUT_S)
+            done = await run_command(box, goal.command, GOAL_TIMEOUT_S)
             if done.timed_out:
                 return f"{goal.shown} hangs: it took longer than {GOAL_TIMEOUT_S:.0f} s", done.text
             if objection := await judge.objection(goal, done.rc, done.text, project):

@@ -49,12 +49,12 @@ class Container:
 def container(files: Mapping[str, str]) -> Container:
     """Of all such files that the tree has; empty where it has none."""
     sources: list[str] = []
-    said: list[tuple[str, str]] = []
+    instructions_found: list[tuple[str, str]] = []
     features: list[str] = []
     for path in DEVCONTAINERS:
         if path in files and (config := _devcontainer(files[path])) is not None:
             sources.append(path)
-            said += list(_of_devcontainer(config))
+            instructions_found += list(_of_devcontainer(config))
             features += [str(name) for name in _table(config.get("features"))]
             build = _table(config.get("build"))
             named = build.get("dockerfile") or config.get("dockerFile")
@@ -63,9 +63,9 @@ def container(files: Mapping[str, str]) -> Container:
     sources += [path for path in FILES if path in files]
     for path in dict.fromkeys(sources):
         if path in files and path not in DEVCONTAINERS:
-            said += list(instructions(files[path]))
+            instructions_found += list(instructions(files[path]))
     found = tuple(dict.fromkeys(path for path in sources if path in files))
-    return _gathered(found, said, tuple(features))
+    return _gathered(found, instructions_found, tuple(features))
 
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
@@ -88,14 +88,16 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
             yield match[1].upper(), re.sub(r"^(--\S+\s+)+", "", match[2].strip())
 
 
-def _gathered(sources: tuple[str, ...], said: list[tuple[str, str]], features: tuple[str, ...]) -> Container:
-    runs = [text for word, text in said if word == "RUN"]
-    env = {name: value for word, text in said if word == "ENV" for name, value in _variables(text)}
+def _gathered(
+    sources: tuple[str, ...], instructions_found: list[tuple[str, str]], features: tuple[str, ...]
+) -> Container:
+    runs = [text for word, text in instructions_found if word == "RUN"]
+    env = {name: value for word, text in instructions_found if word == "ENV" for name, value in _variables(text)}
     commands = [words for run in runs for words in _commands(run)]
-    workdirs = [text for word, text in said if word == "WORKDIR"]
+    workdirs = [text for word, text in instructions_found if word == "WORKDIR"]
     return Container(
         sources,
-        tuple(dict.fromkeys(text.split()[0] for word, text in said if word == "FROM" and text)),
+        tuple(dict.fromkeys(text.split()[0] for word, text in instructions_found if word == "FROM" and text)),
         tuple(runs),
         tuple((name, value) for name, value in env.items() if "$" not in value and not _OURS.fullmatch(name)),
         workdirs[-1] if workdirs else "",

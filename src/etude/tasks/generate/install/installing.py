@@ -86,9 +86,9 @@ class Installer:
 
     async def _measured(self, recipe: InstallRecipe, project: Fetched) -> InstalledProject:
         files = project.tree()
-        measured, said = await baseline(recipe.environment, files, self.pool)
+        measured, problem = await baseline(recipe.environment, files, self.pool)
         if not measured.passed:
-            why = f"{network_note(said)}{said}" or "it has none"
+            why = f"{network_note(problem)}{problem}" or "it has none"
             raise ProjectDiscarded(f"none of its tests passes three times: {why}", recipe.builder)
         return InstalledProject(
             recipe.environment, files, measured, project.origin, licence_of(project.texts(), project.wanted.kind)

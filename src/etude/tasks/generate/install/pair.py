@@ -106,9 +106,9 @@ class RuleBuilder:
         self, project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial], how: BuildVariant
     ) -> InstallRecipe:
         rules, wanted = _rules(project), self._wanted(project, tried)
-        asked = container(project.texts())
+        declared = container(project.texts())
         if not how.plain:
-            wanted = [*dict.fromkeys([*(asked.pip if project.wanted.language == "python" else ()), *wanted])]
+            wanted = [*dict.fromkeys([*(declared.pip if project.wanted.language == "python" else ()), *wanted])]
         until = project.released if how.then and project.released else self.today
         steps = rules.steps(project, wanted, plain=how.plain, bare=how.bare)
         deny = tuple(python_layout.distribution(project.wanted.in_registry, project.texts()))
@@ -126,7 +126,7 @@ class RuleBuilder:
             project.digest,
             steps,
             plan,
-            {**dict(asked.env), **rules.env(project)},
+            {**dict(declared.env), **rules.env(project)},
             until,
             tuple(
                 node_rules.with_plan(project, goal, plan).command if rules is node_rules else goal.command

@@ -50,10 +50,10 @@ async def prepare(trees: Trees, name: str, pool: SandboxPool, cache: Path) -> Fo
         )
     kept = {path: text.encode() for path, text in trees.tree(name).items()}
     if files_digest(kept) != recipe.tree:
-        kept = await _fetched(recipe, wanted_of(str(trees.about(name)["origin"]), recipe), cache)
-    objection, said = await replay(recipe, kept, [], pool)
+        kept = await _fetched(recipe, catalogue_project(str(trees.about(name)["origin"]), recipe), cache)
+    objection, output = await replay(recipe, kept, [], pool)
     if objection:
-        raise Unprepared(f"{name}: its recipe can't be replayed: {objection} {' '.join(said.split())[-200:]}")
+        raise Unprepared(f"{name}: its recipe can't be replayed: {objection} {' '.join(output.split())[-200:]}")
     return "made"
 
 
@@ -81,7 +81,7 @@ async def _fetched(recipe: InstallRecipe, wanted: CatalogueProject, cache: Path)
     return project.files
 
 
-def wanted_of(origin: str, recipe: InstallRecipe) -> CatalogueProject:
+def catalogue_project(origin: str, recipe: InstallRecipe) -> CatalogueProject:
     """From "sdist click 8.1.7 sha256:…". Raises Unprepared for what no registry has."""
     kind, _, rest = origin.partition(" ")
     package, _, rest = rest.partition(" ")

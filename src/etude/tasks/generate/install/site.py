@@ -56,7 +56,7 @@ async def opened(recipe: InstallRecipe, files: Mapping[str, bytes], pool: Sandbo
     return sandbox
 
 
-async def said(sandbox: Sandbox, command: str, timeout_s: float = STEP_TIMEOUT_S) -> CommandResult:
+async def run_command(sandbox: Sandbox, command: str, timeout_s: float = STEP_TIMEOUT_S) -> CommandResult:
     """Raises InfraError, UserError."""
     result = await sandbox.run(command, timeout_s=timeout_s, max_output_bytes=OUTPUT_BYTES)
     text = (result.out + b"\n" + result.err).decode("utf-8", "replace").strip()
@@ -66,7 +66,7 @@ async def said(sandbox: Sandbox, command: str, timeout_s: float = STEP_TIMEOUT_S
 async def first_failure(sandbox: Sandbox, steps: Sequence[str]) -> tuple[str, CommandResult] | None:
     """Runs steps in order up to the first that does not end with 0."""
     for step in steps:
-        done = await said(sandbox, step)
+        done = await run_command(sandbox, step)
         if done.rc != 0:
             return step, done
     return None

@@ -115,9 +115,9 @@ def needed_names(task: Task) -> frozenset[str]:
     if not tests:
         return frozenset()
     before = set().union(*map(words, task.files.values())) if task.files else set()
-    asked = set().union(*map(words, tests.values())) - before
+    tested = set().union(*map(words, tests.values())) - before
     given = set().union(*map(words, task.solution.values())) if task.solution else set()
-    return frozenset(asked & given)
+    return frozenset(tested & given)
 
 
 def hidden_tests(task: Task) -> set[str]:

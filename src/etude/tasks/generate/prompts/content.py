@@ -71,15 +71,15 @@ def name_of(interface: str) -> str:
 
 def places(facts: Facts) -> list[str]:
     """Where the task is, in words; the first of many. Empty where the facts do not say it."""
-    listed = [said for code in names(facts.place) if (said := spoken(code))]
+    listed = [spoken_name for code in names(facts.place) if (spoken_name := spoken(code))]
     clause = re.split(r"[,;:]", facts.place)[0].strip()
     return list(dict.fromkeys(listed))[:MOST_PLACES] or ([clause] if clause else [])
 
 
-def says(text: str, said: str) -> bool:
+def says(text: str, phrase: str) -> bool:
     """Whether the text has every word of what is said, a path's or a dotted name's owner aside; one typing error a word is forgiven."""
     there = _words(text)
-    return all(_has(there, word) for word in said.lower().split())
+    return all(_has(there, word) for word in phrase.lower().split())
 
 
 def lacking_content(facts: Facts, text: str, features: Iterable[str] = ()) -> list[str]:

@@ -44,11 +44,11 @@ async def worded(task: Task, facts: Facts, policy: Policy) -> Worded:
     session = f"prompts-{task.id}"
     try:
         for number in range(TRIES):
-            said = await policy.complete(
+            completion = await policy.complete(
                 Request(session, tuple(messages), max_tokens=MAX_TOKENS, temperature=0.7, seed=number)
             )
-            usages.append(said.usage)
-            text = said.message.text if said.message else ""
+            usages.append(completion.usage)
+            text = completion.message.text if completion.message else ""
             complaints = _sift(task, facts, _parsed(text), rules, taken)
             if not complaints:
                 break
@@ -61,14 +61,14 @@ async def worded(task: Task, facts: Facts, policy: Policy) -> Worded:
 
 
 def _sift(
-    task: Task, facts: Facts, said: dict[str, str], rules: dict[str, str], taken: dict[str, str]
+    task: Task, facts: Facts, texts: dict[str, str], rules: dict[str, str], taken: dict[str, str]
 ) -> dict[str, str]:
     """Takes what passes; says what is wrong with the rest. Each is judged with the rules' own, which pass."""
     wrong = {}
     for style in STYLES:
         if style in taken:
             continue
-        text = said.get(style, "")
+        text = texts.get(style, "")
         every = objections(task, {**rules, style: text}, facts) if text else []
         found = [one for one in every if one.startswith(f"{style}:")]
         if not text:

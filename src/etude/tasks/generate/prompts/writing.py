@@ -81,21 +81,21 @@ def terse(category: str, facts: Facts, rng: random.Random) -> str:
 def ambiguous(category: str, facts: Facts, rng: random.Random) -> str:
     """What and where, without precision: names in words, no values and no wording of messages, the place behind where the headline does
     not have it. Names that an interface needs and the headline leaves out follow in brackets."""
-    said = vague(facts.headline, rng, broken=category in BROKEN)
+    wish = vague(facts.headline, rng, broken=category in BROKEN)
     also: list[str] = []
     for name in filter(None, (spoken(name_of(line)) for line in facts.interface)):
-        if not says(f"{said} {' '.join(also)}", name) and len(said) + sum(map(len, also)) < LONGEST["ambiguous"] - ROOM:
+        if not says(f"{wish} {' '.join(also)}", name) and len(wish) + sum(map(len, also)) < LONGEST["ambiguous"] - ROOM:
             also.append(name)
     if also:
-        said += f" ({', '.join(f'`{name}`' for name in also)})"
-    if (where := places(facts)) and not any(says(said, place) for place in where):
-        said += f", in {', '.join(f'`{place}`' for place in where)}"
+        wish += f" ({', '.join(f'`{name}`' for name in also)})"
+    if (where := places(facts)) and not any(says(wish, place) for place in where):
+        wish += f", in {', '.join(f'`{place}`' for place in where)}"
     # Words of names stay in backticks until here: typing errors leave them alone, and so the prompt keeps what it is about.
-    said = hasty(said, rng).replace("`", "")
-    said = said[:1].lower() + said[1:] if said[1:2].islower() or said[1:2] == " " else said
+    wish = hasty(wish, rng).replace("`", "")
+    wish = wish[:1].lower() + wish[1:] if wish[1:2].islower() or wish[1:2] == " " else wish
     tail = " fix" if category in BROKEN and rng.random() < 0.5 else ""
     opening, ending = rng.choice(OPENINGS), rng.choice(ENDINGS)
-    return f"{opening}{said}{',' if tail else ''}{tail}{ending}"
+    return f"{opening}{wish}{',' if tail else ''}{tail}{ending}"
 
 
 def vague(text: str, rng: random.Random, *, broken: bool) -> str:
@@ -103,13 +103,13 @@ def vague(text: str, rng: random.Random, *, broken: bool) -> str:
     spoken_of: set[str] = set()
 
     def replaced(match: re.Match[str]) -> str:
-        article, said = match[1] or "", spoken(match[2])
-        if not said:
+        article, phrase = match[1] or "", spoken(match[2])
+        if not phrase:
             return SOME_VALUE
-        if said in spoken_of:
+        if phrase in spoken_of:
             return rng.choice(PRONOUNS)
-        spoken_of.add(said)
-        return f"{article}`{said}`"
+        spoken_of.add(phrase)
+        return f"{article}`{phrase}`"
 
     parts = re.split(r"(`[^`\n]*`)", marked(" ".join(text.split()).rstrip(".")))
     text = "".join(part if part.startswith("`") else _MESSAGE.sub(SOME_MESSAGE, part) for part in parts)

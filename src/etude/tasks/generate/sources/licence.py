@@ -27,8 +27,8 @@ def licence_of(texts: Mapping[str, str], kind: str) -> str:
         found = LicenceBook.of_project(root, kind).project.expression
     if found:
         return found
-    said = (re.search(pattern, texts.get(path, "")) for path, pattern in _WORDS)
-    return next((match[1].strip() for match in said if match), "")
+    matches = (re.search(pattern, texts.get(path, "")) for path, pattern in _WORDS)
+    return next((match[1].strip() for match in matches if match), "")
 
 
 def _is_evidence(path: str) -> bool:

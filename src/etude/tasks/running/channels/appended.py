@@ -100,7 +100,7 @@ def _node_flags(argv: list[str]) -> list[str]:
     ]
 
 
-def _asked(*flags: str) -> Callable[[list[str]], list[str]]:
+def _append_flags(*flags: str) -> Callable[[list[str]], list[str]]:
     """The flags, unless the command already names where its report goes."""
     return lambda argv: argv if any(REPORT in word for word in argv) else [*argv, *flags]
 
@@ -164,7 +164,7 @@ CHANNELS = {
         "jest",
         ("npx", "--no-install", "jest", "{files}"),
         _files,
-        _asked("--ci", "--json", f"--outputFile={REPORT}"),
+        _append_flags("--ci", "--json", f"--outputFile={REPORT}"),
         lambda a, w: documents.jest(_report(a), w),
         REPORT,
     ),
@@ -172,7 +172,7 @@ CHANNELS = {
         "vitest",
         ("npx", "--no-install", "vitest", "run", "{files}"),
         _files,
-        _asked("--reporter=json", f"--outputFile={REPORT}"),
+        _append_flags("--reporter=json", f"--outputFile={REPORT}"),
         lambda a, w: documents.jest(_report(a), w),
         REPORT,
     ),
@@ -180,7 +180,7 @@ CHANNELS = {
         "mocha",
         ("npx", "--no-install", "mocha", "{files}"),
         _files,
-        _asked("--reporter", "json", "--reporter-option", f"output={REPORT}"),
+        _append_flags("--reporter", "json", "--reporter-option", f"output={REPORT}"),
         lambda a, w: documents.mocha(_report_or_printed(a), w),
         REPORT,
     ),
@@ -188,7 +188,7 @@ CHANNELS = {
         "jasmine",
         ("npx", "--no-install", "jasmine", "{files}"),
         _files,
-        _asked(f"--reporter={INSIDE}/etude_jasmine.cjs"),
+        _append_flags(f"--reporter={INSIDE}/etude_jasmine.cjs"),
         lambda a, w: documents.jest(_report(a), w),
         REPORT,
     ),
@@ -196,7 +196,7 @@ CHANNELS = {
         "bun",
         ("bun", "test", "{files}"),
         _bun_files,
-        _asked("--reporter=junit", f"--reporter-outfile={REPORT}"),
+        _append_flags("--reporter=junit", f"--reporter-outfile={REPORT}"),
         lambda a, w: bun(_report(a)),
         REPORT,
     ),

@@ -55,7 +55,7 @@ class PytestChannel:
         )
 
     def hear(self, answer: ParentReport, prepared: Prepared, workdir: str) -> VerifiedRun:
-        cases, universal, said, end = [], [], [], None
+        cases, universal, tampering, end = [], [], [], None
         for line in answer.events:
             kind, *words = line.split(" ")
             if kind == "t":
@@ -63,7 +63,7 @@ class PytestChannel:
             elif kind == "u":
                 universal.append(_text(words[0]))
             elif kind == "x":
-                said.append(_text(words[0]))
+                tampering.append(_text(words[0]))
             elif kind == "e":
                 end = int(words[0])
         run, lying = check_canaries(test_run(cases, answer.rc, answer.seconds), prepared)
@@ -71,8 +71,8 @@ class PytestChannel:
             return VerifiedRun(run)  # canaries speak for passes, and this run can't have all that are needed
         if answer.forged:
             return VerifiedRun(run, "the results were written by somebody else than the runner")
-        if said:
-            return VerifiedRun(run, f"the runner was tampered with: {said[0]}")
+        if tampering:
+            return VerifiedRun(run, f"the runner was tampered with: {tampering[0]}")
         if end is None or end != answer.rc:
             return VerifiedRun(run, f"pytest did not end as it does (status {answer.rc})")
         if answer.rc in _FATAL:

@@ -23,31 +23,31 @@ DUMPABLE = 4  # prctl(2)
 
 
 def main():
-    asked, asking = os.pipe()
-    replied, replying = os.pipe()
+    requests_read, requests_write = os.pipe()
+    replies_read, replies_write = os.pipe()
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        os.close(asking)
-        os.close(replied)
+        os.close(requests_write)
+        os.close(replies_read)
         nothing = os.open("/dev/null", os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
-        serve(asked, replying)
-    os.close(asked)
-    os.close(replying)
+        serve(requests_read, replies_write)
+    os.close(requests_read)
+    os.close(replies_write)
     with open(0, "rb", closefd=False) as stream:
         nonce, setup, batches = eval(stream.read())  # the host's own words
     if not memory_closed():  # no request was sent yet: no code under grading has run
         say(nonce + " -2")
         os._exit(1)
-    honest = ask(nonce, setup, batches, asking, replied)
-    os.close(asking)
+    honest = ask(nonce, setup, batches, requests_write, replies_read)
+    os.close(requests_write)
     if not honest:
         os.kill(child, 9)
     status = os.waitpid(child, 0)[1]
-    os.set_blocking(replied, False)
-    if not honest or left_over(replied):
+    os.set_blocking(replies_read, False)
+    if not honest or left_over(replies_read):
         say(nonce + " -1")
     elif os.WIFSIGNALED(status):
         die_of(os.WTERMSIG(status))
@@ -60,24 +60,24 @@ def memory_closed():
     return ctypes.CDLL(None).prctl(DUMPABLE, 0, 0, 0, 0) == 0
 
 
-def ask(nonce, setup, batches, asking, replied):
+def ask(nonce, setup, batches, requests, replies):
     """One batch after the other; False where the child spoke out of turn."""
     rest, number = b"", 0
     for batch in batches:
         token = os.urandom(8).hex()
         try:
-            send(asking, repr((token, setup, batch)))
+            send(requests, repr((token, setup, batch)))
         except BrokenPipeError:
             return True
         for _ in batch:
             line, mark, rest = rest.partition(b"\n")
             while not mark and len(line) <= MOST_REPLY_BYTES + MOST_TOKEN_BYTES:
-                part = os.read(replied, 1 << 16)
+                part = os.read(replies, 1 << 16)
                 if not part:
                     return True  # it ended without a reply, or was killed in the middle of one
                 line, mark, rest = (line + part).partition(b"\n")
-            said, _, reply = line.partition(b" ")
-            if not mark or said != token.encode():
+            sender, _, reply = line.partition(b" ")
+            if not mark or sender != token.encode():
                 return False
             say("{} {} {}".format(nonce, number, reply.decode("ascii", "replace")))
             number += 1
@@ -115,12 +115,12 @@ def die_of(number):
     os.kill(os.getpid(), number)
 
 
-def serve(asked, replying):
+def serve(requests_read, replying):
     """In the child, until there are no more requests. The interpreter's own functions are taken before any code under grading runs."""
     show, load, literal, transmit, leave, flush, place = ascii, __import__, eval, send, os._exit, sys.stdout.flush, {}
     shared = {"__name__": "__main__"}
     try:
-        with open(asked, "rb", closefd=False) as requests:
+        with open(requests_read, "rb", closefd=False) as requests:
             for line in requests:
                 token, setup, batch = literal(line)
                 for request in batch:
@@ -163,9 +163,9 @@ def shown(load, place, shared, setup, group, source, show=repr):
         load(module)
         place[module] = dict(vars(sys.modules[module]))
     space = place.setdefault((group,), dict(place[module])) if module else shared
-    out, said, raised = sys.stdout, io.StringIO(), None
+    out, captured, raised = sys.stdout, io.StringIO(), None
     kind, error_type = traceback.format_exception_only, Exception
-    sys.stdout, sys.displayhook = said, sys.__displayhook__
+    sys.stdout, sys.displayhook = captured, sys.__displayhook__
     try:
         exec(compile(source, "<example>", "single"), space)
     except error_type as error:
@@ -173,7 +173,10 @@ def shown(load, place, shared, setup, group, source, show=repr):
     finally:
         sys.stdout = out
     return show(
-        (io.StringIO.getvalue(said)[:MOST_OUTPUT_CHARS], None if raised is None else str(raised)[:MOST_OUTPUT_CHARS])
+        (
+            io.StringIO.getvalue(captured)[:MOST_OUTPUT_CHARS],
+            None if raised is None else str(raised)[:MOST_OUTPUT_CHARS],
+        )
     )
 
 

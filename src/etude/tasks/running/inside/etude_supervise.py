@@ -55,21 +55,21 @@ class Events:
 
 
 def main():
-    asked = json.loads(sys.stdin.buffer.read())
+    request = json.loads(sys.stdin.buffer.read())
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(DUMPABLE, 0, 0, 0, 0) or libc.prctl(SUBREAPER, 1, 0, 0, 0):
         sys.exit("prctl is refused here: the run can't be supervised")
-    if os.path.isdir(asked["report"]) and not os.path.islink(asked["report"]):
+    if os.path.isdir(request["report"]) and not os.path.islink(request["report"]):
         import shutil  # rare, and slow to load
 
-        shutil.rmtree(asked["report"])
-    elif os.path.lexists(asked["report"]):
-        os.unlink(asked["report"])
+        shutil.rmtree(request["report"])
+    elif os.path.lexists(request["report"]):
+        os.unlink(request["report"])
     start = time.perf_counter()
     try:
-        events, output, rc = watched(asked)
+        events, output, rc = watched(request)
     except OSError as error:
-        events, output, rc = Events(b""), ("{} can't be started: {}".format(asked["argv"][0], error)).encode(), 127
+        events, output, rc = Events(b""), ("{} can't be started: {}".format(request["argv"][0], error)).encode(), 127
     seconds = time.perf_counter() - start
     end_all()
     answer = {
@@ -79,14 +79,14 @@ def main():
         "forged": events.forged,
         "decided": events.decided,
         "tail": output[-TAIL_BYTES:].decode("utf-8", "replace"),
-        "output": text_of(output) if asked["keep_output"] else "",
-        "report": report(asked["report"]),
+        "output": text_of(output) if request["keep_output"] else "",
+        "report": report(request["report"]),
     }
-    sys.stdout.write("\n{} {}\n".format(asked["nonce"], json.dumps(answer)))
+    sys.stdout.write("\n{} {}\n".format(request["nonce"], json.dumps(answer)))
     sys.stdout.flush()
 
 
-def watched(asked):
+def watched(request):
     """Runs the command to its end; its events, its output (stdout and stderr as they came), its status."""
     key = os.urandom(32)
     events_read, events_write = os.pipe()
@@ -94,9 +94,9 @@ def watched(asked):
     output_read, output_write = os.pipe()
     os.write(key_write, key)
     os.close(key_write)
-    words = [word.replace("{events}", str(events_write)).replace("{key}", str(key_read)) for word in asked["argv"]]
-    env = {**os.environ, **asked["env"]}
-    fds = (events_write, key_read) if asked["watched"] else ()
+    words = [word.replace("{events}", str(events_write)).replace("{key}", str(key_read)) for word in request["argv"]]
+    env = {**os.environ, **request["env"]}
+    fds = (events_write, key_read) if request["watched"] else ()
     child = subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
@@ -108,7 +108,7 @@ def watched(asked):
     )
     for fd in (events_write, key_read, output_write):
         os.close(fd)
-    events, output = Events(key, asked["needed"]), bytearray()
+    events, output = Events(key, request["needed"]), bytearray()
     takers = {events_read: events.take, output_read: lambda data: keep(output, data)}
     for fd in takers:
         os.set_blocking(fd, False)

@@ -34,7 +34,7 @@ class Failure:
     name: str
     traceback: str
     kind: str
-    said: str
+    message: str
     frames: tuple[TracebackFrame, ...] = field(default=())
 
     @property
@@ -51,8 +51,8 @@ def read_failures(output: str) -> Iterator[Failure]:
         raised = list(_RAISED.finditer(text))
         if raised and "Traceback" in text:
             last = raised[-1]
-            said = text[last.start("said") :].strip() if last["said"] else ""
-            yield Failure(match["name"], text, last["kind"].rpartition(".")[2], said, tuple(_frames(text)))
+            description = text[last.start("said") :].strip() if last["said"] else ""
+            yield Failure(match["name"], text, last["kind"].rpartition(".")[2], description, tuple(_frames(text)))
 
 
 def _frames(text: str) -> Iterator[TracebackFrame]:
@@ -88,13 +88,15 @@ def compared(failure: Failure, source: str, line: int) -> Compared | None:
     if isinstance(statement, ast.Assert):
         test = statement.test
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
-            came = re.match(r"(?:AssertionError: )?assert (?P<left>.+?) == (?P<right>.+)", failure.said.split("\n")[0])
+            came = re.match(
+                r"(?:AssertionError: )?assert (?P<left>.+?) == (?P<right>.+)", failure.message.split("\n")[0]
+            )
             return Compared(ast.unparse(test.left), ast.unparse(test.comparators[0]), came["left"] if came else "")
         return Compared(ast.unparse(test), "true", "")
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and len(call.args) >= 2:
         if call.func.attr in ("assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertIs"):
-            left, _, right = failure.said.split("\n")[0].partition(" != ")
+            left, _, right = failure.message.split("\n")[0].partition(" != ")
             one, other = call.args[:2]
             if isinstance(one, ast.Constant | ast.List | ast.Tuple | ast.Dict):  # written the other way round
                 return Compared(ast.unparse(other), ast.unparse(one), right)

@@ -43,16 +43,16 @@ def _seen(failure: Failure, tests: Mapping[str, str], public: Collection[str]) -
     source = tests[frame.path]
     subject = _subject(source, frame, public)
     steps = _steps(source, frame)
-    raised = f"`{failure.kind}: {_short(failure.said)}`" if failure.said else f"`{failure.kind}`"
+    raised = f"`{failure.kind}: {_short(failure.message)}`" if failure.message else f"`{failure.kind}`"
     if not failure.asserted:
         return (
-            Facts(f"{subject} fails with {raised}", steps, "no exception", f"{failure.kind}: {_short(failure.said)}")
+            Facts(f"{subject} fails with {raised}", steps, "no exception", f"{failure.kind}: {_short(failure.message)}")
             if subject
             else None
         )
-    if failure.kind == "Failed" and "DID NOT RAISE" in failure.said:
+    if failure.kind == "Failed" and "DID NOT RAISE" in failure.message:
         wanted = (
-            failure.said.partition("DID NOT RAISE")[2].strip(" <>'").removeprefix("class '").rpartition(".")[2]
+            failure.message.partition("DID NOT RAISE")[2].strip(" <>'").removeprefix("class '").rpartition(".")[2]
             or "an error"
         )
         return Facts(
@@ -75,8 +75,8 @@ def _wrong(found: Compared, subject: str, steps: tuple[str, ...]) -> Facts | Non
 def _bare(failure: Failure, public: Collection[str], place: str) -> str:
     own = [frame.function for frame in failure.frames if not is_test(frame.path) and frame.function in public]
     subject = f"`{own[0]}`" if own else place
-    said = _short(failure.said.split("\n")[0])
-    return f"{subject} does not do what it should: {failure.kind}{f': {said}' if said else ''}"
+    message = _short(failure.message.split("\n")[0])
+    return f"{subject} does not do what it should: {failure.kind}{f': {message}' if message else ''}"
 
 
 def _subject(source: str, frame: TracebackFrame, public: Collection[str]) -> str:

@@ -234,8 +234,8 @@ def _facts(gone: list[Defined], project: InstalledProject) -> Facts:
 def _untold(one: Defined) -> str:
     """Its documentation, without lines that are its code too (an example that shows how it is done)."""
     lines = one.source.split("\n")
-    said = set(map(str.strip, one.doc.split("\n")))
-    repeated = {line.strip() for line in said if sum(other.strip() == line for other in lines) > 1}
+    doc_lines = set(map(str.strip, one.doc.split("\n")))
+    repeated = {line.strip() for line in doc_lines if sum(other.strip() == line for other in lines) > 1}
     return "\n".join(
         line for line in one.doc.strip().split("\n") if len(line.strip()) < TELLING or line.strip() not in repeated
     )

@@ -17,11 +17,11 @@ LETTERS = 12  # a line with fewer is said everywhere (`else:`, `return None`)
 
 def undocumented(text: str, names: Collection[str]) -> str:
     """Without the paragraphs and list items that speak of the names as code."""
-    said = _said(names)
+    mention = _mention_pattern(names)
     blocks = re.split(r"(\n[ \t]*\n+|\n(?=[ \t]*[-*+] ))", text)
     kept: list[str] = []
     for at in range(0, len(blocks), 2):
-        if not said.search(blocks[at]):
+        if not mention.search(blocks[at]):
             kept += blocks[at : at + 2]
     return "".join(kept)
 
@@ -44,7 +44,7 @@ def leftovers(removed: Iterable[str], left: Mapping[str, str], names: Collection
     return found
 
 
-def _said(names: Collection[str]) -> re.Pattern[str]:
+def _mention_pattern(names: Collection[str]) -> re.Pattern[str]:
     """A name in backticks, called, behind an import, or in a directive; not the word in a sentence."""
     one = "|".join(re.escape(name) for name in sorted(names))
     return re.compile(rf"`[\w.~]*\b(?:{one})\b|\b(?:{one})\(|auto\w+::\s+[\w.]*\b(?:{one})\b|import[^\n]*\b(?:{one})\b")

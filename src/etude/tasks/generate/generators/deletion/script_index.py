@@ -50,8 +50,8 @@ def script_index(files: Mapping[str, str]) -> DefinitionIndex:
 
 def imported(text: str) -> frozenset[str]:
     """Last parts of the modules that a text imports or requires anywhere; a folder means its index file."""
-    said = re.findall(r"(?:\bfrom|\bimport|\b(?:require|import)\s*\()\s*['\"]([^'\"\n]+)['\"]", text)
-    return frozenset(re.sub(r"\.[cm]?[jt]sx?$", "", one.rstrip("/").rpartition("/")[2]) for one in said)
+    sources = re.findall(r"(?:\bfrom|\bimport|\b(?:require|import)\s*\()\s*['\"]([^'\"\n]+)['\"]", text)
+    return frozenset(re.sub(r"\.[cm]?[jt]sx?$", "", one.rstrip("/").rpartition("/")[2]) for one in sources)
 
 
 def uses(code: Code, node: Node) -> frozenset[str]:

@@ -44,8 +44,8 @@ class DevopsRepair:
         for count in range(1, EACH + 1):
             for maker in MAKERS:
                 task_id = f"{project.name}/devops/{maker.__name__}-{count}"
-                asked = _DevopsCandidate(task_id, maker, count, seed)
-                yield Candidate(task_id, lambda asked=asked: build(asked, found, project, bench))
+                candidate = _DevopsCandidate(task_id, maker, count, seed)
+                yield Candidate(task_id, lambda candidate=candidate: build(candidate, found, project, bench))
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,11 @@ def _in_package(place: Tested) -> bool:
     return "." in place.name and place.name.partition(".")[0] in parts[:-1]
 
 
-async def build(asked: _DevopsCandidate, found: _Found, project: InstalledProject, bench: ProofContext) -> Task:
-    recipe = asked.maker(await found.subject())
+async def build(candidate: _DevopsCandidate, found: _Found, project: InstalledProject, bench: ProofContext) -> Task:
+    recipe = candidate.maker(await found.subject())
     if taken := sorted(path for path in recipe.files if path in project.files):
         raise CandidateRejected(f"the project has {taken[0]} of its own")
-    chosen = drawn(recipe, asked.count, random.Random(f"{asked.id} {asked.seed}"))
+    chosen = drawn(recipe, candidate.count, random.Random(f"{candidate.id} {candidate.seed}"))
     files = dict(project.files) | dict(recipe.files)
     for one in chosen:
         if files[one.path].count(one.old) != 1:
@@ -118,7 +118,7 @@ async def build(asked: _DevopsCandidate, found: _Found, project: InstalledProjec
         notes=("Only these files may be changed", "There may be more wrong with it than what was seen"),
     )
     draft = ProjectTaskDraft(
-        id=asked.id,
+        id=candidate.id,
         category=DevopsRepair.category,
         level=recipe.level,
         generator=DevopsRepair.name,

@@ -23,7 +23,7 @@ from etude.tasks.validation.suite_build import Candidate
 
 LOG, ANSWER = "logs/2024-03-05.log", "answer.txt"
 SERVICE = f"http://127.0.0.1:{LOGS_PORT}"
-ASKED = (
+REPORT_REQUEST = (
     f"`GET {SERVICE}/query?text=&since=&until=&limit=&FIELD=VALUE` answers with matching records (time in seconds since 1970, the newest"
     f" `limit` of them, 1000 if none is given), `GET {SERVICE}/fields` with the values of each field"
 )
@@ -68,7 +68,7 @@ async def build(
         level="log-triage",
         generator=LogTriage.name,
         grader=GRADER,
-        facts=asked(dimension, where, served),
+        facts=_facts(dimension, where, served),
         demand=f"Find it in {where} and write the {dimension} into `{ANSWER}`, one line, nothing else.",
         files=dict(project.files) | ({} if served else {LOG: found.text}),
         solution={ANSWER: f"{found.culprit}\n"},
@@ -92,7 +92,7 @@ def _modules_in_packages(project: InstalledProject) -> list[str]:
     return named
 
 
-def asked(dimension: Dimension, where: str, served: bool) -> Facts:
+def _facts(dimension: Dimension, where: str, served: bool) -> Facts:
     return Facts(
         headline=f"requests in {where} miss their deadline much more often with one {dimension} than with all others, find out which",
         place=where,
@@ -100,6 +100,6 @@ def asked(dimension: Dimension, where: str, served: bool) -> Facts:
         notes=(
             "Deadlines are missed now and then everywhere; what counts is the share",
             *(("Which build a host runs is told when it starts",) if dimension == "build" else ()),
-            *((ASKED,) if served else ()),
+            *((REPORT_REQUEST,) if served else ()),
         ),
     )

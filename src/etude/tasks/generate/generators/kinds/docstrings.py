@@ -28,13 +28,13 @@ def exemplified(text: str) -> list[Docstring]:
     """The public names whose docstrings have examples, in the order in which they stand. Raises SyntaxError."""
     found: list[Docstring] = []
     for name, node in symbols(parse_python(text)).items():
-        said = ast.get_docstring(node) or ""
+        doc = ast.get_docstring(node) or ""
         try:
-            examples = doctest.DocTestParser().get_examples(said)
+            examples = doctest.DocTestParser().get_examples(doc)
         except ValueError:
             continue  # it can't be read as examples: not one to ask for
         if len(examples) >= FEWEST_EXAMPLES and not any(one.options.get(doctest.SKIP) for one in examples):
-            found.append(Docstring(name, said, len(examples)))
+            found.append(Docstring(name, doc, len(examples)))
     return found
 
 
@@ -54,12 +54,12 @@ def without(text: str, names: set[str]) -> str:
     return text
 
 
-def facts(node: Documented, said: str) -> dict[str, Any]:
+def facts(node: Documented, doc: str) -> dict[str, Any]:
     """What a reader must know of a name: what its own documentation says of parameters, defaults and exceptions."""
     if isinstance(node, ast.ClassDef):
         return {}
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    prose = "\n".join(line for line in said.splitlines() if not line.lstrip().startswith((">>>", "...")))
+    prose = "\n".join(line for line in doc.splitlines() if not line.lstrip().startswith((">>>", "...")))
     parameters = [
         one.arg for one in arguments if one.arg not in ("self", "cls") and len(one.arg) > 2 and _occurs(one.arg, prose)
     ]
@@ -70,15 +70,15 @@ def facts(node: Documented, said: str) -> dict[str, Any]:
     }
     return {
         "parameter": parameters,
-        "exception": sorted(name for name in raised if name and _occurs(name, said)),
+        "exception": sorted(name for name in raised if name and _occurs(name, doc)),
         "signature": signature(node),
     }
 
 
-def page(module: str, said: dict[str, str], facts: dict[str, dict[str, Any]]) -> str:
+def page(module: str, docs: dict[str, str], facts: dict[str, dict[str, Any]]) -> str:
     """A reference of these names in Markdown, made of their docstrings."""
     parts = [f"# `{module}`\n"]
-    for name, text in said.items():
+    for name, text in docs.items():
         parts.append(f"\n## `{facts[name]['signature']}`\n\n{_fenced(text)}")
     return "".join(parts)
 

@@ -81,9 +81,9 @@ def _by_name(test: str, names: dict[str, str], defined: Mapping[str, frozenset[s
 
 
 def _by_words(text: str, names: dict[str, str], defined: Mapping[str, frozenset[str]]) -> str:
-    said = Counter(re.findall(r"\w+", text))
+    mentions = Counter(re.findall(r"\w+", text))
     counts = {
-        path: sum(said[word] for word in defined[path]) + len(re.findall(rf"\b{re.escape(name)}\b", text))
+        path: sum(mentions[word] for word in defined[path]) + len(re.findall(rf"\b{re.escape(name)}\b", text))
         for path, name in names.items()
         if defined[path]
     }

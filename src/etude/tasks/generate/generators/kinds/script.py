@@ -61,7 +61,7 @@ def script_defects(path: str, text: str) -> list[Defect]:
             at = len(code.source[: edit.start].decode())
             old, new = code.source[edit.start : edit.end].decode(), edit.text.decode()
             if "\n" not in old and "\n" not in new:
-                one = Defect(path, at, old, new, site.line, site.operator, site.function, _said(old, new))
+                one = Defect(path, at, old, new, site.line, site.operator, site.function, _describe_edit(old, new))
                 found.setdefault((at, old, new), one)
     return sorted(found.values(), key=lambda one: (one.at, one.new))
 
@@ -86,7 +86,7 @@ def script_slices(path: str, text: str, fewest: int, most: int) -> list[CodeSlic
     return found
 
 
-def _said(old: str, new: str) -> str:
+def _describe_edit(old: str, new: str) -> str:
     if len(old) <= SHORT and len(new) <= SHORT and old and new:
         return f"`{new}` stands where `{old}` is right"
     return f"`{old[:SHORT]}` is missing" if old and not new else "it comes out otherwise than before"

@@ -51,7 +51,7 @@ class MutantTrial:
         ran = await self.run(self.project.files)
         if ran.run.timed_out or not ran.run.passed or not ran.honest:
             raise CandidateRejected(
-                f"its tests do not run on the code as it is (status {ran.run.rc}): {' '.join(ran.said.split())}"
+                f"its tests do not run on the code as it is (status {ran.run.rc}): {' '.join(ran.output.split())}"
             )
         return Right(ran.run.passed, ran.run.failed, ran.run.seconds)
 

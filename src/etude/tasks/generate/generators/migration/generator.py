@@ -20,7 +20,7 @@ from etude.tasks.content import like
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds.modules import modules, test_files
-from etude.tasks.generate.generators.migration import stale as said
+from etude.tasks.generate.generators.migration import stale as typing_checks
 from etude.tasks.generate.generators.migration.generics import migrated
 from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.prompts.facts import KEY, Facts
@@ -68,7 +68,7 @@ def rewritten(project: InstalledProject) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in modules(project):
         try:
-            if said.stale(parse_python(project.files[path])):
+            if typing_checks.stale(parse_python(project.files[path])):
                 found[path] = like(project.files[path], migrated(project.files[path]))
         except CandidateRejected:
             found[path] = ""
@@ -154,8 +154,8 @@ def concerned(project: InstalledProject, scope: Scope) -> list[str]:
 def hidden_test(project: InstalledProject, scope: Scope, place: str) -> str:
     """Reads the modules and runs nothing of them; unittest, so that any runner of Python tests takes it."""
     up = len(PurePosixPath(place).parts) - 1
-    least = {path: said.annotated(parse_python(project.files[path])) for path in scope.paths}
-    source = inspect.getsource(said).replace("from __future__ import annotations\n", "")
+    least = {path: typing_checks.annotated(parse_python(project.files[path])) for path in scope.paths}
+    source = inspect.getsource(typing_checks).replace("from __future__ import annotations\n", "")
     return (
         f"{source}\n\nimport unittest\nfrom pathlib import Path\n\n"
         f"ROOT = Path(__file__).resolve().parents[{up}]\n"

@@ -145,8 +145,8 @@ class _Generics(cst.CSTTransformer):
             old = name if lead in self.whole and name in MOVED else self.names.get(match[0])
             return self.new(old).value if old else match[0]
 
-        said = re.sub(r"(?<![\w.])[A-Za-z_][\w.]*", replaced, inner)
-        return updated_node.with_changes(value=updated_node.value.replace(inner, said))
+        rewritten = re.sub(r"(?<![\w.])[A-Za-z_][\w.]*", replaced, inner)
+        return updated_node.with_changes(value=updated_node.value.replace(inner, rewritten))
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
         return updated_node.visit(_TypingImports(self.needed))

@@ -77,7 +77,7 @@ def drafted(
     changed = {path: text for path, text in changed.items() if text != project.files.get(path)}
     tests = sources.concerned(set(changed))
     facts = _facts(subject, operation, new, target, target_path, target_path in project.files)
-    asked = {"operation": operation, "module": subject.module, "old": subject.name, "new": new, "target": target}
+    request = {"operation": operation, "module": subject.module, "old": subject.name, "new": new, "target": target}
     draft = TaskDraft(
         id=task_id,
         category="refactors",
@@ -98,7 +98,7 @@ def drafted(
         },
     )
     task_of(draft)
-    return draft, {"refactor": asked, "modules": {**sources.modules, target_path: target}}
+    return draft, {"refactor": request, "modules": {**sources.modules, target_path: target}}
 
 
 def _placed(sources: Sources, subject: RefactorSymbol, task_id: str, seed: int) -> tuple[dict[str, str], str]:

@@ -124,5 +124,5 @@ def _described(goal: Goal) -> str:
 
 def _failed(number: int, tried: RecipeTrial) -> str:
     steps = "\n".join(f"    {step[:600]}" for step in tried.recipe.steps)
-    said = f"\nIt printed, at its end:\n{tried.output[-MOST_OUTPUT:]}" if tried.output else ""
-    return f"\nTry {number} failed: {tried.objection}\nIts steps were:\n{steps}{said}\n"
+    output = f"\nIt printed, at its end:\n{tried.output[-MOST_OUTPUT:]}" if tried.output else ""
+    return f"\nTry {number} failed: {tried.objection}\nIts steps were:\n{steps}{output}\n"

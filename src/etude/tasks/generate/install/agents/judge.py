@@ -28,17 +28,17 @@ class ModelJudge:
         """Why the output is not the described one; empty if it is. Raises InfraError where the judge can't be asked or gives no verdict."""
         if plain := replace(goal, pattern="").objection(rc, output):
             return plain
-        matches, why = await self._asked(goal, rc, output, project)
+        matches, why = await self._ask_model(goal, rc, output, project)
         return "" if matches else f"`{goal.command}` does not do what was described ({goal.description}): {why}"
 
-    async def _asked(self, goal: Goal, rc: int, output: str, project: str) -> tuple[bool, str]:
+    async def _ask_model(self, goal: Goal, rc: int, output: str, project: str) -> tuple[bool, str]:
         meter = MeteredPolicy(self.model.policy, self.model.limits, self.model.bill.of(project), self.model.dollars)
         session = f"{project}.judge"
         messages = [Message("system", _words()), Message("user", _user_prompt(goal, rc, output))]
         try:
             for number in range(TRIES):
-                asked = Request(session, tuple(messages), max_tokens=MAX_TOKENS, temperature=0.0, seed=number)
-                answer = await meter.complete(asked)
+                request = Request(session, tuple(messages), max_tokens=MAX_TOKENS, temperature=0.0, seed=number)
+                answer = await meter.complete(request)
                 text = answer.message.text if answer.message else ""
                 if (verdict := _verdict(text)) is not None:
                     return verdict

@@ -22,13 +22,13 @@ class ModelSetter:
 
     def __init__(self, model: Model, pool: SandboxPool) -> None:
         self.model, self.pool = model, pool
-        self._asked: dict[str, asyncio.Task[list[Goal]]] = {}
+        self._pending: dict[str, asyncio.Task[list[Goal]]] = {}
 
     async def goals(self, project: Fetched) -> list[Goal]:
         """Raises Discarded where the model has no answer, InfraError."""
-        task = self._asked.get(project.digest)
+        task = self._pending.get(project.digest)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = self._asked[project.digest] = asyncio.ensure_future(self._goals(project))
+            task = self._pending[project.digest] = asyncio.ensure_future(self._goals(project))
         return await task
 
     async def _goals(self, project: Fetched) -> list[Goal]:

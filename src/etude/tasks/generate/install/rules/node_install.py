@@ -75,10 +75,10 @@ def own_node() -> int:
     return int(found[1]) if found else 0
 
 
-def newer_node(asked: int) -> dict[str, str]:
+def newer_node(required: int) -> dict[str, str]:
     """The requirement that brings the node that a package asks for, where this machine's is older. Its program is first on the path."""
     own = own_node()
-    return {NODE: f"^{asked}"} if 0 < own < asked else {}
+    return {NODE: f"^{required}"} if 0 < own < required else {}
 
 
 def installed(folders: Sequence[str], singly: Mapping[str, str]) -> str:

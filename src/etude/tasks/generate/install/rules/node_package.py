@@ -64,20 +64,20 @@ def needs(document: Mapping[str, Any], build: bool = False, named: Collection[st
     return {name: at for name, at in every.items() if _VERSION.match(at)}
 
 
-def node_asked(files: Mapping[str, str]) -> int:
+def required_node(files: Mapping[str, str]) -> int:
     """The oldest major version of node that the package says it runs with; where it says none, the one that its developers use; else 0."""
     document = package(files)
     engines, developed = document.get("engines"), document.get("devDependencies")
-    if isinstance(engines, dict) and (asked := _oldest(engines.get("node"))):
-        return asked
+    if isinstance(engines, dict) and (required := _oldest(engines.get("node"))):
+        return required
     typed = developed.get("@types/node") if isinstance(developed, dict) else None
     used = [files.get(".nvmrc"), files.get(".node-version"), typed]
     return next((found for one in used if (found := _oldest(one))), 0)
 
 
-def _oldest(asked: Any) -> int:
+def _oldest(ranges: Any) -> int:
     """Of alternatives like `^20.19 || >=22`; 0 where there is no number."""
-    ways = [re.search(r"\d+", one) for one in str(asked or "").split("||")]
+    ways = [re.search(r"\d+", one) for one in str(ranges or "").split("||")]
     return min((int(way[0][:3]) for way in ways if way), default=0)
 
 

@@ -26,7 +26,7 @@ from etude.tasks.generate.install.rules.node_install import (
     newer_node,
     own_node,
 )
-from etude.tasks.generate.install.rules.node_package import needs, node_asked, package, workspaces
+from etude.tasks.generate.install.rules.node_package import needs, package, required_node, workspaces
 from etude.tasks.generate.install.rules.node_plan import BUILD_FAILED, builds_of, plan, programs, suite
 from etude.tasks.generate.install.rules.repairs import javascript_wants, newer_node_wanted
 from etude.tasks.generate.sources.fetched import Fetched
@@ -92,14 +92,16 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
     singly: dict[str, str] = {}
     for folder in ("", *members.values()):
         document = package(files, folder)
-        asked = {name: at for name, at in needs(document, build, named).items() if name not in members}
+        required = {name: at for name, at in needs(document, build, named).items() if name not in members}
         if not folder:
             every = needs(document, True, named)
-            missed = {name: "*" for name in wanted if name in asked}  # what its version did not bring
-            asked |= {name: every.get(name, _version_of(name, every)) for name in (*programs(chosen), *wanted)} | missed
-            asked |= newer_node(node_asked(files))
-            singly = asked
-        described = {"name": document.get("name", "tree"), "version": "0.0.0", "dependencies": asked}
+            missed = {name: "*" for name in wanted if name in required}  # what its version did not bring
+            required |= {
+                name: every.get(name, _version_of(name, every)) for name in (*programs(chosen), *wanted)
+            } | missed
+            required |= newer_node(required_node(files))
+            singly = required
+        described = {"name": document.get("name", "tree"), "version": "0.0.0", "dependencies": required}
         if members and not folder:
             described["workspaces"] = list(members.values())
         place = f"{PLACE}/{folder}".rstrip("/")

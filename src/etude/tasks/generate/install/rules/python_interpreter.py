@@ -60,23 +60,21 @@ def learned(output: str) -> list[str]:
     minors = [_SINCE[module][name] for name, module in _NAME.findall(output) if name in _SINCE.get(module, {})]
     if minors:
         return [f"{DEMAND}>=3.{max(minors)}"]
-    asked = [one for one in dict.fromkeys(found) if not _own(_specifier(one.removeprefix(DEMAND)))]
-    return asked[-1:]  # of the newest release that was left out
+    demanded = [one for one in dict.fromkeys(found) if not _own(_specifier(one.removeprefix(DEMAND)))]
+    return demanded[-1:]  # of the newest release that was left out
 
 
 def venv(files: Mapping[str, str], wanted: Sequence[str], folder: str) -> str:
     """The step that makes the virtual environment `folder`. `wanted`: its demands on the interpreter are heard too."""
-    asked = declared(files)
+    specifier = declared(files)
     for one in demands(wanted):
-        asked &= _specifier(one.removeprefix(DEMAND))
-    if _own(asked):
+        specifier &= _specifier(one.removeprefix(DEMAND))
+    if _own(specifier):
         return f"python3 -m venv {folder}"
-    able = [minor for minor in PYTHONS if asked.contains(f"3.{minor}.{_LATEST}")]
+    able = [minor for minor in PYTHONS if specifier.contains(f"3.{minor}.{_LATEST}")]
     places = " ".join(f"python3.{minor} {INSIDE}/python3.{minor}/bin/python3.{minor}" for minor in able)
     own = ".".join(map(str, interpreter.find().version[:3]))
-    why = (
-        f"no Python {asked} for this project: the sandbox has {own}; install another below /usr, with uv or with pyenv"
-    )
+    why = f"no Python {specifier} for this project: the sandbox has {own}; install another below /usr, with uv or with pyenv"
     look = (
         f'for one in {places}; do if command -v "$one" >/dev/null; then python=$one; break; fi; done; ' if able else ""
     )
@@ -88,9 +86,9 @@ def demands(wanted: Iterable[str]) -> list[str]:
     return [one for one in wanted if re.match(rf"{DEMAND}[<>=!~]", one)]
 
 
-def _own(asked: SpecifierSet) -> bool:
+def _own(specifier: SpecifierSet) -> bool:
     """Whether the sandbox's own Python will do."""
-    return asked.contains(".".join(map(str, interpreter.find().version[:3])), prereleases=True)
+    return specifier.contains(".".join(map(str, interpreter.find().version[:3])), prereleases=True)
 
 
 def _specifier(text: str) -> SpecifierSet:

@@ -95,10 +95,10 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
     else:
         apart = []
     needs = [*(own_requirements(files, named if not plain else ()) if bare else ()), *needs]
-    asked = python_interpreter.demands(wanted)
+    demanded = python_interpreter.demands(wanted)
     quoted = _quoted(needs)
     names = layout.distribution(project.wanted.in_registry, files)
-    found = [f"mkdir -p {DEPS}", python_interpreter.venv(files, asked, VENV), f"{PIP} setuptools wheel"]
+    found = [f"mkdir -p {DEPS}", python_interpreter.venv(files, demanded, VENV), f"{PIP} setuptools wheel"]
     if {"setup.py", "pyproject.toml", "setup.cfg"} & set(files) and not bare:
         before = f"{variables} " if (variables := python_version.variables(project)) else ""
         kept = "".join(
@@ -110,7 +110,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
         found.append(f"{PIP} {quoted}")
     if apart := _quoted(apart):
         found.append(f'for one in {apart}; do {PIP} "$one" || echo "$one" >> {LEFT_OUT}; done')
-    if guessed := _quoted([one for one in wanted if one not in asked]):
+    if guessed := _quoted([one for one in wanted if one not in demanded]):
         found.append(f'for one in {guessed}; do {PIP} "$one" || true; done')  # what lacks may be no distribution
     found += [*python_django.steps(files), *(_programs(files) if bare else [])]
     found += emptied(f"{VENV}/bin/python3", names, layout.modules(files), layout.python_path(files))

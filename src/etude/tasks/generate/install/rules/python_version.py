@@ -48,8 +48,8 @@ def _version_in(text: str) -> str:
 def variables(project: Fetched) -> str:
     """Words before a build's command: `NAME=version …`, empty where no tool asks."""
     files = project.texts()
-    said = "\n".join(files.get(name, "") for name in ("pyproject.toml", "setup.cfg", "setup.py"))
-    names = [name for pattern, name in _TOOLS if re.search(pattern, said)]
+    settings = "\n".join(files.get(name, "") for name in ("pyproject.toml", "setup.cfg", "setup.py"))
+    names = [name for pattern, name in _TOOLS if re.search(pattern, settings)]
     return " ".join(f"{name}={shlex.quote(version(project))}" for name in names)
 
 

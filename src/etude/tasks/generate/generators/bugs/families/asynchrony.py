@@ -56,8 +56,8 @@ def js_gathered(code: Code, node: Node) -> Iterable[Change]:
 
 @FAMILY.operator("python", "unlocked", "with_statement", weight=3)
 def unlocked(code: Code, node: Node) -> Iterable[Change]:
-    said = code.text(node).partition(":")[0].lower()
-    if "lock" in said or "semaphore" in said:
+    header = code.text(node).partition(":")[0].lower()
+    if "lock" in header or "semaphore" in header:
         yield replaced(node, dedented(code, field(node, "body"), node))
 
 

@@ -79,9 +79,9 @@ def superless(code: Code, node: Node) -> Iterable[Change]:
 
 @FAMILY.operator("python", "wrong-decorator", "decorator", weight=1, module_level=True)
 def undecorated(code: Code, node: Node) -> Iterable[Change]:
-    said = code.text(node).removeprefix("@").strip()
-    if said in ("property", "staticmethod", "functools.wraps", "contextmanager", "functools.total_ordering"):
+    decorator = code.text(node).removeprefix("@").strip()
+    if decorator in ("property", "staticmethod", "functools.wraps", "contextmanager", "functools.total_ordering"):
         start, end = lines_of(code, node)
         yield [(start, end, "")]
-    elif said == "classmethod":
+    elif decorator == "classmethod":
         yield replaced(node, "@staticmethod")

@@ -40,18 +40,18 @@ def _quoted(code: Code, node: Node) -> str:
 
 @FAMILY.operator("python", "other-codec", "string", weight=3)
 def codec(code: Code, node: Node) -> Iterable[Change]:
-    said = code.text(node)
+    text = code.text(node)
     if node.parent.type in ("argument_list", "keyword_argument", "default_parameter"):
         for known in (CODECS, ERRORS):
             if (word := _quoted(code, node).lower()) in known:
-                yield replaced(node, f"{said[0]}{known[word]}{said[-1]}")
+                yield replaced(node, f"{text[0]}{known[word]}{text[-1]}")
 
 
 @FAMILY.operator("javascript", "other-codec", "string", weight=3)
 def js_codec(code: Code, node: Node) -> Iterable[Change]:
-    said = code.text(node)
+    text = code.text(node)
     if node.parent.type == "arguments" and _quoted(code, node) in JS_CODECS:
-        yield replaced(node, f"{said[0]}{JS_CODECS[_quoted(code, node)]}{said[-1]}")
+        yield replaced(node, f"{text[0]}{JS_CODECS[_quoted(code, node)]}{text[-1]}")
 
 
 @FAMILY.operator("python", "forgotten-codec", "call", weight=3)
@@ -106,8 +106,8 @@ def local(code: Code, node: Node) -> Iterable[Change]:
 
 @FAMILY.operator("javascript", "local-for-universal", "property_identifier", weight=4)
 def js_local(code: Code, node: Node) -> Iterable[Change]:
-    said = code.text(node)
-    if said.startswith(("getUTC", "setUTC")):
-        yield replaced(node, said[:3] + said[6:])
-    elif said in ("getFullYear", "getMonth", "getDate", "getHours", "getDay"):
-        yield replaced(node, f"getUTC{said[3:]}")
+    text = code.text(node)
+    if text.startswith(("getUTC", "setUTC")):
+        yield replaced(node, text[:3] + text[6:])
+    elif text in ("getFullYear", "getMonth", "getDate", "getHours", "getDay"):
+        yield replaced(node, f"getUTC{text[3:]}")

@@ -17,11 +17,11 @@ EMPTYING = re.compile(r"\.(clear|pop|discard|remove|delete|cache_clear|popitem|i
 @FAMILY.operator("python", "stale-cache", "expression_statement", "delete_statement", weight=5)
 @FAMILY.operator("javascript", "stale-cache", "expression_statement", weight=5)
 def stale(code: Code, node: Node) -> Iterable[Change]:
-    said = code.text(node)
+    text = code.text(node)
     if (
-        CACHE.search(said)
-        and len(said) < 120
-        and (EMPTYING.search(said) or " = None" in said or " = {}" in said or "= null" in said)
+        CACHE.search(text)
+        and len(text) < 120
+        and (EMPTYING.search(text) or " = None" in text or " = {}" in text or "= null" in text)
     ):
         yield removed(code, node)
 
@@ -86,20 +86,25 @@ def js_aliased(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("python", "truth-for-none", "comparison_operator", weight=5)
 def truthy(code: Code, node: Node) -> Iterable[Change]:
     """`x is not None` becomes `x`: zero, nothing and empty things are taken for missing."""
-    said = code.text(node)
-    if said.endswith(" is not None"):
-        yield replaced(node, said.removesuffix(" is not None"))
-    elif said.endswith(" is None"):
-        yield replaced(node, f"not {said.removesuffix(' is None')}")
+    text = code.text(node)
+    if text.endswith(" is not None"):
+        yield replaced(node, text.removesuffix(" is not None"))
+    elif text.endswith(" is None"):
+        yield replaced(node, f"not {text.removesuffix(' is None')}")
 
 
 @FAMILY.operator("javascript", "truth-for-null", "binary_expression", weight=5)
 def js_truthy(code: Code, node: Node) -> Iterable[Change]:
     right = code.text(field(node, "right"))
-    if right in ("null", "undefined") and (said := code.text(field(node, "operator"))) in ("!=", "!==", "==", "==="):
+    if right in ("null", "undefined") and (operator := code.text(field(node, "operator"))) in (
+        "!=",
+        "!==",
+        "==",
+        "===",
+    ):
         left = code.text(field(node, "left"))
         if field(node, "left").type in ("identifier", "member_expression", "subscript_expression"):
-            yield replaced(node, left if said.startswith("!") else f"!{left}")
+            yield replaced(node, left if operator.startswith("!") else f"!{left}")
 
 
 @FAMILY.operator("python", "or-for-none", "conditional_expression", weight=4)

@@ -27,8 +27,8 @@ ENDINGS = (
 @FAMILY.operator("python", "unclosed", "expression_statement", weight=3)
 @FAMILY.operator("javascript", "unclosed", "expression_statement", weight=3)
 def unclosed(code: Code, node: Node) -> Iterable[Change]:
-    said = code.text(node)
-    if any(word in said for word in ENDINGS) and "=" not in said.partition("(")[0] and len(said) < 80:
+    text = code.text(node)
+    if any(word in text for word in ENDINGS) and "=" not in text.partition("(")[0] and len(text) < 80:
         yield removed(code, node)
 
 
@@ -70,11 +70,11 @@ def never_closed(code: Code, node: Node) -> Iterable[Change]:
 def mode(code: Code, node: Node) -> Iterable[Change]:
     """A file opened to be written over instead of added to, as text instead of bytes."""
     others = {"a": "w", "w": "a", "rb": "r", "wb": "w", "ab": "wb"}
-    said = code.text(node)
+    text = code.text(node)
     place = node.parent
     if (
-        said[1:-1] in others
+        text[1:-1] in others
         and place.type in ("argument_list", "keyword_argument")
         and "open" in code.text(place.parent)[:40]
     ):
-        yield replaced(node, f"{said[0]}{others[said[1:-1]]}{said[-1]}")
+        yield replaced(node, f"{text[0]}{others[text[1:-1]]}{text[-1]}")

@@ -120,8 +120,8 @@ def flag(code: Code, node: Node) -> Iterable[Change]:
     ):
         return
     for one in node.named_children[1:]:
-        said = code.text(one)
-        if "re." not in said and said not in ("I", "M", "S"):
+        text = code.text(one)
+        if "re." not in text and text not in ("I", "M", "S"):
             continue
         if one.type == "attribute" and (call := node.parent).type == "call":
             yield without_argument(code, call, one)
@@ -141,9 +141,9 @@ def js_flag(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("javascript", "regex-pattern", "regex_pattern", weight=3, module_level=True)
 def pattern(code: Code, node: Node) -> Iterable[Change]:
     """Greedy for lazy, one or more for any number, an anchor that is missing."""
-    said = code.text(node)
+    text = code.text(node)
     around = code.text(node.parent.parent)[:24] if node.parent is not None and node.parent.parent is not None else ""
-    if node.type == "string" and not (said.startswith("r") and re.match(r"(re\.|regex\.)\w+\(", around)):
+    if node.type == "string" and not (text.startswith("r") and re.match(r"(re\.|regex\.)\w+\(", around)):
         return
     for old, new in (
         ("+?", "+"),
@@ -155,9 +155,9 @@ def pattern(code: Code, node: Node) -> Iterable[Change]:
         ("$", ""),
         ("\\b", ""),
     ):
-        place = said.find(old)
-        if place > 0 and said.count(old) == 1 and said[place - 1] not in "[\\":
-            start = node.start_byte + len(said[:place].encode())
+        place = text.find(old)
+        if place > 0 and text.count(old) == 1 and text[place - 1] not in "[\\":
+            start = node.start_byte + len(text[:place].encode())
             yield [(start, start + len(old.encode()), new)]
 
 
@@ -235,9 +235,9 @@ def neighbour(code: Code, node: Node) -> Iterable[Change]:
         return
     plain = [code.text(one) for one in parameters.named_children if one.type == "identifier"]
     names = [name for name in plain if name not in ("self", "cls")]
-    said = code.text(node)
-    if said in names and len(names) > 1:
-        yield replaced(node, names[(names.index(said) + 1) % len(names)])
+    text = code.text(node)
+    if text in names and len(names) > 1:
+        yield replaced(node, names[(names.index(text) + 1) % len(names)])
 
 
 @FAMILY.operator("python", "comprehension-filter", "if_clause", weight=4)

@@ -38,7 +38,7 @@ class RecordedTaskPlan:
         return f"{self.reference.repository.name}-{self.reference.head[:10]}"
 
 
-def asked(
+def plan_recorded_tasks(
     sessions: Sequence[RecordedSession], repository: Path | None
 ) -> tuple[list[RecordedTaskPlan], dict[str, str]]:
     """The requests that sessions gave, and why others gave none, by session id. `repository` replaces their own folders."""
@@ -58,7 +58,7 @@ def asked(
         one = RecordedTaskPlan(group[0], tuple(o for o in group[1:] if o.head != group[0].head))
         earlier = found.get(one.id)
         if earlier is not None:
-            smaller = min(earlier, one, key=lambda asked: asked.reference.lines)
+            smaller = min(earlier, one, key=lambda plan: plan.reference.lines)
             one = earlier if smaller is one else one
             left_out[smaller.reference.session.id] = f"another session wrote more of commit {one.reference.head[:12]}"
         found[one.id] = one
@@ -81,7 +81,7 @@ def _builder(one: RecordedTaskPlan, bench: GradingContext, command: tuple[str, .
     return build
 
 
-def others_of(found: Sequence[RecordedTaskPlan]) -> Callable[[Task], list[dict[str, str]]]:
+def other_solutions(found: Sequence[RecordedTaskPlan]) -> Callable[[Task], list[dict[str, str]]]:
     """The files of a task's further solutions, by the task."""
     by_id = {one.id: one for one in found}
 
