@@ -192,10 +192,10 @@ def hidden_to_json(hidden: Mapping[str, Any]) -> dict[str, Any]:
 def hidden_from_json(hidden: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse. Raises ValueError."""
     files = hidden.get("files")
-    ours = isinstance(files, dict) and all(
+    is_encoded = isinstance(files, dict) and all(
         isinstance(one, str) or isinstance(one, dict) and "mode" in one for one in files.values()
     )
-    return {**hidden, "files": files_from_json(files)} if ours else dict(hidden)
+    return {**hidden, "files": files_from_json(files)} if is_encoded else dict(hidden)
 
 
 def digest_of(files: Mapping[str, bytes], prefix: bytes = b"") -> str:

@@ -99,21 +99,21 @@ def read_task(folder: Path) -> Task:
     """The task of a directory that `write_task` made; raises HarborError."""
     try:
         described = bounded_toml.loads(_read(folder / "task.toml"))
-        ours = described["metadata"]["etude"]
+        etude_table = described["metadata"]["etude"]
         hidden = hidden_from_json(json.loads(_read(folder / "tests" / "hidden.json")))
-        modes = ours.get("modes", {})
+        modes = etude_table.get("modes", {})
         return Task(
-            id=ours["id"],
-            category=ours["category"],
-            level=ours["level"],
+            id=etude_table["id"],
+            category=etude_table["category"],
+            level=etude_table["level"],
             instruction=_read(folder / "instruction.md").removesuffix("\n"),
-            files=_tree(folder / "environment" / "files", ours["files"], modes.get("files", {})),
-            test_command=tuple(ours["test_command"]),
-            grader=ours["grader"],
+            files=_tree(folder / "environment" / "files", etude_table["files"], modes.get("files", {})),
+            test_command=tuple(etude_table["test_command"]),
+            grader=etude_table["grader"],
             hidden=hidden,
-            solution=_tree(folder / "solution" / "files", ours["solution"], modes.get("solution", {})),
-            split=ours["split"],
-            metadata=_metadata(ours),
+            solution=_tree(folder / "solution" / "files", etude_table["solution"], modes.get("solution", {})),
+            split=etude_table["split"],
+            metadata=_metadata(etude_table),
         )
     except KeyError as error:
         raise HarborError(
@@ -127,11 +127,11 @@ def read_task(folder: Path) -> Task:
         ) from error
 
 
-def _metadata(ours: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(etude_table: Mapping[str, Any]) -> dict[str, Any]:
     """Directories of before had it as one text of JSON."""
-    if "metadata_json" in ours:
-        return json.loads(ours["metadata_json"])
-    return with_nulls(ours["metadata"], ours["nulls"])
+    if "metadata_json" in etude_table:
+        return json.loads(etude_table["metadata_json"])
+    return with_nulls(etude_table["metadata"], etude_table["nulls"])
 
 
 def _solve(task: Task) -> str:
@@ -142,7 +142,7 @@ def _solve(task: Task) -> str:
 
 def _toml(task: Task, settings: Mapping[str, Mapping[str, Any]]) -> str:
     metadata, nulls = without_nulls(task.metadata)
-    ours: dict[str, Any] = {
+    etude_table: dict[str, Any] = {
         "id": task.id,
         "category": task.category,
         "level": task.level,
@@ -162,7 +162,7 @@ def _toml(task: Task, settings: Mapping[str, Mapping[str, Any]]) -> str:
         "artifacts": [WORKDIR],
         "task": described,
         **{name: dict(table) for name, table in settings.items()},
-        "metadata": {"category": task.category, "etude": ours},
+        "metadata": {"category": task.category, "etude": etude_table},
     }
     return tomli_w.dumps(document)
 

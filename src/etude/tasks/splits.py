@@ -107,8 +107,8 @@ def split_for(name: str, marks: Marks, placed: Iterable[ProjectSplit], shares: S
     akin = [one for one in placed if project_name(one.name) == own or contained(marks, one.marks) >= ALIKE]
     splits: dict[Split, str] = {one.split: one.name for one in akin}
     if len(splits) > 1:
-        others = " and ".join(f"{other} ({split})" for split, other in splits.items())
+        sides = " and ".join(f"{other} ({split})" for split, other in splits.items())
         raise SplitConflict(
-            f"{name} is alike to {others}, which are in two splits: leave one of them out, or give another --out"
+            f"{name} is alike to {sides}, which are in two splits: leave one of them out, or give another --out"
         )
     return next(iter(splits)) if splits else by_name(name, shares)

@@ -41,9 +41,9 @@ class LicenceTemplate:
 @cache
 def templates() -> tuple[LicenceTemplate, ...]:
     """All of them, made once a process (0.1 s)."""
-    ours = tomllib.loads((files("etude.core.licence") / "templates.toml").read_text(encoding="utf-8"))
+    own_templates = tomllib.loads((files("etude.core.licence") / "templates.toml").read_text(encoding="utf-8"))
     texts = [(RENAMED.get(name, name), text) for name, text in LICENSES] + [
-        (name, entry["text"]) for name, entry in ours.items()
+        (name, entry["text"]) for name, entry in own_templates.items()
     ]
     found: list[LicenceTemplate] = []
     for name, text in texts:

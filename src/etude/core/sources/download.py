@@ -71,28 +71,28 @@ class Downloader:
             self._client = None
 
     def _attempt(self, url: str, part: Path, max_bytes: int, accept: str | None) -> None:
-        held = part.stat().st_size if accept is None and part.exists() else 0
+        received = part.stat().st_size if accept is None and part.exists() else 0
         headers = {"Accept": accept or "*/*", "Accept-Encoding": "gzip" if accept else "identity"}
-        if held:
-            headers["Range"] = f"bytes={held}-"
+        if received:
+            headers["Range"] = f"bytes={received}-"
         with self._http().stream("GET", url, headers=headers) as response:
-            if response.status_code == COMPLETE_ALREADY and held:
+            if response.status_code == COMPLETE_ALREADY and received:
                 # Nothing after what is held: it is whole, or longer than the thing. The checksum tells.
                 return
             self._judge(response, url)
             if response.status_code != RESUMED or not response.headers.get("content-range", "").startswith(
-                f"bytes {held}-"
+                f"bytes {received}-"
             ):
                 if response.status_code == RESUMED:
                     part.unlink(missing_ok=True)
                     raise _Busy("it answers with a part that was not asked for", 0.0)
-                held = 0
-            if held + _length(response) > max_bytes:
+                received = 0
+            if received + _length(response) > max_bytes:
                 raise ProjectRefused(f"{shown(url)} is larger than {max_bytes:,} bytes")
-            with part.open("ab" if held else "wb") as file:
+            with part.open("ab" if received else "wb") as file:
                 for chunk in response.iter_bytes() if accept else response.iter_raw():
-                    held += len(chunk)
-                    if held > max_bytes:
+                    received += len(chunk)
+                    if received > max_bytes:
                         raise ProjectRefused(f"{shown(url)} is larger than {max_bytes:,} bytes")
                     file.write(chunk)
 

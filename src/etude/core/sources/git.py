@@ -71,8 +71,8 @@ class GitSource:
             return
         commit, released = head
         yield Ref(self.name, "git", name, commit, released, commit)
-        others = [tag for tag in self._tags() if tag.commit != commit] if self.releases > 1 else []
-        for tag in others[: self.releases - 1]:
+        other_tags = [tag for tag in self._tags() if tag.commit != commit] if self.releases > 1 else []
+        for tag in other_tags[: self.releases - 1]:
             yield Ref(self.name, "git", name, tag.name, tag.released, tag.commit)
 
     @contextmanager

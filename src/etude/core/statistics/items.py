@@ -32,9 +32,9 @@ def discrimination(tables: Mapping[str, np.ndarray]) -> np.ndarray:
     """
     scores, weights = _wide(tables)
     rest = scores.sum(axis=0) - scores  # (N, observations)
-    items, others = _centred(scores, weights), _centred(rest, weights)
-    together = (items * others) @ weights
-    spread = np.sqrt((items**2 @ weights) * (others**2 @ weights))
+    items, remainder = _centred(scores, weights), _centred(rest, weights)
+    together = (items * remainder) @ weights
+    spread = np.sqrt((items**2 @ weights) * (remainder**2 @ weights))
     flat = spread <= 1e-12  # rounding of a constant, not a spread of scores
     return np.where(flat, np.nan, np.clip(together / np.where(flat, 1, spread), -1, 1))
 

@@ -32,12 +32,12 @@ def decompress(packed: bytes, most_bytes: int) -> bytes:
 
 def _by_pieces(packed: bytes, most_bytes: int) -> bytes:
     pieces: list[bytes] = []
-    held = 0
+    total_bytes = 0
     reader = zstandard.ZstdDecompressor().decompressobj()  # a stream_reader takes a cut frame for a whole one
     for start in range(0, len(packed), PIECE_BYTES):
         pieces.append(reader.decompress(packed[start : start + PIECE_BYTES]))
-        held += len(pieces[-1])
-        if held > most_bytes:
+        total_bytes += len(pieces[-1])
+        if total_bytes > most_bytes:
             raise BadFrame(f"a frame of {len(packed):,} bytes holds more than the {most_bytes:,} that belong there")
         if reader.eof:
             return b"".join(pieces)

@@ -35,9 +35,9 @@ class SegmentBuilder:
 
     def prompt(self, ids: Sequence[int]) -> bool:
         """Take the next request's prompt. True: it continues the held tokens. False: it forked, a new segment began."""
-        held = self._open.ids
-        n = len(held)
-        if len(ids) >= n and list(ids[:n]) == held:
+        open_ids = self._open.ids
+        n = len(open_ids)
+        if len(ids) >= n and list(ids[:n]) == open_ids:
             self.extend(ids[n:])
             return True
         self.fork(ids)

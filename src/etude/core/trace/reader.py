@@ -22,7 +22,7 @@ def read_session(path: Path) -> Session:
     tokens = unpack_tokens(_bytes(path.with_suffix(".tokens")))
     routes = unpack_routes(_bytes(path.with_suffix(".routes")))
     session = Session(header_of(rows[0]))
-    held: set[int] = set()
+    with_tokens: set[int] = set()
     for line, row in enumerate(rows[1:], 2):
         bare = entry_of(row, f"{path}:{line}")
         number, count = row["id"], row.pop("tokens", None)
@@ -30,9 +30,9 @@ def read_session(path: Path) -> Session:
             break
         # A row that counts no tokens has none, also if a torn turn of the same number left its block.
         own = (tokens[number], routes.get(number)) if count is not None else (None, None)
-        if count is not None and bare.parent is not None and bare.parent not in held:
+        if count is not None and bare.parent is not None and bare.parent not in with_tokens:
             raise SessionError(f"{path}:{line}: its parent {bare.parent} is no entry with tokens before it")
-        held |= {number} if count is not None else set()
+        with_tokens |= {number} if count is not None else set()
         session.entries.append(Entry(bare.id, bare.parent, bare.type, bare.at_s, bare.data, *own))
     return session
 

@@ -258,13 +258,13 @@ class WindowSearch:
             return
         lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
         lines = [line for line in lines if line]
-        held = [{} for _ in self.least]
+        matched = [{} for _ in self.least]
         for at, line in enumerate(lines):
             for part, window in self.first.get(line, ()):
                 if lines[at : at + len(window)] == window:
-                    held[part][" / ".join(window)] = None
-                    if len(held[part]) >= self.least[part]:
-                        self.found.append({"path": path, "what": "lines", "text": list(held[part])[0][:200]})
+                    matched[part][" / ".join(window)] = None
+                    if len(matched[part]) >= self.least[part]:
+                        self.found.append({"path": path, "what": "lines", "text": list(matched[part])[0][:200]})
                         return
 
     def compiled(self, path, data):
@@ -275,9 +275,9 @@ class WindowSearch:
         alike = stem in self.stems and stem not in ANYBODY_S
         if not alike and (not self.project or self.project not in path.lower().replace("-", "_")):
             return
-        held = [n for n in self.names if n in data]
-        if len(held) * 2 > len(self.names):
-            text = ", ".join(n.decode() for n in held[:5])
+        matched = [n for n in self.names if n in data]
+        if len(matched) * 2 > len(self.names):
+            text = ", ".join(n.decode() for n in matched[:5])
             self.found.append({"path": path, "what": "names", "text": text})
 
 

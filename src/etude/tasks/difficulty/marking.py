@@ -19,13 +19,13 @@ FEWEST = 3  # tasks with rollouts, below which a correlation says nothing
 
 def mark(
     folder: TaskFolder,
-    tried: Iterable[DifficultySample],
+    samples: Iterable[DifficultySample],
     progress: Callable[[int, int], None] = lambda done, whole: None,
 ) -> dict[str, Any]:
     """The account. Rollouts of tasks that are not here are counted and left aside; a task whose difficulty is as before is not written."""
     of: dict[str, list[DifficultySample]] = defaultdict(list)
     strange = 0
-    for one in tried:
+    for one in samples:
         if one.task in folder.rows:
             of[one.task].append(one)
         else:

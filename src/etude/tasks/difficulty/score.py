@@ -34,32 +34,32 @@ def prior(lines: int, files: int, read: int) -> float:
     return sum(min(1.0, math.log1p(max(0, value)) / math.log1p(most)) for value, most in parts) / len(parts)
 
 
-def score(before: float, tried: Iterable[DifficultySample]) -> float:
+def score(before: float, samples: Iterable[DifficultySample]) -> float:
     """`before` is the prior."""
-    scores = [one.score for one in tried]
+    scores = [one.score for one in samples]
     return (PRIOR_ATTEMPTS * before + sum(1 - one for one in scores)) / (PRIOR_ATTEMPTS + len(scores))
 
 
-def measured(task: Task, tried: Iterable[DifficultySample] = ()) -> dict[str, Any]:
+def measured(task: Task, samples: Iterable[DifficultySample] = ()) -> dict[str, Any]:
     """What `metadata.difficulty` holds."""
-    tried = list(tried)
+    samples = list(samples)
     changed, solver = task.metadata.get("changed", {}), effort(task)
     lines, files = int(changed.get("lines", solver.edits)), int(changed.get("files", len(task.solution)))
     before = prior(lines, files, solver.lines)
     return {
-        "score": round(score(before, tried), 4),
+        "score": round(score(before, samples), 4),
         "prior": round(before, 4),
         "reference": {"lines": lines, "files": files, "edits": solver.edits},
         "solver": {"files": solver.files, "lines": solver.lines},
-        **({"rollouts": _rollouts(tried)} if tried else {}),
+        **({"rollouts": _rollouts(samples)} if samples else {}),
     }
 
 
-def _rollouts(tried: list[DifficultySample]) -> dict[str, Any]:
-    thinking = [one.thinking for one in tried if one.thinking is not None]
+def _rollouts(samples: list[DifficultySample]) -> dict[str, Any]:
+    thinking = [one.thinking for one in samples if one.thinking is not None]
     return {
-        "attempts": len(tried),
-        "mean": round(sum(one.score for one in tried) / len(tried), 4),
-        "turns": round(sum(one.turns for one in tried) / len(tried), 2),
+        "attempts": len(samples),
+        "mean": round(sum(one.score for one in samples) / len(samples), 4),
+        "turns": round(sum(one.turns for one in samples) / len(samples), 2),
         **({"thinking_tokens": round(sum(thinking) / len(thinking), 1)} if thinking else {}),
     }

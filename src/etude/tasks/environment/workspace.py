@@ -58,10 +58,10 @@ def spec_of(task: Task, spec: SandboxSpec, files: dict[str, bytes] | None = None
     )
 
 
-def _joined(env: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+def _joined(env: Mapping[str, str], own_env: Mapping[str, str]) -> dict[str, str]:
     """The environment's variables and a spec's own; where both say where Python looks, the spec's places come first."""
-    path = ":".join(one["PYTHONPATH"] for one in (ours, env) if "PYTHONPATH" in one)
-    return {**ZONE, **env, **ours, **({"PYTHONPATH": path} if path else {})}
+    path = ":".join(one["PYTHONPATH"] for one in (own_env, env) if "PYTHONPATH" in one)
+    return {**ZONE, **env, **own_env, **({"PYTHONPATH": path} if path else {})}
 
 
 def overlay(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, list[str]]:

@@ -31,7 +31,7 @@ async def frozen(
     spec = SandboxSpec(snapshot=environment.snapshot, env=dict(environment.env), warm_python=False)
     box = await pool.create(spec)
     try:
-        held = await box.export(max_bytes=MAX_TREE_BYTES)
+        exported = await box.export(max_bytes=MAX_TREE_BYTES)
         python = environment.language == "python"
         done = await box.run(["python3", "-I", "-c", LOOK] if python else ["node", "--version"], timeout_s=60.0)
         if done.rc != 0:
@@ -42,13 +42,13 @@ async def frozen(
     finally:
         await box.kill()
     image, constraints = _python(json.loads(done.out), own) if python else (_node(done.out.decode()), ())
-    return Installation(environment, tuple(steps), image, until, constraints, binaries(held))
+    return Installation(environment, tuple(steps), image, until, constraints, binaries(exported))
 
 
-def binaries(held: Mapping[str, bytes]) -> dict[str, bytes]:
+def binaries(exported: Mapping[str, bytes]) -> dict[str, bytes]:
     """Of a whole tree, what is no UTF-8 text: tasks hold none of it, snapshots do."""
-    hidden = leftovers(held)
-    return {path: data for path, data in held.items() if path not in hidden and not _is_text(data)}
+    hidden = leftovers(exported)
+    return {path: data for path, data in exported.items() if path not in hidden and not _is_text(data)}
 
 
 def _python(facts: Mapping[str, Any], own: Collection[str]) -> tuple[str, tuple[str, ...]]:

@@ -187,8 +187,8 @@ class _Canon(ast.NodeTransformer):
         for name in ("body", "orelse", "finalbody"):
             inner = getattr(node, name, None)
             if isinstance(inner, list):
-                held = _bare(inner, self, isinstance(node, DEFINITION) and name == "body")
-                bodies[name] = held or ([ast.Pass()] if inner else [])
+                bare = _bare(inner, self, isinstance(node, DEFINITION) and name == "body")
+                bodies[name] = bare or ([ast.Pass()] if inner else [])
                 setattr(node, name, [])
         super().generic_visit(node)
         for name, inner in bodies.items():

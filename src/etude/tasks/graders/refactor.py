@@ -53,11 +53,15 @@ def objection(task: Task, files: Mapping[str, bytes]) -> str:
     wanted, modules = solved(task), task.hidden["modules"]
     if reason := _strange(wanted, files, modules):
         return reason
-    ours = program(_texts(wanted, modules), modules)
-    theirs = program(_texts(files, modules), modules)
+    reference = program(_texts(wanted, modules), modules)
+    submission = program(_texts(files, modules), modules)
     request = task.hidden["refactor"]
-    reason = _renamed(ours, theirs, request) if request["operation"] == "rename" else _moved(ours, theirs, request)
-    return reason or _public(ours, theirs, request) or _tangled(ours, theirs, request)
+    reason = (
+        _renamed(reference, submission, request)
+        if request["operation"] == "rename"
+        else _moved(reference, submission, request)
+    )
+    return reason or _public(reference, submission, request) or _tangled(reference, submission, request)
 
 
 def _strange(wanted: Mapping[str, bytes], files: Mapping[str, bytes], modules: Mapping[str, str]) -> str:
@@ -83,33 +87,33 @@ def _texts(files: Mapping[str, bytes], modules: Mapping[str, str]) -> dict[str, 
         raise UnparsableModule(f"a module is no UTF-8: {error.reason}") from error
 
 
-def _renamed(ours: Program, theirs: Program, request: Mapping[str, Any]) -> str:
+def _renamed(reference: Program, submission: Program, request: Mapping[str, Any]) -> str:
     old, new, module = request["old"], request["new"], request["module"]
-    for name, tree in theirs.trees.items():
+    for name, tree in submission.trees.items():
         if old in identifiers(tree) or old in exports(tree):
             return f"`{old}` is still in {name}"
-    places = _defined(theirs, new)
+    places = _defined(submission, new)
     return (
         ""
-        if places == _defined(ours, new)
+        if places == _defined(reference, new)
         else f"`{new}` is defined in {', '.join(places) or 'no module'}, not in {module} alone"
     )
 
 
-def _moved(ours: Program, theirs: Program, request: Mapping[str, Any]) -> str:
+def _moved(reference: Program, submission: Program, request: Mapping[str, Any]) -> str:
     name, module, target = request["new"], request["module"], request["target"]
-    places = _defined(theirs, name)
-    if places != _defined(ours, name):
+    places = _defined(submission, name)
+    if places != _defined(reference, name):
         return f"`{name}` is defined in {', '.join(places) or 'no module'}, not in {target} alone"
-    if name in theirs.bound[module] or name in exports(theirs.trees[module]):
+    if name in submission.bound[module] or name in exports(submission.trees[module]):
         return f"{module} still has `{name}`: it was to move, not to be re-exported"
     return ""
 
 
-def _defined(theirs: Program, name: str) -> list[str]:
+def _defined(submission: Program, name: str) -> list[str]:
     return [
         module
-        for module, tree in theirs.trees.items()
+        for module, tree in submission.trees.items()
         for node in tree.body
         if isinstance(node, DEFINITION) and node.name == name
     ]
@@ -127,23 +131,23 @@ def identifiers(tree: ast.AST) -> set[str]:
     return found
 
 
-def _public(ours: Program, theirs: Program, request: Mapping[str, Any]) -> str:
+def _public(reference: Program, submission: Program, request: Mapping[str, Any]) -> str:
     """What packages offer, and other names for the thing that was renamed or moved."""
     thing = f"{request['target']}.{request['new']}"
-    for module in ours.trees:
-        mine, found = _meant(ours, module), _meant(theirs, module)
-        if module in ours.packages:
+    for module in reference.trees:
+        mine, found = _meant(reference, module), _meant(submission, module)
+        if module in reference.packages:
             for name in sorted(mine.keys() | found.keys()):
                 if not name.startswith("_") and mine.get(name) != found.get(name):
                     return f"{module} {'offers' if name in found else 'no longer offers'} `{name}`, which was not asked for"
         for name, meant in found.items():
             if meant == thing and name != request["new"] and mine.get(name) != thing:
                 return f"{module} has `{thing}` under another name, `{name}`"
-        aliases = {n for node in ast.walk(theirs.trees[module]) for n in _imported(theirs, node, module, thing)}
-        known = {n for node in ast.walk(ours.trees[module]) for n in _imported(ours, node, module, thing)}
+        aliases = {n for node in ast.walk(submission.trees[module]) for n in _imported(submission, node, module, thing)}
+        known = {n for node in ast.walk(reference.trees[module]) for n in _imported(reference, node, module, thing)}
         if extra := aliases - known - {request["new"]}:
             return f"{module} imports `{thing}` as `{min(extra)}`"
-        mine_all, their_all = (set(exports(each.trees[module])) - {request["new"]} for each in (ours, theirs))
+        mine_all, their_all = (set(exports(each.trees[module])) - {request["new"]} for each in (reference, submission))
         if mine_all != their_all:
             return f"`__all__` of {module} differs: {', '.join(sorted(mine_all ^ their_all))}"
     return ""
@@ -160,11 +164,11 @@ def _meant(made: Program, module: str) -> dict[str, str]:
     return {name: meant for name, meant in found.items() if made.split(meant)[0] and meant not in made.trees}
 
 
-def _tangled(ours: Program, theirs: Program, request: Mapping[str, Any]) -> str:
+def _tangled(reference: Program, submission: Program, request: Mapping[str, Any]) -> str:
     """Statements that are not the reference's, whatever way they are written in."""
     words = spelling(request)
-    for module in ours.trees:
-        mine, found = ours.statements(module, words), theirs.statements(module, words)
+    for module in reference.trees:
+        mine, found = reference.statements(module, words), submission.statements(module, words)
         if extra := found - mine:
             return f"{module} has code that was not asked for: {_one_line(next(iter(extra)))}"
         if lost := mine - found:

@@ -185,12 +185,12 @@ def _resolved(words: dict[str, str], variables: dict[str, str], key: str, place:
         if match is None:
             found[name] = value
             continue
-        given = variables.get(match[1], match[2])
-        if given is None:
+        resolved = variables.get(match[1], match[2])
+        if resolved is None:
             raise TaskError(
                 f"{place}: {key}.{name} asks for the variable {match[1]}: give it with --env {match[1]}=VALUE"
             )
-        found[name] = given
+        found[name] = resolved
     return found
 
 

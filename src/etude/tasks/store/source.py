@@ -64,11 +64,9 @@ class FolderTaskSource:
     def apart(self, split: Split) -> str:
         """The statement of a report: what is measured by and trained on, by projects, and by modules where projects are split within."""
         rows, trained = self.rows(split), self.rows("train")
-        own, others = ({row.project for row in some if row.project} for some in (rows, trained))
-        if not (shared := own & others):
-            return (
-                f"tasks of {len(own)} projects, none of which is among the {len(others)} projects that are trained on"
-            )
+        own, trained_projects = ({row.project for row in some if row.project} for some in (rows, trained))
+        if not (shared := own & trained_projects):
+            return f"tasks of {len(own)} projects, none of which is among the {len(trained_projects)} projects that are trained on"
         parts = {(row.project, row.part) for row in rows if row.project in shared}
         return (
             f"tasks about {len(parts)} modules of {len(shared)} projects whose other modules are trained on, and of "

@@ -109,8 +109,8 @@ def draft_task(change: RepositoryChange) -> Task:
 
 async def require_sound(task: Task, bench: GradingContext, cheats: Mapping[str, Cheat] | None = None) -> None:
     """Checks the task with `cheats`, by default all that fit it. Raises CandidateRejected with the complaint."""
-    tried = cheats_for(task) if cheats is None else cheats
-    result = await check(task, bench.pool, grade=bench.grader.grade, cheats=tried, as_graded=graded_files)
+    chosen = cheats_for(task) if cheats is None else cheats
+    result = await check(task, bench.pool, grade=bench.grader.grade, cheats=chosen, as_graded=graded_files)
     if not result.sound:
         raise CandidateRejected(f"not sound: {result.complaint()}")
 

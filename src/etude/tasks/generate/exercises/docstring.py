@@ -38,11 +38,11 @@ def build(task_id: str, drawing: Drawing) -> Task:
 
 def right_specs(chosen: Instance) -> list[str]:
     """The instance's own comment, and the same condition with the constant moved by one."""
-    given = dict(chosen.params)
+    drawn = dict(chosen.params)
     specs = [chosen.spec]
-    if "$cmp $k" in chosen.template.spec and given["op"] in SHIFTED:
-        operator, step = SHIFTED[given["op"]]
-        moved = {**given, "op": operator, "k": str(int(given["k"]) + step)}
+    if "$cmp $k" in chosen.template.spec and drawn["op"] in SHIFTED:
+        operator, step = SHIFTED[drawn["op"]]
+        moved = {**drawn, "op": operator, "k": str(int(drawn["k"]) + step)}
         specs.append(chosen.template.filled(tuple(sorted(moved.items())))[0])
     return specs
 

@@ -47,9 +47,9 @@ class ExerciseTemplate:
 
     def filled(self, params: Params) -> tuple[str, tuple[str, ...]]:
         """Spec comment and source lines with the parameters in place; name slots stay."""
-        given = dict(params)
-        given["cmp"] = COMPARISONS.get(given.get("op", ""), "")
-        return "# " + fill(self.spec, given), tuple(fill(self.source, given).splitlines())
+        values = dict(params)
+        values["cmp"] = COMPARISONS.get(values.get("op", ""), "")
+        return "# " + fill(self.spec, values), tuple(fill(self.source, values).splitlines())
 
 
 def _fillings(space: Mapping[str, tuple[str, ...]]) -> Iterator[Params]:

@@ -217,9 +217,9 @@ async def _telling(
     if not right.all_good:
         raise CandidateRejected(f"the project's own examples do not hold here: {right.mismatch}")
     kept: list[Defect] = []
-    tried = spread(found)[:TRIED]
-    for at in range(0, len(tried), 4):
-        batch = tried[at : at + 4]
+    sampled = spread(found)[:TRIED]
+    for at in range(0, len(sampled), 4):
+        batch = sampled[at : at + 4]
         ran = await outcomes(task, groups, [[one.edit()] for one in batch], bench.pool)
         kept += [one for one, outcome in zip(batch, ran, strict=True) if not outcome.all_good]
         if len(kept) >= MOST:
@@ -227,7 +227,7 @@ async def _telling(
     kept = kept[:MOST]
     if len(kept) < FEWEST:
         raise CandidateRejected(
-            f"the project's own examples notice {len(kept)} of {len(tried)} changes of the code, {FEWEST} are needed"
+            f"the project's own examples notice {len(kept)} of {len(sampled)} changes of the code, {FEWEST} are needed"
         )
     mutants = {"broken": [[one.edit()] for one in kept], "kill": math.ceil(SHARE * len(kept))}
     return replace(draft, hidden=draft.hidden | kind | mutants, operators=tuple(sorted({one.operator for one in kept})))

@@ -64,8 +64,8 @@ def pasted(failure: Failure, sources: Collection[str]) -> str:
     if failure.asserted or not own or failure.traceback.count(HEAD) != 1:
         return ""
     frames = failure.frames[own[0] :][-FRAMES:]
-    said = f"{failure.kind}: {failure.message}" if failure.message else failure.kind
-    return "\n".join([HEAD, *(frame.text for frame in frames), said])
+    summary = f"{failure.kind}: {failure.message}" if failure.message else failure.kind
+    return "\n".join([HEAD, *(frame.text for frame in frames), summary])
 
 
 def _terse(text: str) -> str:

@@ -55,7 +55,7 @@ async def build(project: InstalledProject, bench: ProofContext, one: RecordedTas
     origin, request = one.reference, one.reference.session.request
     try:
         before, after = (tree(origin.repository, commit).files for commit in (origin.base, origin.head))
-        others = [tree(other.repository, other.head).files for other in one.others]
+        other_solutions = [tree(other.repository, other.head).files for other in one.others]
     except (GitError, TreeTooLarge) as error:
         raise CandidateRejected(f"its state can't be made: {error}") from error
     details = {
@@ -64,13 +64,13 @@ async def build(project: InstalledProject, bench: ProofContext, one: RecordedTas
         "session": origin.session.id,
         "tie": origin.how,
         "redacted": origin.session.redacted,
-        "solutions": 1 + len(others),
+        "solutions": 1 + len(other_solutions),
     }
     facts = Facts(headline=request)
     typed = {"terse": request, "ambiguous": hasty(request, random.Random(task_id)), "full": request}
     states = States(task_id, category(request), NAME, facts, before, after, ("session",), details, typed)
     task = await proved(project, bench, states)
-    for number, files in enumerate(others, 1):
+    for number, files in enumerate(other_solutions, 1):
         whole = {path: text.encode() for path, text in fitted(project, files).items()}
         verdict = await CommandsGrader().grade(task, whole, bench.pool)
         if not verdict.passed:

@@ -180,7 +180,7 @@ def _unhandled(lines: list[str]) -> list[str]:
         folded = bool(_KNOWN.match(line) or _HANDLING.match(line.strip()))
         if folded or _only_refers(line.strip()):
             continue
-        said = without_references(line)
-        if said.strip() or not line.strip():
-            kept.append(said)
+        remaining = without_references(line)
+        if remaining.strip() or not line.strip():
+            kept.append(remaining)
     return kept

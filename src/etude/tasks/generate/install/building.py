@@ -59,21 +59,21 @@ async def build(
         raise ProjectDiscarded(
             f"the rules find no test file that they could run ({project.wanted.language})", builder.name
         )
-    tried: list[RecipeTrial] = []
+    trials: list[RecipeTrial] = []
     began = time.monotonic()
     for _ in range(TRIES):
-        if builder.name == RULES and tried and (took := time.monotonic() - began) > PATIENCE_S:
-            raise ProjectDiscarded(f"{len(tried)} tries in {took:.0f} s: {why(tried)}", RULES)
+        if builder.name == RULES and trials and (took := time.monotonic() - began) > PATIENCE_S:
+            raise ProjectDiscarded(f"{len(trials)} tries in {took:.0f} s: {why(trials)}", RULES)
         try:
-            recipe = await builder.build(project, goals, tried)
+            recipe = await builder.build(project, goals, trials)
         except ProjectDiscarded as error:
             raise ProjectDiscarded(str(error), builder.name) from error
         here = _of_recipe(goals, recipe) if builder.name == RULES else goals
         objection, output = await replay(recipe, project.files, here, pool, judge)
         if not objection:
-            return recipe, tried
-        tried.append(RecipeTrial(recipe, objection, output))
-    raise ProjectDiscarded(f"{TRIES} tries: {why(tried)}", builder.name)
+            return recipe, trials
+        trials.append(RecipeTrial(recipe, objection, output))
+    raise ProjectDiscarded(f"{TRIES} tries: {why(trials)}", builder.name)
 
 
 def _of_recipe(goals: Sequence[Goal], recipe: InstallRecipe) -> list[Goal]:

@@ -73,14 +73,14 @@ class Installer:
             raise InfraError(f"{wanted.id}: {error}") from error
         lacks = notes(container(project.texts()))
         try:
-            recipe, tried = await build(project, self.pool, self.setter, self.builder, self.judge)
+            recipe, trials = await build(project, self.pool, self.setter, self.builder, self.judge)
             found = await self._measured(recipe, project)
             lacks = (*lacks, *await left_out(recipe.snapshot, self.pool))
         except ProjectDiscarded as error:
             discarded = ProjectDiscarded("; ".join((str(error), *lacks)), error.builder)
             discarded.spent = self.bill.of(wanted.id).to_record()
             raise discarded from error
-        spent = {**self.bill.of(wanted.id).to_record(), "tries": len(tried) + 1}
+        spent = {**self.bill.of(wanted.id).to_record(), "tries": len(trials) + 1}
         self._keep(wanted, recipe, found, {"spent": spent, "notes": list(lacks)})
         return InstallResult(found, recipe.builder, spent["dollars"] or 0.0, spent, recipe.to_toml(), lacks)
 

@@ -30,10 +30,10 @@ class RecipeTrial:
     output: str = ""
 
 
-def why(tried: Sequence[RecipeTrial]) -> str:
+def why(trials: Sequence[RecipeTrial]) -> str:
     """The last objection; where the tests then lacked what the project's own build should have made, why that failed too."""
-    last = tried[-1].objection
-    builds = [one.objection for one in tried if BUILD_STEP in one.objection]
+    last = trials[-1].objection
+    builds = [one.objection for one in trials if BUILD_STEP in one.objection]
     return f"{last}; its own build: {builds[0]}" if builds and BUILD_STEP not in last else last
 
 
@@ -49,7 +49,7 @@ class Builder(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> InstallRecipe: ...
+    async def build(self, project: Fetched, goals: Sequence[Goal], trials: Sequence[RecipeTrial]) -> InstallRecipe: ...
 
 
 class GoalJudge(Protocol):
@@ -93,19 +93,19 @@ class RuleBuilder:
     today: str = field(default_factory=lambda: date.today().isoformat())
     name: str = RULES
 
-    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> InstallRecipe:
-        before = [one.recipe for one in tried]
+    async def build(self, project: Fetched, goals: Sequence[Goal], trials: Sequence[RecipeTrial]) -> InstallRecipe:
+        before = [one.recipe for one in trials]
         with _readable(project):
-            for manner in _manners(project, tried):
-                recipe = self._recipe(project, goals, tried, manner)
+            for manner in _manners(project, trials):
+                recipe = self._recipe(project, goals, trials, manner)
                 if recipe not in before:
                     return recipe
-        raise ProjectDiscarded(f"the rules know nothing more to try: {why(tried)}", RULES)
+        raise ProjectDiscarded(f"the rules know nothing more to try: {why(trials)}", RULES)
 
     def _recipe(
-        self, project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial], how: BuildVariant
+        self, project: Fetched, goals: Sequence[Goal], trials: Sequence[RecipeTrial], how: BuildVariant
     ) -> InstallRecipe:
-        rules, wanted = _rules(project), self._wanted(project, tried)
+        rules, wanted = _rules(project), self._wanted(project, trials)
         declared = container(project.texts())
         if not how.plain:
             wanted = [*dict.fromkeys([*(declared.pip if project.wanted.language == "python" else ()), *wanted])]
@@ -115,7 +115,7 @@ class RuleBuilder:
         if project.wanted.language == "javascript":
             deny = tuple(node_rules.own_packages(project))
         if project.wanted.language == "javascript" and any(
-            node_rules.needs_itself(project, one.output) for one in tried
+            node_rules.needs_itself(project, one.output) for one in trials
         ):
             steps, deny = (*steps, *node_rules.in_place_of_copies(project)), ()
         plan = node_plan.plan(project, how.bare) if rules is node_rules else rules.plan(project)
@@ -136,22 +136,22 @@ class RuleBuilder:
             hosts=go_rules.hosts() if project.wanted.language == "go" else (),
         )
 
-    def _wanted(self, project: Fetched, tried: Sequence[RecipeTrial]) -> list[str]:
+    def _wanted(self, project: Fetched, trials: Sequence[RecipeTrial]) -> list[str]:
         found: list[str] = []
-        for one in tried:
+        for one in trials:
             found += _rules(project).learned(project, one.output, found)
         return found
 
 
-def _manners(project: Fetched, tried: Sequence[RecipeTrial]) -> list[BuildVariant]:
+def _manners(project: Fetched, trials: Sequence[RecipeTrial]) -> list[BuildVariant]:
     """In the order to try: plain once a step failed (a listed need can't be had); of the release's own time every other try after the
     second, and whenever errors teach nothing more (a suite that today's runner no longer takes); bare as the language's rules say."""
-    objections = [one.objection for one in tried]
+    objections = [one.objection for one in trials]
     plain = any(one.startswith("step") and "403" not in one for one in objections)
-    then = len(tried) >= 2 and len(tried) % 2 == 0
+    then = len(trials) >= 2 and len(trials) % 2 == 0
     found = [(plain, then), (plain, not then), (not plain, then), (not plain, not then)]
     if project.wanted.language == "javascript":
-        bare = node_rules.other_build(project, [one.output for one in tried])
+        bare = node_rules.other_build(project, [one.output for one in trials])
         return [BuildVariant(*one, one_bare) for one_bare in (bare, not bare) for one in found]
     bare = project.wanted.language == "python" and any(BUILD_STEP in one for one in objections)
     return [BuildVariant(*one, bare) for one in found]

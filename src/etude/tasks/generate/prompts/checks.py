@@ -116,8 +116,8 @@ def needed_names(task: Task) -> frozenset[str]:
         return frozenset()
     before = set().union(*map(words, task.files.values())) if task.files else set()
     tested = set().union(*map(words, tests.values())) - before
-    given = set().union(*map(words, task.solution.values())) if task.solution else set()
-    return frozenset(tested & given)
+    defined = set().union(*map(words, task.solution.values())) if task.solution else set()
+    return frozenset(tested & defined)
 
 
 def hidden_tests(task: Task) -> set[str]:

@@ -53,15 +53,15 @@ def _install_yields(rows: list[InstallDecision]) -> dict[str, Any]:
     """Yield by builder."""
     yields: dict[str, Any] = {}
     for builder in dict.fromkeys(row.builder for row in rows):
-        tried = [row for row in rows if row.builder == builder]
-        good = [row for row in tried if not row.reason]
+        attempts = [row for row in rows if row.builder == builder]
+        good = [row for row in attempts if not row.reason]
         yields[builder] = {
-            "tried": len(tried),
+            "tried": len(attempts),
             "installed": len(good),
-            "share": round(len(good) / len(tried), 3),
-            "seconds": round(sum(row.seconds for row in tried), 1),
-            "dollars": round(sum(row.dollars for row in tried), 4),
-            "discarded": {row.project: row.reason for row in tried if row.reason},
+            "share": round(len(good) / len(attempts), 3),
+            "seconds": round(sum(row.seconds for row in attempts), 1),
+            "dollars": round(sum(row.dollars for row in attempts), 4),
+            "discarded": {row.project: row.reason for row in attempts if row.reason},
         }
     return yields
 

@@ -50,14 +50,14 @@ def lines_of(code: Code, node: Node) -> tuple[int, int]:
 def dedented(code: Code, block: Node, holder: Node) -> str:
     """A block's text as it would stand in the holder's place: its lines begin where the holder does."""
     less = block.start_point[1] - holder.start_point[1]
-    first, *others = code.text(block).split("\n")
-    cut = [line[less:] if not line[:less].strip() else line for line in others]
+    first, *rest = code.text(block).split("\n")
+    cut = [line[less:] if not line[:less].strip() else line for line in rest]
     return "\n".join([first, *cut])
 
 
-def table(code: Code, node: Node, others: Mapping[str, tuple[str, ...]]) -> list[Change]:
+def table(code: Code, node: Node, replacements: Mapping[str, tuple[str, ...]]) -> list[Change]:
     """One change for each thing that this token may become."""
-    return [replaced(node, text) for text in others.get(code.text(node), ())]
+    return [replaced(node, text) for text in replacements.get(code.text(node), ())]
 
 
 def callee(code: Code, call: Node) -> str:
@@ -84,9 +84,9 @@ def keyword(code: Code, call: Node, name: str) -> Node | None:
 
 def without_argument(code: Code, call: Node, gone: Node) -> Change:
     """The call with one argument less, and the comma that belonged to it."""
-    others = arguments(call)
-    place = [one.id for one in others].index(gone.id)
+    siblings = arguments(call)
+    place = [one.id for one in siblings].index(gone.id)
     if place:
-        return [(others[place - 1].end_byte, gone.end_byte, "")]
-    end = others[1].start_byte if len(others) > 1 else gone.end_byte
+        return [(siblings[place - 1].end_byte, gone.end_byte, "")]
+    end = siblings[1].start_byte if len(siblings) > 1 else gone.end_byte
     return [(gone.start_byte, end, "")]

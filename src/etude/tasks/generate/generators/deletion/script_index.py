@@ -188,8 +188,8 @@ def whole(code: Code, node: Node) -> bool:
 
 def _defined(code: Code, node: Node, name: str, listed: frozenset[str]) -> Defined:
     function = next((one for one in inside(node) if one.type in VALUES or one.type in DECLARATIONS), node)
-    if (given := function.child_by_field_name("parameters")) is not None:
-        signature = f"{name}{code.text(given)}"
+    if (parameters := function.child_by_field_name("parameters")) is not None:
+        signature = f"{name}{code.text(parameters)}"
     else:
         signature = code.text(function).partition("{")[0].strip() if function.type in CLASSES else name
     first, last = node.start_point[0] + 1, node.end_point[0] + 1

@@ -43,8 +43,8 @@ class Day:
 
     @property
     def clear(self) -> bool:
-        first, *others = self.shares.values()
-        return first >= CLEARLY * max(others, default=0.0) > 0
+        first, *rest = self.shares.values()
+        return first >= CLEARLY * max(rest, default=0.0) > 0
 
 
 def day(dimension: Dimension, modules: Sequence[str], rng: random.Random) -> Day:

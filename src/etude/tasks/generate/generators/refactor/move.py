@@ -66,13 +66,15 @@ def _require_movable(sources: Sources, subject: RefactorSymbol, target: str, pat
     if subject.path.endswith("__init__.py"):
         raise CandidateRejected("a package's own file has it: what is there is the package's interface")
     body = made.trees[subject.module].body
-    ours = [node for node in body if isinstance(node, DEFINITION) and node.name == name]
-    if len(ours) != 1:
-        raise CandidateRejected(f"{subject.module} defines it {len(ours)} times")
+    definitions = [node for node in body if isinstance(node, DEFINITION) and node.name == name]
+    if len(definitions) != 1:
+        raise CandidateRejected(f"{subject.module} defines it {len(definitions)} times")
     if name in made.bound.get(target, {}):
         raise CandidateRejected(f"{target} has a `{name}` already")
     for node in body:
-        if node is not ours[0] and any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node)):
+        if node is not definitions[0] and any(
+            isinstance(each, ast.Name) and each.id == name for each in ast.walk(node)
+        ):
             raise CandidateRejected(f"{subject.module} itself uses it")
     for path in (path for path in paths if path.endswith(".py")):
         module = sources.python[path]
@@ -103,15 +105,15 @@ def _needs(sources: Sources, subject: RefactorSymbol, target: str) -> list[str]:
         raise CandidateRejected("it asks for the name or place of its module")
     plain = {id(each) for each in tree.body}
     found: list[str] = []
-    bound, theirs = made.bound[module], made.bound.get(target, {})
+    bound, target_bound = made.bound[module], made.bound.get(target, {})
     futures = ["from __future__ import annotations"] if _future(tree) else []
     if target in made.trees and _future(made.trees[target]) != bool(futures):
         raise CandidateRejected(f"{target} reads annotations otherwise")
     for name in sorted(used - {subject.name}):
         if name not in bound or (name in dir(builtins) and name not in bound):
             continue
-        if name in theirs:
-            if made.resolved(theirs[name]) != made.resolved(bound[name]):
+        if name in target_bound:
+            if made.resolved(target_bound[name]) != made.resolved(bound[name]):
                 raise CandidateRejected(f"`{name}` means something else in {target}")
             continue
         found.append(_statement(made, module, name, plain))
@@ -206,8 +208,8 @@ class _Cut(cst.CSTTransformer):
 
     def leave_Element(self, original_node: cst.Element, updated_node: cst.Element):
         value = updated_node.value
-        ours = self.depth == 0 and isinstance(value, cst.SimpleString) and value.evaluated_value == self.name
-        return cst.RemoveFromParent() if ours else updated_node
+        is_name = self.depth == 0 and isinstance(value, cst.SimpleString) and value.evaluated_value == self.name
+        return cst.RemoveFromParent() if is_name else updated_node
 
 
 class _MoveImports(cst.CSTTransformer):
@@ -226,17 +228,17 @@ class _MoveImports(cst.CSTTransformer):
         ):
             return updated_node
         (node,) = parse_python(cst.Module([]).code_for_node(small).strip()).body
-        ours = [each for each in small.names if each.evaluated_name == self.subject.name]
-        if not ours or not isinstance(node, ast.ImportFrom):
+        moved_names = [each for each in small.names if each.evaluated_name == self.subject.name]
+        if not moved_names or not isinstance(node, ast.ImportFrom):
             return updated_node
         if origin(node, self.module, self.package) != self.subject.module:
             return updated_node
         names = [
             f"{each.evaluated_name} as {each.evaluated_alias}" if each.evaluated_alias else each.evaluated_name
-            for each in ours
+            for each in moved_names
         ]
         new = cst.parse_statement(f"from {self.target} import {', '.join(names)}\n")
-        kept = [each for each in small.names if each not in ours]
+        kept = [each for each in small.names if each not in moved_names]
         if not kept:
             assert isinstance(new, cst.SimpleStatementLine)
             return new.with_changes(

@@ -48,12 +48,12 @@ class ModelBuilder:
     def name(self) -> str:
         return self.model.called
 
-    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> InstallRecipe:
+    async def build(self, project: Fetched, goals: Sequence[Goal], trials: Sequence[RecipeTrial]) -> InstallRecipe:
         """Raises Discarded where the model has no answer, InfraError."""
         wanted = project.wanted
         box = await opened(self._recipe(project, goals, BuildAnswer((), TestPlan())), project.files, self.pool)
         try:
-            facts = TaskFacts(f"{wanted.id}.build-{len(tried) + 1}", _user_prompt(project, goals, tried))
+            facts = TaskFacts(f"{wanted.id}.build-{len(trials) + 1}", _user_prompt(project, goals, trials))
             answer = await interview(
                 self.model, box, facts, lambda text: build(text, project.files), wanted.id, reads_only=False
             )
@@ -81,7 +81,7 @@ class ModelBuilder:
         )
 
 
-def _user_prompt(project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> str:
+def _user_prompt(project: Fetched, goals: Sequence[Goal], trials: Sequence[RecipeTrial]) -> str:
     words = (Path(__file__).parent / "build.md").read_text(encoding="utf-8").strip()
     wanted = project.wanted
     listed = [f"{number}. `{goal.command}`\n   {_described(goal)}" for number, goal in enumerate(goals, 1)]
@@ -97,7 +97,7 @@ def _user_prompt(project: Fetched, goals: Sequence[Goal], tried: Sequence[Recipe
         build_mb=INSTALL_MEMORY_MB,
         memory_mb=Environment("", "").memory_mb,
         hints=_hints(container(project.texts())),
-        tried="".join(_failed(number, one) for number, one in enumerate(tried, 1)),
+        tried="".join(_failed(number, one) for number, one in enumerate(trials, 1)),
     )
 
 
@@ -122,7 +122,7 @@ def _described(goal: Goal) -> str:
     return f"{goal.description} ({', '.join(more)})" if more else goal.description
 
 
-def _failed(number: int, tried: RecipeTrial) -> str:
-    steps = "\n".join(f"    {step[:600]}" for step in tried.recipe.steps)
-    output = f"\nIt printed, at its end:\n{tried.output[-MOST_OUTPUT:]}" if tried.output else ""
-    return f"\nTry {number} failed: {tried.objection}\nIts steps were:\n{steps}{output}\n"
+def _failed(number: int, trial: RecipeTrial) -> str:
+    steps = "\n".join(f"    {step[:600]}" for step in trial.recipe.steps)
+    output = f"\nIt printed, at its end:\n{trial.output[-MOST_OUTPUT:]}" if trial.output else ""
+    return f"\nTry {number} failed: {trial.objection}\nIts steps were:\n{steps}{output}\n"

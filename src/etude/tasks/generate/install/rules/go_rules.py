@@ -28,9 +28,9 @@ _PROGRAM = re.compile(r"(?m)^package main\b")
 def tests(project: Fetched) -> list[str]:
     """Of the module at the root: a folder with a go.mod of its own is another module."""
     files = project.texts()
-    others = tuple(f"{PurePosixPath(path).parent}/" for path in files if path.endswith("/go.mod"))
+    other_modules = tuple(f"{PurePosixPath(path).parent}/" for path in files if path.endswith("/go.mod"))
     found = sorted(path for path in files if path.endswith("_test.go") and not _NO_TESTS.search(path))
-    return [path for path in found if not path.startswith(others)][:MOST_FILES]
+    return [path for path in found if not path.startswith(other_modules)][:MOST_FILES]
 
 
 def plan(project: Fetched) -> TestPlan:

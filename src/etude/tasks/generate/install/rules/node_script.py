@@ -166,9 +166,9 @@ def build_of(scripts: Mapping[str, str], members: Sequence[Mapping[str, str]] = 
     """The commands that make what the package's entry points name; none where no script does."""
     for name in BUILDS:
         reader = _ScriptReader(scripts, members)
-        others = [shlex.join(_without_npx(words)) for words in reader.commands(name)]
-        if reader.builds or others:
-            return tuple(dict.fromkeys(reader.builds or others))
+        own_commands = [shlex.join(_without_npx(words)) for words in reader.commands(name)]
+        if reader.builds or own_commands:
+            return tuple(dict.fromkeys(reader.builds or own_commands))
     return ()
 
 

@@ -35,9 +35,9 @@ def _drifted_signatures(codes: Mapping[str, Code]) -> Iterator[Site]:
                 continue
             pairs = [(plain[0], plain[1])]
             for call in own:
-                given = arguments(call)
-                if len(given) > 1 and "keyword" not in given[0].type + given[1].type:
-                    pairs.append((given[0], given[1]))
+                args = arguments(call)
+                if len(args) > 1 and "keyword" not in args[0].type + args[1].type:
+                    pairs.append((args[0], args[1]))
             edits = [edit for one, other in pairs for edit in _exchange(code, one, other)]
             yield Site(
                 "signature-drift",

@@ -30,28 +30,28 @@ def gathered(code: Code, node: Node) -> Iterable[Change]:
     """Errors come back as values, or are thrown; the last of what is waited for is left out."""
     name = callee(code, node)
     if name == "gather":
-        given = keyword(code, node, "return_exceptions")
-        if given is not None:
-            yield without_argument(code, node, given)
+        option = keyword(code, node, "return_exceptions")
+        if option is not None:
+            yield without_argument(code, node, option)
         else:
-            others = arguments(node)
-            if others:
-                yield [(others[-1].end_byte, others[-1].end_byte, ", return_exceptions=True")]
-            if len(others) > 1:
-                yield without_argument(code, node, others[-1])
-    elif name == "wait" and (given := keyword(code, node, "return_when")) is not None:
-        yield without_argument(code, node, given)
+            args = arguments(node)
+            if args:
+                yield [(args[-1].end_byte, args[-1].end_byte, ", return_exceptions=True")]
+            if len(args) > 1:
+                yield without_argument(code, node, args[-1])
+    elif name == "wait" and (option := keyword(code, node, "return_when")) is not None:
+        yield without_argument(code, node, option)
 
 
 @FAMILY.operator("javascript", "wrong-gather", "call_expression", weight=3)
 def js_gathered(code: Code, node: Node) -> Iterable[Change]:
     called = field(node, "function")
-    others = {
+    replacements = {
         "Promise.all": ("Promise.race", "Promise.allSettled"),
         "Promise.allSettled": ("Promise.all",),
         "Promise.race": ("Promise.all",),
     }
-    yield from (replaced(called, other) for other in others.get(code.text(called), ()))
+    yield from (replaced(called, other) for other in replacements.get(code.text(called), ()))
 
 
 @FAMILY.operator("python", "unlocked", "with_statement", weight=3)

@@ -41,25 +41,25 @@ def sliced(code: Code, node: Node) -> Iterable[Change]:
 
 @FAMILY.operator("python", "range-bound", "call", weight=4)
 def ranged(code: Code, node: Node) -> Iterable[Change]:
-    given = arguments(node)
-    if callee(code, node) not in ("range", "islice") or not given:
+    args = arguments(node)
+    if callee(code, node) not in ("range", "islice") or not args:
         return
-    for one in given[:3]:
+    for one in args[:3]:
         yield from (replaced(one, text) for text in off(code, one))
-    if len(given) == 3:
-        yield without_argument(code, node, given[2])
-    elif len(given) == 2 and code.text(field(node, "function")) == "range":
-        yield without_argument(code, node, given[0])
+    if len(args) == 3:
+        yield without_argument(code, node, args[2])
+    elif len(args) == 2 and code.text(field(node, "function")) == "range":
+        yield without_argument(code, node, args[0])
 
 
 @FAMILY.operator("python", "start-of-count", "call", weight=2)
 def counted(code: Code, node: Node) -> Iterable[Change]:
     if callee(code, node) == "enumerate":
-        given = arguments(node)
-        if len(given) == 2:
-            yield without_argument(code, node, given[1])
-        elif len(given) == 1:
-            yield [(given[0].end_byte, given[0].end_byte, ", 1")]
+        args = arguments(node)
+        if len(args) == 2:
+            yield without_argument(code, node, args[1])
+        elif len(args) == 1:
+            yield [(args[0].end_byte, args[0].end_byte, ", 1")]
 
 
 @FAMILY.operator("python", "subscript-place", "subscript", weight=3)
@@ -88,11 +88,11 @@ def js_sliced(code: Code, node: Node) -> Iterable[Change]:
         "repeat",
     ):
         return
-    given = arguments(node)
-    for one in given[:2]:
+    args = arguments(node)
+    for one in args[:2]:
         yield from (replaced(one, text) for text in off(code, one))
-    if len(given) == 2:
-        yield without_argument(code, node, given[1])
+    if len(args) == 2:
+        yield without_argument(code, node, args[1])
 
 
 @FAMILY.operator("javascript", "loop-start", "for_statement", weight=4)

@@ -65,8 +65,8 @@ def js_changed(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("python", "swapped-arguments", "call", weight=2)
 @FAMILY.operator("javascript", "swapped-arguments", "call_expression", weight=2)
 def in_wrong_order(code: Code, node: Node) -> Iterable[Change]:
-    given = field(node, "arguments")
-    plain = [one for one in given.named_children if one.type in PLAIN] if "argument" in given.type else []
+    args = field(node, "arguments")
+    plain = [one for one in args.named_children if one.type in PLAIN] if "argument" in args.type else []
     for one, other in zip(plain, plain[1:], strict=False):
         if (
             one.next_named_sibling is not None
@@ -87,8 +87,8 @@ def unsaid(code: Code, node: Node) -> Iterable[Change]:
 
 @FAMILY.operator("javascript", "forgotten-argument", "call_expression", weight=2)
 def js_unsaid(code: Code, node: Node) -> Iterable[Change]:
-    if field(node, "arguments").type == "arguments" and len(given := arguments(node)) > 1:
-        yield without_argument(code, node, given[-1])
+    if field(node, "arguments").type == "arguments" and len(args := arguments(node)) > 1:
+        yield without_argument(code, node, args[-1])
 
 
 @FAMILY.operator("python", "flipped-flag", "keyword_argument", weight=2)

@@ -59,21 +59,21 @@ def unsaid(code: Code, node: Node) -> Iterable[Change]:
     """What is not said is taken from the locale (open) or strict (errors)."""
     if field(node, "arguments").type == "argument_list":
         for name in ("encoding", "errors", "newline", "ensure_ascii"):
-            if (given := keyword(code, node, name)) is not None:
-                yield without_argument(code, node, given)
+            if (option := keyword(code, node, name)) is not None:
+                yield without_argument(code, node, option)
 
 
 @FAMILY.operator("python", "bytes-for-letters", "call", weight=2)
 def lengths(code: Code, node: Node) -> Iterable[Change]:
     """The length of a text counted in bytes, and the other way round."""
-    given = arguments(node) if field(node, "arguments").type == "argument_list" else []
+    args = arguments(node) if field(node, "arguments").type == "argument_list" else []
     if (
         callee(code, node) == "len"
-        and len(given) == 1
-        and given[0].type == "call"
-        and callee(code, given[0]) in ("encode", "decode")
+        and len(args) == 1
+        and args[0].type == "call"
+        and callee(code, args[0]) in ("encode", "decode")
     ):
-        yield replaced(given[0], code.text(field(field(given[0], "function"), "object")))
+        yield replaced(args[0], code.text(field(field(args[0], "function"), "object")))
 
 
 @FAMILY.operator("python", "forgotten-zone", "call", weight=4)
@@ -81,18 +81,18 @@ def zoneless(code: Code, node: Node) -> Iterable[Change]:
     if field(node, "arguments").type != "argument_list":
         return
     for name in ("tz", "tzinfo"):
-        if (given := keyword(code, node, name)) is not None:
-            yield without_argument(code, node, given)
-    given = arguments(node)
-    if callee(code, node) in ("now", "fromtimestamp", "astimezone") and given:
-        zone = given[-1]
+        if (options := keyword(code, node, name)) is not None:
+            yield without_argument(code, node, options)
+    options = arguments(node)
+    if callee(code, node) in ("now", "fromtimestamp", "astimezone") and options:
+        zone = options[-1]
         if "utc" in code.text(zone).lower() or "tz" in code.text(zone).lower():
             yield without_argument(code, node, zone)
 
 
 @FAMILY.operator("python", "local-for-universal", "attribute", weight=4)
 def local(code: Code, node: Node) -> Iterable[Change]:
-    others = {
+    replacements = {
         "gmtime": "localtime",
         "localtime": "gmtime",
         "utcnow": "now",
@@ -100,8 +100,8 @@ def local(code: Code, node: Node) -> Iterable[Change]:
         "timegm": "mktime",
     }
     name = field(node, "attribute")
-    if code.text(name) in others:
-        yield replaced(name, others[code.text(name)])
+    if code.text(name) in replacements:
+        yield replaced(name, replacements[code.text(name)])
 
 
 @FAMILY.operator("javascript", "local-for-universal", "property_identifier", weight=4)

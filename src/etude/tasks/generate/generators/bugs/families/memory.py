@@ -53,16 +53,16 @@ def uncached(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("python", "alias-for-copy", "call", weight=4)
 def aliased(code: Code, node: Node) -> Iterable[Change]:
     function, name = field(node, "function"), callee(code, node)
-    given = arguments(node) if field(node, "arguments").type == "argument_list" else []
-    if name == "copy" and function.type == "attribute" and not given:
+    args = arguments(node) if field(node, "arguments").type == "argument_list" else []
+    if name == "copy" and function.type == "attribute" and not args:
         yield replaced(node, code.text(field(function, "object")))
-    elif name in ("copy", "deepcopy") and len(given) == 1:
-        yield replaced(node, code.text(given[0]))
+    elif name in ("copy", "deepcopy") and len(args) == 1:
+        yield replaced(node, code.text(args[0]))
         if name == "deepcopy" and function.type == "identifier":
-            yield replaced(node, f"list({code.text(given[0])})")
-    elif function.type == "identifier" and name in ("list", "dict", "set", "tuple", "bytearray") and len(given) == 1:
-        if given[0].type in ("identifier", "attribute", "subscript"):
-            yield replaced(node, code.text(given[0]))
+            yield replaced(node, f"list({code.text(args[0])})")
+    elif function.type == "identifier" and name in ("list", "dict", "set", "tuple", "bytearray") and len(args) == 1:
+        if args[0].type in ("identifier", "attribute", "subscript"):
+            yield replaced(node, code.text(args[0]))
 
 
 @FAMILY.operator("python", "alias-for-slice", "subscript", weight=3)
@@ -120,17 +120,17 @@ def either(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("python", "unguarded-get", "call", weight=3)
 def unguarded(code: Code, node: Node) -> Iterable[Change]:
     function = field(node, "function")
-    given = arguments(node) if field(node, "arguments").type == "argument_list" else []
+    args = arguments(node) if field(node, "arguments").type == "argument_list" else []
     if (
         callee(code, node) == "get"
         and function.type == "attribute"
-        and len(given) in (1, 2)
-        and given[0].type != "keyword_argument"
+        and len(args) in (1, 2)
+        and args[0].type != "keyword_argument"
     ):
-        yield replaced(node, f"{code.text(field(function, 'object'))}[{code.text(given[0])}]")
-        if len(given) == 2:
-            yield replaced(node, f"{code.text(function)}({code.text(given[0])})")
-    elif callee(code, node) == "getattr" and len(given) == 3:
-        yield [(given[1].end_byte, given[2].end_byte, "")]
-    elif callee(code, node) in ("setdefault", "pop") and len(given) == 2:
-        yield [(given[0].end_byte, given[1].end_byte, "")]
+        yield replaced(node, f"{code.text(field(function, 'object'))}[{code.text(args[0])}]")
+        if len(args) == 2:
+            yield replaced(node, f"{code.text(function)}({code.text(args[0])})")
+    elif callee(code, node) == "getattr" and len(args) == 3:
+        yield [(args[1].end_byte, args[2].end_byte, "")]
+    elif callee(code, node) in ("setdefault", "pop") and len(args) == 2:
+        yield [(args[0].end_byte, args[1].end_byte, "")]

@@ -61,20 +61,20 @@ JS_OTHERS = {
 def direction(code: Code, node: Node) -> Iterable[Change]:
     if callee(code, node) not in ("sorted", "sort", "nlargest", "nsmallest", "groupby"):
         return
-    given = keyword(code, node, "reverse")
-    if given is not None:
-        yield without_argument(code, node, given)
+    option = keyword(code, node, "reverse")
+    if option is not None:
+        yield without_argument(code, node, option)
     elif callee(code, node) in ("sorted", "sort"):
-        others = arguments(node)
-        if others and others[0].type != "generator_expression":
-            yield [(others[-1].end_byte, others[-1].end_byte, ", reverse=True")]
+        args = arguments(node)
+        if args and args[0].type != "generator_expression":
+            yield [(args[-1].end_byte, args[-1].end_byte, ", reverse=True")]
 
 
 @FAMILY.operator("python", "sort-key", "call", weight=3)
 def key(code: Code, node: Node) -> Iterable[Change]:
-    given = keyword(code, node, "key") if field(node, "arguments").type == "argument_list" else None
-    if given is not None:
-        yield without_argument(code, node, given)
+    option = keyword(code, node, "key") if field(node, "arguments").type == "argument_list" else None
+    if option is not None:
+        yield without_argument(code, node, option)
 
 
 @FAMILY.operator("python", "unsorted", "call", weight=4)
@@ -107,8 +107,8 @@ def js_other_end(code: Code, node: Node) -> Iterable[Change]:
 
 @FAMILY.operator("javascript", "sort-order", "call_expression", weight=3)
 def js_sorted(code: Code, node: Node) -> Iterable[Change]:
-    if callee(code, node) in ("sort", "toSorted") and len(given := arguments(node)) == 1:
-        yield replaced(given[0], "")
+    if callee(code, node) in ("sort", "toSorted") and len(args := arguments(node)) == 1:
+        yield replaced(args[0], "")
 
 
 @FAMILY.operator("javascript", "unreversed", "call_expression", weight=3)
@@ -120,8 +120,8 @@ def js_unreversed(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("python", "popped-wrong-end", "call", weight=3)
 def popped(code: Code, node: Node) -> Iterable[Change]:
     if callee(code, node) == "pop" and field(node, "arguments").type == "argument_list":
-        given = arguments(node)
-        if not given:
+        args = arguments(node)
+        if not args:
             yield replaced(field(node, "arguments"), "(0)")
-        elif code.text(given[0]) == "0" and len(given) == 1:
+        elif code.text(args[0]) == "0" and len(args) == 1:
             yield replaced(field(node, "arguments"), "()")

@@ -69,12 +69,12 @@ def never_closed(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("python", "wrong-mode", "string", weight=2)
 def mode(code: Code, node: Node) -> Iterable[Change]:
     """A file opened to be written over instead of added to, as text instead of bytes."""
-    others = {"a": "w", "w": "a", "rb": "r", "wb": "w", "ab": "wb"}
+    replacements = {"a": "w", "w": "a", "rb": "r", "wb": "w", "ab": "wb"}
     text = code.text(node)
     place = node.parent
     if (
-        text[1:-1] in others
+        text[1:-1] in replacements
         and place.type in ("argument_list", "keyword_argument")
         and "open" in code.text(place.parent)[:40]
     ):
-        yield replaced(node, f"{text[0]}{others[text[1:-1]]}{text[-1]}")
+        yield replaced(node, f"{text[0]}{replacements[text[1:-1]]}{text[-1]}")

@@ -98,11 +98,11 @@ def js_method(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("python", "replace-once", "call", weight=2)
 def once(code: Code, node: Node) -> Iterable[Change]:
     if callee(code, node) in ("replace", "split", "rsplit", "sub") and field(node, "arguments").type == "argument_list":
-        given = arguments(node)
-        if callee(code, node) == "replace" and len(given) == 2:
-            yield [(given[1].end_byte, given[1].end_byte, ", 1")]
-        elif callee(code, node) in ("split", "rsplit") and len(given) == 2:
-            yield without_argument(code, node, given[1])
+        args = arguments(node)
+        if callee(code, node) == "replace" and len(args) == 2:
+            yield [(args[1].end_byte, args[1].end_byte, ", 1")]
+        elif callee(code, node) in ("split", "rsplit") and len(args) == 2:
+            yield without_argument(code, node, args[1])
 
 
 @FAMILY.operator("python", "regex-function", "call", weight=3)
@@ -166,7 +166,7 @@ def returned(code: Code, node: Node) -> Iterable[Change]:
     value = node.named_children[0] if node.named_children else None
     if value is None:
         return
-    others = {
+    replacements = {
         "True": "False",
         "False": "True",
         "None": "False",
@@ -176,7 +176,7 @@ def returned(code: Code, node: Node) -> Iterable[Change]:
         "''": "None",
         '""': "None",
     }
-    if (other := others.get(code.text(value))) is not None:
+    if (other := replacements.get(code.text(value))) is not None:
         yield replaced(value, other)
     elif value.type == "expression_list" and len(value.named_children) == 2:
         one, other = value.named_children
@@ -192,8 +192,8 @@ def returned(code: Code, node: Node) -> Iterable[Change]:
         "sorted",
         "bytes",
     ):
-        if len(given := arguments(value)) == 1 and given[0].type not in ("generator_expression", "keyword_argument"):
-            yield replaced(value, code.text(given[0]))
+        if len(args := arguments(value)) == 1 and args[0].type not in ("generator_expression", "keyword_argument"):
+            yield replaced(value, code.text(args[0]))
 
 
 @FAMILY.operator("python", "forgotten-return", "return_statement", weight=2)
@@ -211,8 +211,8 @@ def unreturned(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("javascript", "other-return", "return_statement", weight=2)
 def js_returned(code: Code, node: Node) -> Iterable[Change]:
     value = node.named_children[0] if node.named_children else None
-    others = {"true": "false", "false": "true", "null": "undefined", "[]": "null", "{}": "null", "0": "null"}
-    if value is not None and (other := others.get(code.text(value))) is not None:
+    replacements = {"true": "false", "false": "true", "null": "undefined", "[]": "null", "{}": "null", "0": "null"}
+    if value is not None and (other := replacements.get(code.text(value))) is not None:
         yield replaced(value, other)
 
 
