@@ -24,7 +24,7 @@ from etude.core.statistics.amounts import amount
 from etude.core.statistics.best import best_of
 from etude.core.statistics.bounded import average, difference
 from etude.core.statistics.interval import Interval
-from etude.core.statistics.pairs import compare, paired
+from etude.core.statistics.pairs import compare, paired_differences
 from etude.core.statistics.pareto import PolicySamples, front, on_front
 from etude.core.statistics.power import detectable
 from etude.evaluate.bench.bases.figures import difference as lower
@@ -124,8 +124,8 @@ def intervals(one: Policy, other: Policy, counts: dict[str, int]) -> dict[str, I
         "average of partial scores": average(_means(one.parts), WEIGHTS, **counts),
         "pass@4": average(best[0], WEIGHTS, **counts),
         "best of 4, partial scores": average(_best(one.parts), WEIGHTS, **counts),
-        "difference": difference(paired(_means(one.scores), _means(other.scores)), WEIGHTS, **counts),
-        "difference of pass@4": difference(paired(*best), WEIGHTS, **counts),
+        "difference": difference(paired_differences(_means(one.scores), _means(other.scores)), WEIGHTS, **counts),
+        "difference of pass@4": difference(paired_differences(*best), WEIGHTS, **counts),
         "cost": amount(_means(one.costs), WEIGHTS, **counts),
     }
 
@@ -165,7 +165,7 @@ def alarms(tasks: int, trials: int) -> dict[str, Any]:
 def detected(tasks: int, trials: int) -> dict[str, Any]:
     """A true difference of the size that benches of this kind call detectable: how often p is under 0.05. Nominal 80%."""
     wanted = [
-        detectable(paired(_means(a.scores), _means(b.scores)), weights=WEIGHTS)
+        detectable(paired_differences(_means(a.scores), _means(b.scores)), weights=WEIGHTS)
         for a, b in benches([-0.9, 0.3], tasks, 4, 200)
     ]
     aim = float(np.median([found.difference for found in wanted if found is not None]))

@@ -25,7 +25,7 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import ExecResult, SandboxSpec
-from etude.tasks.graders.commands import NAME, CommandsGrader, machine, tests_of, unfitted
+from etude.tasks.graders.commands import NAME, CommandsGrader, keep_spec, machine, tests_of
 from etude.tasks.graders.judged import graded_files
 from etude.tasks.running.channel import filled
 from etude.tasks.running.testrun import visible_command
@@ -77,7 +77,7 @@ async def plain(task: Task, pool: SandboxPool) -> Cost:
     tests = tests_of(task)
     words = list(visible_command(tests)) if not tests.command else filled(tests.command, list(tests.files))
     argv = [*words, *tests.files] if not tests.command else words
-    box = await machine(task, pool, unfitted)(graded_files(task, solved(task)))
+    box = await machine(task, pool, keep_spec)(graded_files(task, solved(task)))
     try:
         done = await box.run(argv, timeout_s=120.0, max_output_bytes=1 << 22)
     finally:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from etude.core.statistics.bounded import difference
-from etude.core.statistics.interval import stratified
+from etude.core.statistics.interval import stratified_mean
 from etude.core.trace.gap_file import read_gaps
 from etude.evaluate.bench.claims import discovery, lift
 from etude.evaluate.bench.outcome import Outcome, OutcomeFile
@@ -119,7 +119,7 @@ def against(base: Iterable[dict[str, Seen]], arm: Iterable[dict[str, Seen]]) -> 
         solved = {"": np.array([after.solved - before.solved for before, after in chosen])}
         points, ci95 = difference(solved, {"": 1.0}, resamples=RESAMPLES, seed=0).percent()
         tokens = {"": np.array([after.tokens - before.tokens for before, after in chosen])}
-        change = stratified(tokens, {"": 1.0}, resamples=RESAMPLES, seed=0)
+        change = stratified_mean(tokens, {"": 1.0}, resamples=RESAMPLES, seed=0)
         found |= {f"{name}solved_points": points, f"{name}solved_ci95": ci95}
         found |= {f"{name}tokens": round(change.value, 2)}
         found |= {f"{name}tokens_ci95": [round(change.low, 2), round(change.high, 2)]}

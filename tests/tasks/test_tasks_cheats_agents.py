@@ -12,9 +12,9 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.cheats.agents import AGENTS, agents_for, behaved
-from etude.tasks.checking.check import judged
+from etude.tasks.checking.check import judge_task
 from etude.tasks.environment.environment import DEPS, Environment, TestPlan
-from etude.tasks.environment.workspace import opened
+from etude.tasks.environment.workspace import open_workspace
 from etude.tasks.graders.judged import graded_files
 from etude.tasks.registry import grade
 from etude.tasks.task import Task
@@ -55,7 +55,7 @@ async def made(pool: SandboxPool, outside: dict[str, str] | None = None) -> Task
 
 async def test_every_agent_that_acts_scores_0_and_stands_in_the_check(shop: SandboxPool):
     """Test 51 of docs/sandbox.md: rewards are planted, the runner is replaced, a daemon edits files while the grading runs."""
-    row = await judged(await made(shop), shop)
+    row = await judge_task(await made(shop), shop)
     assert row.good, row
     assert {name: row.cheats[name] for name in AGENTS} == dict.fromkeys(AGENTS, 0.0)
 
@@ -63,7 +63,7 @@ async def test_every_agent_that_acts_scores_0_and_stands_in_the_check(shop: Sand
 async def test_neither_reference_nor_hidden_tests_are_anywhere_before_the_grading(shop: SandboxPool):
     """Test 52 of docs/sandbox.md: not in a file, a variable, a process' words, an object of git."""
     task = await made(shop)
-    box = await opened(task, shop, SandboxSpec(), history=True)
+    box = await open_workspace(task, shop, SandboxSpec(), history=True)
     look = (
         "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'; env; git cat-file --batch-all-objects --batch 2>/dev/null;"
         "find / \\( -path /proc -o -path /sys -o -path /dev -o -path /usr \\) "

@@ -14,12 +14,12 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.auditing.needles import needles
-from etude.tasks.auditing.scan import audit_problems, audited
-from etude.tasks.checking.check import KEPT, check_folder, checked, folders_of
+from etude.tasks.auditing.scan import audit_problems, scan_for_leaks
+from etude.tasks.checking.check import KEPT, check_folder, check_task, folders_of
 from etude.tasks.checking.version import code_version
 from etude.tasks.environment.birth import history_of, objects
 from etude.tasks.environment.environment import DEPS, Environment, TestPlan
-from etude.tasks.environment.workspace import left, opened
+from etude.tasks.environment.workspace import open_workspace, read_workspace
 from etude.tasks.errors import TaskError
 from etude.tasks.harbor import write_task
 from etude.tasks.store.folder import TaskFolder
@@ -63,7 +63,7 @@ async def test_an_agent_finds_one_commit_no_caches_and_leaves_no_history_behind(
         "node_modules/x/__pycache__/y": b"1",
     }
     task = await made(shop, litter)
-    box = await opened(task, shop, SandboxSpec(), history=True)
+    box = await open_workspace(task, shop, SandboxSpec(), history=True)
     proof = await history_of(box, task)
     assert proof is not None and proof["clean"] and proof["objects"] == proof["expected"] == objects(task)
     assert proof["commits"] == proof["refs"] == 1
@@ -72,7 +72,7 @@ async def test_an_agent_finds_one_commit_no_caches_and_leaves_no_history_behind(
     await box.run("git commit -q --allow-empty -m mine; printf 'x = 1\\n' > new.py")
     later = await history_of(box, task)
     assert later is not None and not later["clean"]
-    files = await left(box, task)
+    files = await read_workspace(box, task)
     assert files["new.py"] == b"x = 1\n" and not any(path.startswith(".git/") for path in files)
     await box.kill()
 
@@ -84,7 +84,7 @@ async def test_copies_of_the_reference_are_found_wherever_they_lie(shop: Sandbox
         "/tmp/other/unrelated.pyc": b"\0\0counted_twice",
     }
     task = await made(shop, {}, outside)
-    audit = await audited(task, shop)
+    audit = await scan_for_leaks(task, shop)
     assert {one["path"]: one["what"] for one in audit["found"]} == {
         f"{DEPS}/site-packages/tally.py": "lines",
         "/tmp/cache/tally.cpython-311.pyc": "names",
@@ -100,14 +100,14 @@ async def test_a_wheel_with_the_reference_in_it_is_found(shop: SandboxPool, tmp_
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as wheel:
         wheel.writestr("tally.py", GOOD)
     task = await made(shop, {}, {"/tmp/wheels/any.whl": packed.getvalue()})
-    assert [one["path"] for one in (await audited(task, shop))["found"]] == ["/tmp/wheels/any.whl!tally.py"]
+    assert [one["path"] for one in (await scan_for_leaks(task, shop))["found"]] == ["/tmp/wheels/any.whl!tally.py"]
 
 
 async def test_what_an_agent_sees_anyway_is_no_needle(shop: SandboxPool):
     task = await made(shop, {})
     assert needles(task).names == ("counted_twice", "halved")
     assert all("counted_twice" in window or "halved" in window for window in needles(task).windows[0])
-    assert not audit_problems(await audited(task, shop))
+    assert not audit_problems(await scan_for_leaks(task, shop))
 
 
 async def test_of_many_windows_one_that_anybody_writes_tells_nothing_and_of_few_it_does(shop: SandboxPool):
@@ -118,10 +118,12 @@ async def test_of_many_windows_one_that_anybody_writes_tells_nothing_and_of_few_
     few = await made(shop, {}, {"/tmp/deps/lib/any.py": common.encode()})
     many = replace(few, solution={"tally.py": long})
     assert needles(few).least == (1, 1) and needles(many).least == (8, 1)
-    assert not audit_problems(await audited(many, shop))
-    assert len(audit_problems(await audited(replace(few, solution={"tally.py": "class A:\n" + common}), shop))) == 1
+    assert not audit_problems(await scan_for_leaks(many, shop))
+    assert (
+        len(audit_problems(await scan_for_leaks(replace(few, solution={"tally.py": "class A:\n" + common}), shop))) == 1
+    )
     copied = await made(shop, {}, {"/tmp/deps/lib/any.py": long.replace("of_50(", "other(").encode()})
-    assert len(audit_problems(await audited(replace(copied, solution={"tally.py": long}), shop))) == 1
+    assert len(audit_problems(await scan_for_leaks(replace(copied, solution={"tally.py": long}), shop))) == 1
 
 
 async def test_a_sound_task_is_a_good_row_and_is_not_checked_twice(shop: SandboxPool, tmp_path: Path):
@@ -186,7 +188,7 @@ async def test_a_checked_task_has_its_audit_and_the_content_that_it_had(shop: Sa
 async def test_trouble_of_the_machine_is_a_row_that_is_off_and_not_kept(shop: SandboxPool, tmp_path: Path):
     task = await made(shop, {})
     task.metadata["environment"]["snapshot"] = "gone"
-    row = await checked("t", lambda: task, shop)
+    row = await check_task("t", lambda: task, shop)
     assert not row.good and row.problem.startswith("the machine or the task's environment")
     with pytest.raises(TaskError, match="holds no task"):
         folders_of(tmp_path / "layers")

@@ -39,9 +39,9 @@ from etude.tasks.content import (
     write_file,
 )
 from etude.tasks.environment.environment import Environment
-from etude.tasks.environment.workspace import left, opened, special_of
+from etude.tasks.environment.workspace import open_workspace, read_workspace, special_of
 from etude.tasks.graders import documentation, mutants
-from etude.tasks.graders.edits import edited, encoded
+from etude.tasks.graders.edits import apply_edits, encoded
 from etude.tasks.harbor import read_task, write_task
 from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.solved import solved
@@ -69,11 +69,15 @@ def test_every_file_comes_back_from_text_json_and_pickle(data: bytes, mode: str)
 
 
 @given(CONTENTS, CONTENTS)
-def test_equality_is_of_content_and_mode_whichever_side_asks(left: str, right: str) -> None:
-    same = bytes(left.encode()) == bytes(right.encode()) and mode_of(left) == mode_of(right)
-    assert (left == right) is same and (right == left) is same and (left != right) is not same
-    assert (left.encode() == right.encode()) is same
-    assert not same or hash(left) == hash(right)
+def test_equality_is_of_content_and_mode_whichever_side_asks(read_workspace: str, right: str) -> None:
+    same = bytes(read_workspace.encode()) == bytes(right.encode()) and mode_of(read_workspace) == mode_of(right)
+    assert (
+        (read_workspace == right) is same
+        and (right == read_workspace) is same
+        and (read_workspace != right) is not same
+    )
+    assert (read_workspace.encode() == right.encode()) is same
+    assert not same or hash(read_workspace) == hash(right)
 
 
 def test_a_plain_text_is_a_str_as_ever() -> None:
@@ -94,7 +98,7 @@ def test_only_files_that_a_sandbox_can_not_be_created_with_are_written_afterward
 
 def test_an_edited_latin_1_text_keeps_its_bytes() -> None:
     before = file_text(b"# caf\xe9\nx = 1\n")
-    after = edited({"a.py": before}, [{"path": "a.py", "at": before.index("1"), "old": "1", "new": "2"}])
+    after = apply_edits({"a.py": before}, [{"path": "a.py", "at": before.index("1"), "old": "1", "new": "2"}])
     assert encoded(after) == {"a.py": b"# caf\xe9\nx = 2\n"}
     assert mode_of(like(FileText("a", EXECUTABLE), str.__getitem__(file_text(b"\xe9"), slice(None)))) == EXECUTABLE
 
@@ -258,14 +262,16 @@ def test_trees_that_differ_in_a_mode_alone_share_no_verdict() -> None:
 
 async def test_a_sandbox_has_every_kind_of_file_and_gives_it_back(pool: SandboxPool) -> None:
     environment = {"environment": Environment("p", "1").to_record()}
-    sandbox = await opened(_task(metadata=environment), pool, SandboxSpec())
+    sandbox = await open_workspace(_task(metadata=environment), pool, SandboxSpec())
     shown = await sandbox.run("./run.sh; readlink link; cat link; od -An -tx1 bin.dat latin.py")
     assert shown.out.decode().split()[:5] == ["2", "pkg/a.py", "X", "=", "1"] and b"00 ff 01" in shown.out
-    assert await left(sandbox, _task(metadata=environment)) == {path: text.encode() for path, text in ODD.items()}
+    assert await read_workspace(sandbox, _task(metadata=environment)) == {
+        path: text.encode() for path, text in ODD.items()
+    }
     await sandbox.run(
         "chmod -x run.sh; chmod +x latin.py; rm link; ln -s run.sh other; rm pkg/a.py; ln -s ../run.sh pkg/a.py"
     )
-    found = await left(sandbox, _task(metadata=environment))
+    found = await read_workspace(sandbox, _task(metadata=environment))
     assert {path: mode_of(data) for path, data in found.items()} == {
         "bin.dat": PLAIN, "latin.py": EXECUTABLE, "run.sh": PLAIN, "other": LINK, "pkg/a.py": LINK,
     }  # fmt: skip
@@ -277,6 +283,6 @@ async def test_files_of_another_kind_take_the_place_of_those_that_are_there(pool
     environment = {"environment": Environment("p", "1").to_record()}
     task = _task(metadata=environment)
     files = {**solved(task), "link": b"plain\n", "pkg/a.py": FileBytes(b"../run.sh", LINK)}
-    sandbox = await opened(task, pool, SandboxSpec(), files=files)
+    sandbox = await open_workspace(task, pool, SandboxSpec(), files=files)
     assert (await sandbox.run("cat link; ./pkg/a.py")).out == b"plain\n3\n"
     await sandbox.kill()

@@ -11,7 +11,7 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment import copies
 from etude.tasks.environment.environment import KEY, Environment
-from etude.tasks.environment.workspace import opened
+from etude.tasks.environment.workspace import open_workspace
 from etude.tasks.task import Task
 
 TEXT = "def greeting(name):\n    return f'hello, dear {name}'\n\n\nBOUND_OF_ALL = 3\n"
@@ -80,7 +80,7 @@ async def test_an_agent_finds_nothing_in_its_place_and_a_grader_is_left_alone(po
     made = Task("t", "features", "small", "", {path: ""}, (), "commands", solution={path: source.read_text()},
                 metadata={KEY: Environment("own", "1").to_record()})  # fmt: skip
     for history, seen in ((True, False), (False, True)):
-        sandbox = await opened(made, pool, SandboxSpec(), history=history)
+        sandbox = await open_workspace(made, pool, SandboxSpec(), history=history)
         try:
             assert bool((await sandbox.run(["cat", str(source)])).out) is seen
         finally:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.tasks.difficulty.marking import foretold, mark
-from etude.tasks.difficulty.score import PRIOR_ATTEMPTS, DifficultySample, measured, prior, score
-from etude.tasks.difficulty.solver import effort, ranked
+from etude.tasks.difficulty.score import PRIOR_ATTEMPTS, DifficultySample, measure_difficulty, prior, score
+from etude.tasks.difficulty.solver import effort, rank_files
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.task import Task
 
@@ -53,9 +53,12 @@ def test_rollouts_move_the_score_towards_the_share_that_failed(before: float, sc
 
 def test_a_request_that_names_the_place_costs_less_reading_than_one_that_tells_a_symptom() -> None:
     named, vague = effort(a_task("`total` leaves the last of the prices out")), effort(a_task("Stock names are off"))
-    assert ranked("`total` leaves the last of the prices out", FILES)[0] == "shop/prices.py"
+    assert rank_files("`total` leaves the last of the prices out", FILES)[0] == "shop/prices.py"
     assert (named.files, named.edits) == (1, 1) and vague.files == 3 and vague.lines > 80
-    assert measured(a_task("Stock names are off"))["score"] > measured(a_task("total of prices"))["score"]
+    assert (
+        measure_difficulty(a_task("Stock names are off"))["score"]
+        > measure_difficulty(a_task("total of prices"))["score"]
+    )
 
 
 def test_what_a_reference_adds_needs_no_search() -> None:

@@ -16,11 +16,11 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import DEPS, Environment, TestPlan
-from etude.tasks.export.carried import carried
-from etude.tasks.export.freezing import frozen
+from etude.tasks.export.carried import runtime_files
+from etude.tasks.export.freezing import freeze_environment
 from etude.tasks.export.here import main
 from etude.tasks.export.installation import Installation
-from etude.tasks.export.proving import proved
+from etude.tasks.export.proving import prove_directory
 from etude.tasks.export.writing import export_task
 from etude.tasks.harbor import read_task
 from etude.tasks.importers.terminal import read_foreign_task
@@ -123,13 +123,13 @@ def test_a_link_in_the_place_of_tests_is_taken_away_not_followed(folder: Path, t
 
 
 def test_the_grader_runs_by_the_carried_modules_and_the_library_alone(tmp_path: Path):
-    for path, data in carried().items():
+    for path, data in runtime_files().items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(data)
     code = "import sys; sys.path.insert(0, sys.argv[1]); import etude.tasks.export.here as h; print(h.__file__)"
     said = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert said.stdout.strip() == str(tmp_path / "etude/tasks/export/here.py"), said.stderr
-    assert sum(map(len, carried().values())) < 200_000
+    assert sum(map(len, runtime_files().values())) < 200_000
 
 
 def test_the_directory_reads_back_without_loss_and_speaks_harbors_words(folder: Path):
@@ -181,11 +181,11 @@ async def test_a_directory_grades_reference_1_and_nop_0_by_its_own_scripts_in_a_
     await box.write(f"{DEPS}/site/helper.py", b"def one():\n    return 1\n")
     await box.snapshot("tally-1")
     await box.kill()
-    found = await frozen(ENVIRONMENT, STEPS, "2024-05-01", ("tally",), pool_of)
+    found = await freeze_environment(ENVIRONMENT, STEPS, "2024-05-01", ("tally",), pool_of)
     assert found.image.startswith("python:3.") and dict(found.binaries) == DATA
     assert not any(line.startswith("tally==") for line in found.constraints)
     exported = export_task(shop(), tmp_path / "task", found)
-    proof = await proved(exported.folder, pool_of)
+    proof = await prove_directory(exported.folder, pool_of)
     assert proof.good, proof
 
 

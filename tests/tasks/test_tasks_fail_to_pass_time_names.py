@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.environment.environment import Environment
 from etude.tasks.fail_to_pass import has_time_in_name
-from etude.tasks.graders.commands import unfitted
+from etude.tasks.graders.commands import keep_spec
 from etude.tasks.running.testrun import Tests
 from etude.tasks.task import Task
 from etude.tasks.validation.later_date import library, on_a_later_date
@@ -68,7 +68,7 @@ def test_always():
 @pytest.mark.skipif(not library(), reason="libfaketime is not installed")
 async def test_a_run_on_a_later_date_shows_tests_that_pass_only_today(pool: SandboxPool) -> None:
     task = Task("t", "", "", "", {}, (), "commands", metadata={"environment": Environment("p", "1").to_record()})
-    later = on_a_later_date(Tests(("test_a.py",)), task, pool, unfitted, 60.0)
+    later = on_a_later_date(Tests(("test_a.py",)), task, pool, keep_spec, 60.0)
     soon = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 20 * 86_400, UTC).date().isoformat().encode()
     assert later is not None
     ran = await later({"test_a.py": YEAR % soon})
@@ -78,4 +78,4 @@ async def test_a_run_on_a_later_date_shows_tests_that_pass_only_today(pool: Sand
 async def test_an_image_has_its_own_clock(pool: SandboxPool) -> None:
     metadata = {"environment": Environment("p", "1", image="some").to_record()}
     task = Task("t", "", "", "", {}, (), "commands", metadata=metadata)
-    assert on_a_later_date(Tests(("test_a.py",)), task, pool, unfitted, 60.0) is None
+    assert on_a_later_date(Tests(("test_a.py",)), task, pool, keep_spec, 60.0) is None

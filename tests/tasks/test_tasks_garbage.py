@@ -226,9 +226,9 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return function(*args)
 
     for module in (devops, documentation, mutants, refactor):
-        monkeypatch.setattr(module, "bounded", here)
+        monkeypatch.setattr(module, "run_bounded", here)
     for module in (script, testrun):
-        monkeypatch.setattr(module, "bounded_where_large", where_large)
+        monkeypatch.setattr(module, "run_bounded_if_large", where_large)
     monkeypatch.setattr("etude.tasks.real.grader.with_pytest", lambda spec, cache: spec)
     monkeypatch.setattr("etude.tasks.running.channels.exit_status.ExitChannel.control", lambda *args: {})
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from etude.sandbox.errors import InfraError, SandboxDied, Unsupported, UserError
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks import bounded as bounded_module
-from etude.tasks.bounded import LimitReached, bounded, bounded_where_large
+from etude.tasks.bounded import LimitReached, run_bounded, run_bounded_if_large
 from etude.tasks.calls import Call, run_calls
 from etude.tasks.graders.examples import ExampleGroup, read_examples, run_examples
 from etude.tasks.graders.workflow import MAX_COMMANDS, Command, WorkflowError, commands_of
@@ -274,10 +274,10 @@ def dying() -> None:
 
 
 async def test_a_bounded_function_returns_and_raises_as_if_it_were_called() -> None:
-    assert await bounded(returning, 1) == 2
+    assert await run_bounded(returning, 1) == 2
     with pytest.raises(WorkflowError, match="^no$"):
-        await bounded(refusing, "no")
-    assert await bounded_where_large(b"x" * 100, returning, 1) == 2
+        await run_bounded(refusing, "no")
+    assert await run_bounded_if_large(b"x" * 100, returning, 1) == 2
 
 
 @pytest.mark.parametrize(("function", "why"), [(turning, "takes more than 1 s"), (growing, "MiB"), (dying, "signal 6")])
@@ -289,7 +289,7 @@ async def test_what_takes_too_much_ends_its_own_process_alone(
     monkeypatch.setattr(bounded_module, "_CHILD", child)
     monkeypatch.setattr(bounded_module, "CPU_S", 1)
     with pytest.raises(LimitReached, match=why):
-        await bounded(function)
+        await run_bounded(function)
 
 
 def killed() -> None:
@@ -304,15 +304,15 @@ async def test_a_machine_that_starts_no_process_is_at_fault_and_not_the_attempt(
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refused)
     with pytest.raises(InfraError, match=r"no process can be started for \S*test_tasks_hostile_code.returning"):
-        await bounded(returning, 1)
+        await run_bounded(returning, 1)
 
 
 async def test_a_child_that_is_killed_or_can_not_import_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InfraError, match="signal 9"):
-        await bounded(killed)
+        await run_bounded(killed)
     monkeypatch.setattr(bounded_module, "_CHILD", "import no_such_module")
     with pytest.raises(InfraError, match="(?s)could not begin: status 1 .*no_such_module"):
-        await bounded(returning, 1)
+        await run_bounded(returning, 1)
 
 
 class Judge:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.tasks.environment.workspace import missing
+from etude.tasks.environment.workspace import missing_files
 from etude.tasks.errors import TaskError
 from etude.tasks.graders.answer import objection
 from etude.tasks.graders.documented import bare, dead_links, same_signature, sections, untold
-from etude.tasks.graders.edits import edited
+from etude.tasks.graders.edits import apply_edits
 from etude.tasks.graders.examples import UnreadableExamples, read_examples
 from etude.tasks.graders.mutants import copied, solid
 from etude.tasks.graders.review import MalformedComments, matched, read_comments
@@ -36,18 +36,18 @@ def test_a_file_that_was_taken_from_the_snapshot_and_written_again_stays() -> No
         "mutants",
         metadata={"overlay": {"removed": ["test_a.py", "c.py"]}},
     )
-    assert missing(task, {"a.py": b"", "test_a.py": b"tests"}) == ["c.py", "b.py"]
+    assert missing_files(task, {"a.py": b"", "test_a.py": b"tests"}) == ["c.py", "b.py"]
 
 
 def test_an_edit_of_another_text_is_refused_not_misplaced() -> None:
-    assert edited({"a": "x < y"}, [{"path": "a", "at": 2, "old": "<", "new": "<="}]) == {"a": "x <= y"}
+    assert apply_edits({"a": "x < y"}, [{"path": "a", "at": 2, "old": "<", "new": "<="}]) == {"a": "x <= y"}
     with pytest.raises(TaskError, match="does not stand there"):
-        edited({"a": "x > y"}, [{"path": "a", "at": 2, "old": "<", "new": "<="}])
+        apply_edits({"a": "x > y"}, [{"path": "a", "at": 2, "old": "<", "new": "<="}])
 
 
 def test_edits_of_one_file_keep_their_places() -> None:
     edits = [{"path": "a", "at": 0, "old": "a", "new": "long"}, {"path": "a", "at": 2, "old": "b", "new": ""}]
-    assert edited({"a": "a b c"}, edits) == {"a": "long  c"}
+    assert apply_edits({"a": "a b c"}, edits) == {"a": "long  c"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.content import EXECUTABLE, LINK, FileBytes, FileText, laid_over, mode_of
 from etude.tasks.environment import special
 from etude.tasks.environment.environment import KEY, Environment
-from etude.tasks.environment.workspace import OVERLAY, left, opened, special_of
+from etude.tasks.environment.workspace import OVERLAY, open_workspace, read_workspace, special_of
 from etude.tasks.graders.judged import graded_files
 from etude.tasks.restore import restored
 from etude.tasks.task import Task
@@ -45,7 +45,7 @@ def test_a_restored_tree_has_no_editable_link_in_the_place_of_a_folder() -> None
 
 async def test_a_tree_with_a_link_in_the_place_of_a_folder_opens_no_sandbox(pool: SandboxPool) -> None:
     with pytest.raises(UserError, match="tests in the place of its folder"):
-        await opened(a_task(), pool, SandboxSpec(), files={"tests": FileBytes(b"e", LINK), "tests/a.py": b"a"})
+        await open_workspace(a_task(), pool, SandboxSpec(), files={"tests": FileBytes(b"e", LINK), "tests/a.py": b"a"})
 
 
 @pytest.mark.parametrize("snapshot", [False, True])
@@ -53,7 +53,7 @@ async def test_folders_files_and_links_take_each_others_place(tmp_path: Path, sn
     pool = await open_pool(SandboxSettings(layers=str(tmp_path / "layers")))
     metadata: dict[str, object] = {}
     if snapshot:
-        box = await opened(a_task(), pool, SandboxSpec())
+        box = await open_workspace(a_task(), pool, SandboxSpec())
         await box.snapshot("way-1")  # type: ignore[attr-defined]
         await box.kill()
         metadata = {
@@ -67,10 +67,10 @@ async def test_folders_files_and_links_take_each_others_place(tmp_path: Path, sn
         "other/old.py": FileBytes(b"new\n", EXECUTABLE),
         "lnk/inner.py": b"a link becomes a folder\n",
     }
-    box = await opened(a_task(**metadata), pool, SandboxSpec(), files=tree)
+    box = await open_workspace(a_task(**metadata), pool, SandboxSpec(), files=tree)
     try:
         done = await box.run(["sh", "-c", "cat pkg/old.py && readlink -n pkg && test -d lnk && test ! -L lnk"])
-        found = await left(box, a_task(**metadata))
+        found = await read_workspace(box, a_task(**metadata))
     finally:
         await box.kill()
         await pool.close()
@@ -83,7 +83,7 @@ async def test_folders_files_and_links_take_each_others_place(tmp_path: Path, sn
 async def test_many_links_are_read_by_few_commands_and_too_many_are_refused(
     pool: SandboxPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    box = await opened(a_task(), pool, SandboxSpec())
+    box = await open_workspace(a_task(), pool, SandboxSpec())
     calls = 0
     run = type(box).run
 
@@ -96,12 +96,12 @@ async def test_many_links_are_read_by_few_commands_and_too_many_are_refused(
         make = 'i=0; while [ $i -lt 300 ]; do ln -s "t $i\n" "l $i"; i=$((i+1)); done'
         assert (await box.run(["sh", "-c", make])).rc == 0
         monkeypatch.setattr(type(box), "run", counted)
-        found = await left(box, a_task())
+        found = await read_workspace(box, a_task())
         assert calls == 1
         assert found["l 299"] == FileBytes(b"t 299\n", LINK) and found["lnk"] == FileBytes(b"a.py", LINK)
         monkeypatch.setattr(special, "MAX_LINKS", 100)
         with pytest.raises(UserError, match="301 links, at most 100"):
-            await left(box, a_task())
+            await read_workspace(box, a_task())
     finally:
         await box.kill()
 

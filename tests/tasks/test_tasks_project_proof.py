@@ -12,7 +12,7 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import DEPS, Environment, TestPlan
-from etude.tasks.environment.workspace import opened
+from etude.tasks.environment.workspace import open_workspace
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.registry import grade
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
@@ -74,7 +74,7 @@ async def test_a_file_that_only_the_task_has_may_be_gone_afterwards(shop: Sandbo
     environment = await installed(shop)
     task = task_of(draft(environment, changed={"tally.py": BAD, "extra.py": "x = 1\n"}, gone=("extra.py",)))
     assert "extra.py" in task.files
-    box = await opened(task, shop, SandboxSpec(), files=solved(task))
+    box = await open_workspace(task, shop, SandboxSpec(), files=solved(task))
     assert "extra.py" not in await box.export()
     await box.kill()
 

@@ -13,7 +13,7 @@ from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.content import EXECUTABLE, LINK, FileText, mode_of
 from etude.tasks.environment.environment import KEY, Environment
-from etude.tasks.environment.workspace import OVERLAY, left, opened, overlay
+from etude.tasks.environment.workspace import OVERLAY, open_workspace, overlay, read_workspace
 from etude.tasks.task import Task
 
 PROJECT = {
@@ -61,9 +61,9 @@ async def test_what_stands_again_as_it_was_counts_as_written(
         OVERLAY: {"changed": [], "removed": list(GONE)},
     }
     task = Task("t", "features", "made", "", {"keep.py": "x = 1\n"}, (), "commands", metadata=metadata)
-    agent = await opened(task, pool, SandboxSpec(), history=True)
+    agent = await open_workspace(task, pool, SandboxSpec(), history=True)
     await agent.run(["sh", "-c", done])
-    found = await left(agent, task)
+    found = await read_workspace(agent, task)
     await agent.kill()
     assert {path: data.decode() for path, data in found.items()} == {"keep.py": "x = 1\n", **expected}
 
@@ -81,15 +81,15 @@ async def test_a_program_that_is_again_as_the_project_has_it_is_the_agents_work(
     pool: SandboxPool, done: str, expected: dict[str, bytes]
 ) -> None:
     project = {"keep.py": "x\n", "run.sh": FileText("good\n", EXECUTABLE)}
-    box = await opened(Task("p", "c", "l", "", project, (), "commands"), pool, SandboxSpec())
+    box = await open_workspace(Task("p", "c", "l", "", project, (), "commands"), pool, SandboxSpec())
     await box.snapshot("programs-1")  # type: ignore[attr-defined]
     await box.kill()
     files = {"keep.py": "x\n", "run.sh": FileText("bad\n", EXECUTABLE), "lnk": FileText("keep.py", LINK)}
     metadata = {KEY: Environment("programs", "1", snapshot="programs-1").to_record(), OVERLAY: overlay(project, files)}
     task = Task("t", "features", "made", "", files, (), "commands", metadata=metadata)
-    agent = await opened(task, pool, SandboxSpec(), history=True)
+    agent = await open_workspace(task, pool, SandboxSpec(), history=True)
     assert (await agent.run(["sh", "-c", done])).rc == 0
-    found = await left(agent, task)
+    found = await read_workspace(agent, task)
     await agent.kill()
     assert {path: bytes(data) for path, data in found.items()} == {"keep.py": b"x\n", **expected}
     assert [mode_of(data) for path, data in found.items() if path == "run.sh"] == [EXECUTABLE] * ("run.sh" in expected)

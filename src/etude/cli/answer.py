@@ -22,7 +22,7 @@ from typing import Any
 from etude.cli.extras import EXTRAS, missing_package
 from etude.core.events.finite import dumps
 from etude.core.events.stopping import name_of, status_of
-from etude.core.redact.keys import masked
+from etude.core.redact.keys import mask_keys
 from etude.core.spelling import similar
 
 _RAISE = opcode.opmap["RAISE_VARARGS"]
@@ -93,7 +93,7 @@ def _outcome(verb: Callable[[], Any], words: Sequence[str]) -> tuple[dict[str, A
         if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] in EXTRAS:
             return _error("MissingPackage", missing_package(error.name.partition(".")[0]), 1)
         if not _is_expected(error):  # a fault of ours: the person who reports it needs the place
-            print(masked(traceback.format_exc()), end="", file=sys.stderr)
+            print(mask_keys(traceback.format_exc()), end="", file=sys.stderr)
         return _error(type(error).__name__, str(error) or type(error).__name__, 1)
     if isinstance(answer, Answer):
         return answer.document, answer.text, answer.code
@@ -125,7 +125,7 @@ def stopped(stop: KeyboardInterrupt, words: Sequence[str]) -> str:
 
 
 def _error(kind: str, message: str, code: int) -> tuple[dict[str, Any], str, int]:
-    message = masked(message)
+    message = mask_keys(message)
     return {"error": {"type": kind, "message": message}}, f"error: {message}" if message else "", code
 
 

@@ -41,7 +41,7 @@ class Replayer:
         from etude.agent.harness.replay import replay
         from etude.sandbox.pool import open_pool
         from etude.sandbox.spec import SandboxSpec
-        from etude.tasks.environment.workspace import opened
+        from etude.tasks.environment.workspace import open_workspace
 
         run = next((p for p in file.absolute().parents if (p / "recipe.toml").is_file()), None)
         recipe = self._read(self._recipe or (run / "recipe.toml" if run else None))
@@ -49,7 +49,7 @@ class Replayer:
         renderer = self._renderer(session, file, run, recipe)
         self._pool = self._pool or await open_pool(recipe.sandbox)
         spec = SandboxSpec(memory_mb=recipe.rl.attempt.memory_mb)
-        sandbox = await opened(task, self._pool, spec, history=True)
+        sandbox = await open_workspace(task, self._pool, spec, history=True)
         try:
             return await replay(session, sandbox, renderer=renderer)
         finally:

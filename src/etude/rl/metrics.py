@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from etude.core.trace.segment import Rollout, routed
+from etude.core.trace.segment import Rollout, route_mask
 
 # What a point of the report's learning curve shows; everything else stays in the event log.
 CURVE = (
@@ -168,7 +168,7 @@ def _uniform_share(rollouts: Sequence[Rollout]) -> float:
 def _routed(rollout: Rollout) -> int:
     """Tokens whose experts the engine recorded."""
     routes = [segment.routes for segment in rollout.segments if segment.routes is not None]
-    return sum(int(routed(array)[:, 0, 0].sum()) for array in routes if array.size)
+    return sum(int(route_mask(array)[:, 0, 0].sum()) for array in routes if array.size)
 
 
 def _mean(values: Sequence[float]) -> float:

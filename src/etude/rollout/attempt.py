@@ -39,7 +39,7 @@ from etude.rollout.verdicts import Verdicts
 from etude.sandbox.errors import CapacityExhausted, InfraError, Unsupported, UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
-from etude.tasks.environment.workspace import left, opened
+from etude.tasks.environment.workspace import open_workspace, read_workspace
 from etude.tasks.grading import described, graded
 from etude.tasks.task import Grader, SessionGrader, Task, Verdict
 
@@ -169,7 +169,7 @@ def _reason(error: Exception, settings: AttemptSettings) -> str:
 
 async def _sandbox(task: Task, setup: AttemptSetup, name: str) -> Disposable:
     try:
-        return await opened(task, setup.pool, _spec(task, name, setup.settings), setup.adapt, history=True)
+        return await open_workspace(task, setup.pool, _spec(task, name, setup.settings), setup.adapt, history=True)
     except UserError as error:  # a missing image, a bad limit: the task's environment is wrong, and no policy did that
         raise Unsupported(f"no sandbox can be made for task {task.id}: {error}") from error
 
@@ -262,7 +262,7 @@ def _approver(setup: AttemptSetup, name: str) -> Approver | None:
 async def _export(sandbox: Disposable, task: Task, settings: AttemptSettings) -> tuple[dict[str, bytes], str]:
     """The files the agent left, or why they can't be taken: that is the policy's doing, hence evidence."""
     try:
-        return await left(sandbox, task, settings.max_export_bytes), ""
+        return await read_workspace(sandbox, task, settings.max_export_bytes), ""
     except UserError as error:
         return {}, f"the files can't be exported: {error}"
 

@@ -38,7 +38,7 @@ class LimitReached(Exception):
     """The function took more than it may, or ended its process; says which."""
 
 
-async def bounded(function: Callable[..., T], *args: Any) -> T:
+async def run_bounded(function: Callable[..., T], *args: Any) -> T:
     """What `function`, a module's own, returns or raises. Raises LimitReached too, and InfraError where the machine is at fault."""
     payload = pickle.dumps(function) + pickle.dumps(args)
     try:
@@ -73,12 +73,12 @@ async def _ended(payload: bytes) -> tuple[int, bytes, bytes]:
     return child.returncode or 0, out, err
 
 
-async def bounded_where_large(data: bytes, function: Callable[..., T], *args: Any) -> T:
+async def run_bounded_if_large(data: bytes, function: Callable[..., T], *args: Any) -> T:
     """As `bounded`, but in this process where what is read, `data`, is small and its lines are short: then a
     parser that is quadratic in either ends about as soon as a process starts."""
     if len(data) <= SMALL_BYTES and max(map(len, data.splitlines()), default=0) <= SHORT_LINE_BYTES:
         return function(*args)
-    return await bounded(function, *args)
+    return await run_bounded(function, *args)
 
 
 def _limit(function: Callable[..., Any], status: int, err: bytes) -> str:

@@ -187,7 +187,7 @@ async def test_a_turn_after_a_long_history_costs_what_the_first_ones_did(make_re
         await grown.prompt()
         seconds.append(time.process_time() - start)
     early, late = sorted(seconds[5:45])[20], sorted(seconds[-40:])[20]
-    assert len(grown.builder.held) > 50_000
+    assert len(grown.builder.open_ids) > 50_000
     assert late < 3 * early + 0.003  # seconds; on a free core 0.6 ms and 1.7 ms
 
 
@@ -218,7 +218,7 @@ async def _session(renderer: Any, steps: list[tuple[str, str]]) -> None:
         assert sum(recorder.session.entries[-1].data["spoken"].values()) == len(ids)
         assert grown.builder.forks == forks
         held = [*prompt, *ids]
-        assert grown.builder.held == held
+        assert grown.builder.open_ids == held
         for call in turn.calls:
             grown.result(Message("tool", "r <|im_end|>", call_id=call.id), call.name, False)
         if turn.problem:
@@ -227,7 +227,7 @@ async def _session(renderer: Any, steps: list[tuple[str, str]]) -> None:
             grown.hear(Message("user", "and?", summary=then == "q"))
         if then == "n":
             grown.restart(Message("user", "so far", summary=True), {})
-            held = [*grown.builder.held]
+            held = [*grown.builder.open_ids]
     stored, built = recorder.session.segments(), grown.builder.segments()
     assert sorted(s.ids.tolist() for s in stored) == sorted(s.ids.tolist() for s in built)
     assert sum(int(s.sampled.sum()) for s in stored) == sum(int(s.sampled.sum()) for s in built)

@@ -11,7 +11,7 @@ from identify.vendor.licenses import LICENSES
 from etude.core.licence import LicenceBook, LicenceConflict
 from etude.core.licence.dep5 import parse_dep5
 from etude.core.licence.header import comments, of_comments
-from etude.core.licence.matching import read
+from etude.core.licence.matching import analyse_text
 
 TEXTS = dict(LICENSES)
 GPL_NOTICE = """# This program is free software; you can redistribute it and/or modify
@@ -221,7 +221,7 @@ def test_a_copyright_file_for_people_is_not_machine_readable() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(TEXTS) - {"CC-BY-4.0", "CC-BY-SA-4.0"}))
 def test_a_standard_text_is_found_inside_other_words(name: str) -> None:
-    found = read(
+    found = analyse_text(
         "Some words before that say nothing at all.\n\n"
         + TEXTS[name]
         + "\n\nSome words after, by hand, about the authors.\n"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from etude.core.licence import family
 from etude.core.licence.classifiers import of_classifiers
 from etude.core.licence.covering import covers
-from etude.core.licence.expression import equivalent, joined, spdx, symbols
+from etude.core.licence.expression import equivalent, join_expressions, spdx, symbols
 from etude.core.licence.licence import FAMILIES
 from etude.core.licence.names import of_name
 
@@ -58,13 +58,13 @@ def test_a_choice_takes_the_best_and_a_sum_the_worst(one: str, other: str) -> No
 def test_joining_is_the_same_in_every_order(parts: list[str], choice: bool, random: object) -> None:
     shuffled = parts[:]
     random.shuffle(shuffled)  # pyright: ignore[reportAttributeAccessIssue]
-    whole = joined(parts, choice=choice)
-    assert whole == joined(shuffled, choice=choice)
+    whole = join_expressions(parts, choice=choice)
+    assert whole == join_expressions(shuffled, choice=choice)
     assert symbols(whole) == frozenset(parts)
 
 
 def test_brackets_keep_a_choice_inside_a_sum() -> None:
-    assert equivalent(joined(["MIT OR Apache-2.0", "MPL-2.0"]), "MPL-2.0 AND (Apache-2.0 OR MIT)")
+    assert equivalent(join_expressions(["MIT OR Apache-2.0", "MPL-2.0"]), "MPL-2.0 AND (Apache-2.0 OR MIT)")
 
 
 @given(st.text(max_size=60))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from etude.core.redact.keys import BadKey, MaskedRecord, _is_path, api_key, bearer, is_secret_name, masked
+from etude.core.redact.keys import BadKey, MaskedRecord, _is_path, api_key, bearer, is_secret_name, mask_keys
 
 INNER = "made-up-inner-part"
 
@@ -53,23 +53,23 @@ def test_no_key_in_use_survives_in_a_text_in_any_spelling(key: str) -> None:
         patch.setenv("SOME_VARIABLE", key)
         api_key("SOME_VARIABLE")
         for text in (f"refused {key}!", f"b'Bearer {key}'", repr(f"x {key} y"), json.dumps({"x": f"a {key} y"})):
-            shown = masked(text)
+            shown = mask_keys(text)
             assert key not in shown and json.dumps(key)[1:-1] not in shown
 
 
 def test_secrets_in_addresses_and_in_variables_called_so_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MADE_UP_TOKEN", INNER)
-    assert masked(f"it says {INNER}") == "it says [MADE_UP_TOKEN]"
-    assert masked("no proxy at http://me:hunter2@10.0.0.1:80/x") == "no proxy at http://[hidden]@10.0.0.1:80/x"
-    assert masked("POST http://h/v1?key=abc&n=1 failed") == "POST http://h/v1?key=[hidden]&n=1 failed"
-    assert masked("Illegal header value b'Bearer abc'") == "Illegal header value b'Bearer [hidden]'"
+    assert mask_keys(f"it says {INNER}") == "it says [MADE_UP_TOKEN]"
+    assert mask_keys("no proxy at http://me:hunter2@10.0.0.1:80/x") == "no proxy at http://[hidden]@10.0.0.1:80/x"
+    assert mask_keys("POST http://h/v1?key=abc&n=1 failed") == "POST http://h/v1?key=[hidden]&n=1 failed"
+    assert mask_keys("Illegal header value b'Bearer abc'") == "Illegal header value b'Bearer [hidden]'"
 
 
 def test_words_of_ordinary_sentences_are_not_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     api_key("OPENAI_API_KEY")
     text = "none of these is an address: http://127.0.0.1:1/v1 (user@host)"
-    assert masked(text) == text
+    assert mask_keys(text) == text
 
 
 def test_a_line_of_a_log_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,13 +82,13 @@ def test_the_path_of_a_keys_file_stays(monkeypatch: pytest.MonkeyPatch, tmp_path
     file = tmp_path / "key.pem"
     file.touch()
     monkeypatch.setenv("TLS_PRIVATE_KEY", str(file))
-    assert masked(f"{file} can't be read") == f"{file} can't be read"
+    assert mask_keys(f"{file} can't be read") == f"{file} can't be read"
 
 
 @pytest.mark.parametrize("name", ["GITHUB_PAT", "MY_KEY_2", "GITHUB_PAT_2", "DB_PWD", "NPM_CONFIG__AUTH", "X_BEARER"])
 def test_whatever_is_kept_from_commands_is_masked(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, INNER)
-    assert is_secret_name(name) and masked(f"it says {INNER}") == f"it says [{name}]"
+    assert is_secret_name(name) and mask_keys(f"it says {INNER}") == f"it says [{name}]"
 
 
 @pytest.mark.parametrize("name", ["Authorization", "Proxy-Authorization", "X-Auth", "x-api-key", "oauth", "authToken"])
@@ -104,10 +104,10 @@ def test_names_that_only_resemble_a_secrets_are_none(name: str) -> None:
 
 
 def test_bearer_tokens_are_masked_however_the_word_is_written() -> None:
-    assert masked("authorization: bearer x9") == "authorization: bearer [hidden]"
-    assert masked("BEARER abc.def") == "BEARER [hidden]"
+    assert mask_keys("authorization: bearer x9") == "authorization: bearer [hidden]"
+    assert mask_keys("BEARER abc.def") == "BEARER [hidden]"
     text = "Missing bearer or basic authentication; send a bearer token"
-    assert masked(text) == text
+    assert mask_keys(text) == text
 
 
 def test_a_traceback_in_a_log_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> None:

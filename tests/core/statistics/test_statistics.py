@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.core.statistics.best import best_of, powers_of_two
-from etude.core.statistics.interval import stratified, weighted_mean
-from etude.core.statistics.pairs import paired
+from etude.core.statistics.interval import stratified_mean, weighted_mean
+from etude.core.statistics.pairs import paired_differences
 
 tables = st.integers(1, 7).flatmap(
     lambda k: st.lists(st.lists(st.floats(0, 1), min_size=k, max_size=k), min_size=1, max_size=5)
@@ -42,15 +42,15 @@ def test_interval_covers_the_truth_about_as_often_as_it_says():
     for trial in range(200):
         difficulty = rng.beta(2, 2, size=60)
         scores = rng.random((60, 4)) < difficulty[:, None]
-        interval = stratified({"": scores.mean(axis=1)}, {"": 1.0}, resamples=400, seed=trial)
+        interval = stratified_mean({"": scores.mean(axis=1)}, {"": 1.0}, resamples=400, seed=trial)
         hits += interval.low <= 0.5 <= interval.high
     assert 0.88 <= hits / 200 <= 1.0
 
 
 def test_clusters_widen_the_interval_compared_with_independent_attempts():
     hard_or_easy = np.repeat([[0.0] * 8, [1.0] * 8], 20, axis=0)
-    clustered = stratified({"": hard_or_easy.mean(axis=1)}, {"": 1.0}, resamples=1000, seed=0)
-    independent = stratified({"": hard_or_easy.reshape(-1)}, {"": 1.0}, resamples=1000, seed=0)
+    clustered = stratified_mean({"": hard_or_easy.mean(axis=1)}, {"": 1.0}, resamples=1000, seed=0)
+    independent = stratified_mean({"": hard_or_easy.reshape(-1)}, {"": 1.0}, resamples=1000, seed=0)
     assert clustered.high - clustered.low > 2 * (independent.high - independent.low)
 
 
@@ -65,8 +65,8 @@ levels = st.dictionaries(
 def test_an_interval_holds_its_value_and_does_not_change_with_the_scale_of_weights(drawn, seed, factor):
     values = {level: np.array(found) for level, (found, _) in drawn.items()}
     weights = {level: weight for level, (_, weight) in drawn.items()}
-    interval = stratified(values, weights, resamples=200, seed=seed)
-    scaled = stratified(values, {k: factor * w for k, w in weights.items()}, resamples=200, seed=seed)
+    interval = stratified_mean(values, weights, resamples=200, seed=seed)
+    scaled = stratified_mean(values, {k: factor * w for k, w in weights.items()}, resamples=200, seed=seed)
     assert interval.low - 1e-9 <= interval.high and 0 <= interval.value <= 1 + 1e-9
     assert (scaled.value, scaled.low, scaled.high) == pytest.approx((interval.value, interval.low, interval.high))
     lowest = sum(w * values[k].min() for k, w in weights.items()) / sum(weights.values())
@@ -79,7 +79,7 @@ def test_weights_by_size_give_the_plain_mean_and_a_constant_level_no_width(found
     cut = min(cut, len(found) - 1)
     parts = {"a": np.array(found[:cut]), "b": np.array(found[cut:])}
     assert weighted_mean(parts, {k: len(v) for k, v in parts.items()}) == pytest.approx(np.mean(found))
-    still = stratified({"a": np.full(5, 0.25), "b": np.full(9, 0.75)}, {"a": 1, "b": 3}, resamples=200, seed=0)
+    still = stratified_mean({"a": np.full(5, 0.25), "b": np.full(9, 0.75)}, {"a": 1, "b": 3}, resamples=200, seed=0)
     assert (still.value, still.low, still.high) == pytest.approx((0.625, 0.625, 0.625))
 
 
@@ -98,7 +98,7 @@ def test_stratified_intervals_cover_the_truth_in_small_levels():
     truth, hits, trials = sum(weights[k] * middle[k] for k in sizes) / 9, 0, 300
     for trial in range(trials):
         values = {k: np.clip(rng.normal(middle[k], 0.1, n), 0, 1) for k, n in sizes.items()}
-        interval = stratified(values, weights, resamples=300, seed=trial)
+        interval = stratified_mean(values, weights, resamples=300, seed=trial)
         hits += interval.low <= truth <= interval.high
     assert 0.88 <= hits / trials <= 0.99
 
@@ -107,7 +107,7 @@ def test_a_level_that_the_mix_does_not_know_is_named():
     with pytest.raises(ValueError, match="'new'"):
         weighted_mean({"new": np.ones(3)}, {"old": 1.0})
     with pytest.raises(ValueError, match="no task"):
-        stratified({}, {}, resamples=200, seed=0)
+        stratified_mean({}, {}, resamples=200, seed=0)
 
 
 def test_pairing_cancels_the_difficulty_of_tasks():
@@ -115,8 +115,8 @@ def test_pairing_cancels_the_difficulty_of_tasks():
     difficulty = rng.random(80)
     before = {"a": np.clip(difficulty + rng.normal(0, 0.01, 80), 0, 1) * 0.8}
     after = {"a": before["a"] + 0.1}
-    lift = stratified(paired(before, after), {"a": 1.0}, resamples=1000, seed=0)
+    lift = stratified_mean(paired_differences(before, after), {"a": 1.0}, resamples=1000, seed=0)
     assert lift.value == pytest.approx(0.1)
     assert lift.high - lift.low < 1e-6
     with pytest.raises(ValueError, match="same tasks"):
-        paired(before, {"a": after["a"][1:]})
+        paired_differences(before, {"a": after["a"][1:]})

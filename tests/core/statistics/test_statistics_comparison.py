@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from etude.core.statistics.comparison import comparison
-from etude.core.statistics.items import discrimination, saturated
-from etude.core.statistics.pairs import compare, holm, paired
+from etude.core.statistics.items import count_extremes, discrimination
+from etude.core.statistics.pairs import compare, holm, paired_differences
 from etude.core.statistics.power import detectable, pass_share, tasks_needed
 from etude.core.statistics.rank import split_half
 
@@ -41,7 +41,10 @@ def test_every_figure_is_that_of_the_function_that_computes_it() -> None:
     means = {name: {level: table.mean(axis=1) for level, table in own.items()} for name, own in FOUR.items()}
     pair = found["pairs"][2]  # a, d
     alone = compare(means["a"], means["d"], WEIGHTS, **COUNTS)
-    changes, least = paired(means["a"], means["d"]), detectable(paired(means["a"], means["d"]), weights=WEIGHTS)
+    changes, least = (
+        paired_differences(means["a"], means["d"]),
+        detectable(paired_differences(means["a"], means["d"]), weights=WEIGHTS),
+    )
     assert least is not None
     assert (pair["points"], pair["ci95"]) == alone.points.percent()
     assert pair["p"] == pytest.approx(alone.p, abs=1e-6) and pair["tasks"] == 20
@@ -52,7 +55,7 @@ def test_every_figure_is_that_of_the_function_that_computes_it() -> None:
     assert found["ranking"]["whole"] == pytest.approx(split_half(FOUR, WEIGHTS, seed=7).whole, abs=5e-5)
     tables = {name: np.concatenate(list(own.values())) for name, own in FOUR.items()}
     names = [task for level in IDS.values() for task in level]
-    assert found["items"]["saturated"] == [names[i] for i in saturated(tables).saturated]
+    assert found["items"]["saturated"] == [names[i] for i in count_extremes(tables).saturated]
     told = {name: r for name, r in zip(names, discrimination(tables), strict=True) if not np.isnan(r)}
     assert found["items"]["discrimination"] == pytest.approx(told, abs=5e-5)
     assert list(found["items"]["discrimination"].values()) == sorted(found["items"]["discrimination"].values())

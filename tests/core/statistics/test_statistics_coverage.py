@@ -10,7 +10,7 @@ import pytest
 
 from etude.core.statistics.best import best_of
 from etude.core.statistics.bounded import average, difference, wilson
-from etude.core.statistics.interval import Interval, stratified
+from etude.core.statistics.interval import Interval, stratified_mean
 from etude.core.statistics.student import student_quantile
 
 LEVELS = {"easy": (1.5, 2.0), "hard": (-1.0, 1.0)}  # level -> what it adds to an ability, its weight
@@ -109,7 +109,7 @@ def test_the_bootstrap_alone_does_not_near_100_percent() -> None:
     """Why `average` exists. If this fails, `bounded.py` can go."""
     trials, hits, mean = 150, 0, truth(7.0)
     for trial, (tables,) in enumerate(benches([7.0], 24, 4, trials)):
-        found = stratified({k: t.mean(axis=1) for k, t in tables.items()}, WEIGHTS, resamples=200, seed=trial)
+        found = stratified_mean({k: t.mean(axis=1) for k, t in tables.items()}, WEIGHTS, resamples=200, seed=trial)
         hits += covered(found, mean)
     assert hits < 0.8 * trials
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.core.statistics.items import discrimination, saturated
+from etude.core.statistics.items import count_extremes, discrimination
 
 
 def plain_discrimination(tables: dict[str, list[list[float]]], task: int) -> float:
@@ -70,7 +70,7 @@ def test_more_passes_of_one_policy_do_not_change_what_tasks_tell() -> None:
 
 def test_saturated_and_impossible_tasks_are_listed_and_discriminate_nothing() -> None:
     tables = {"a": np.array([[1, 1], [0, 0], [1, 0], [1, 1]]), "b": np.array([[1, 1], [0, 0], [1, 1], [1, 0.5]])}
-    found = saturated(tables)
+    found = count_extremes(tables)
     assert (found.saturated, found.impossible) == ((0,), (1,))
     assert np.isnan(discrimination(tables)).tolist() == [True, True, False, False]
 
@@ -79,4 +79,4 @@ def test_policies_that_were_asked_other_tasks_are_refused() -> None:
     with pytest.raises(ValueError, match="differ in length"):
         discrimination({"a": np.ones((2, 1)), "b": np.ones((3, 1))})
     with pytest.raises(ValueError, match="no policy"):
-        saturated({})
+        count_extremes({})

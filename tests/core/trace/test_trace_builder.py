@@ -24,7 +24,7 @@ def test_prompts_that_extend_the_held_tokens_give_one_segment_with_exactly_the_s
 ) -> None:
     builder, expected, mask = SegmentBuilder(), [], []
     for version, (rendered, answer) in enumerate(turns):
-        assert builder.prompt([*builder.held, *rendered])
+        assert builder.prompt([*builder.open_ids, *rendered])
         builder.sample(sampled(answer, version))
         expected += rendered + answer
         mask += [False] * len(rendered) + [True] * len(answer)
@@ -42,7 +42,7 @@ def test_a_prompt_that_changes_any_held_token_forks(
     builder = SegmentBuilder()
     builder.prompt(held)
     builder.sample(sampled(answer))
-    whole = builder.held.copy()
+    whole = builder.open_ids.copy()
     changed = whole.copy()
     changed[at % len(whole)] += 1
     assert not builder.prompt([*changed, *prompt])

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from etude.core.trace.change import TextChange
-from etude.core.trace.document import PAGE, SCHEMA, renewed, schema_text
+from etude.core.trace.document import PAGE, SCHEMA, schema_text, update_tables
 from etude.core.trace.entry import FORMAT_VERSION, EntryType, SessionHeader
 from etude.core.trace.message import Message
 from etude.core.trace.migrations import MIGRATIONS, SessionError, steps_from
@@ -50,7 +50,7 @@ def recorded(fill: Callable[[Recorder], Recorder], header: SessionHeader, tmp_pa
 
 def test_the_published_pages_are_what_the_code_says() -> None:
     page = (DOCS / PAGE).read_text()
-    assert page == renewed(page), "run: python -m etude.core.trace.document"
+    assert page == update_tables(page), "run: python -m etude.core.trace.document"
     assert (DOCS / SCHEMA).read_text() == schema_text(), "run: python -m etude.core.trace.document"
     assert f"version {FORMAT_VERSION}" in page.splitlines()[0]
 

@@ -14,7 +14,7 @@ from etude.core.trace.builder import merge_routes
 from etude.core.trace.entry import EntryRoutes
 from etude.core.trace.group_file import pack_group, unpack_group
 from etude.core.trace.rollout_codec import rollout_from_bytes, rollout_to_bytes
-from etude.core.trace.segment import NO_ROUTE, NO_ROUTE_WIDE, Rollout, Segment, no_route, routed, wide_routes
+from etude.core.trace.segment import NO_ROUTE, NO_ROUTE_WIDE, Rollout, Segment, no_route, route_mask, wide_routes
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.model.init import new_model
@@ -82,12 +82,12 @@ def test_a_step_replays_what_the_engine_routed(experts, family):
     rollouts = [Rollout(str(n), "t", 0, [sampled(model, str(n))], {"outcome": float(n)}) for n in range(2)]
     routes = rollouts[0].segments[0].routes
     assert routes is not None and routes.dtype == (np.uint8 if experts <= 255 else np.uint16)
-    assert not routed(routes[-1]).any() and routed(routes[:-1]).all()
+    assert not route_mask(routes[-1]).any() and route_mask(routes[:-1]).all()
     if family == "deepseek_v3":
         assert routes[:-1].max() == experts - 1
     trainer = PolicyTrainer(model, None, PolicyStepSettings.model_validate({"replay_ratio": 0.0}))
     scores = trainer.score(rollouts)
-    tokens = int(routed(routes)[:, 0, 0].sum())
+    tokens = int(route_mask(routes)[:, 0, 0].sum())
     assert (
         scores.mismatch.k3 < 1e-9 and scores.replay.replayed == routes[:tokens].size
     )  # one tree: both share every token
@@ -133,11 +133,11 @@ def test_routes_of_either_width_survive_every_file(dtype):
 
 def test_wide_routes_of_older_files_are_marked_with_255_and_read_so():
     old = np.array([[[255, 7, 255]], [[255, 255, 255]], [[NO_ROUTE_WIDE] * 3]], np.uint16)
-    assert routed(old).tolist() == [[[True] * 3], [[False] * 3], [[False] * 3]]
+    assert route_mask(old).tolist() == [[[True] * 3], [[False] * 3], [[False] * 3]]
     assert wide_routes(old).tolist() == [[[255, 7, 255]], [[-1] * 3], [[-1] * 3]]
-    assert routed(np.array([[[255]], [[3]]], np.uint16)).tolist() == [
+    assert route_mask(np.array([[[255]], [[3]]], np.uint16)).tolist() == [
         [[True]],
         [[True]],
     ]  # of one expert a token it is an id
     narrow = np.array([[[NO_ROUTE, 3]]], np.uint8)
-    assert routed(narrow).tolist() == [[[False, True]]] and wide_routes(narrow) is narrow
+    assert route_mask(narrow).tolist() == [[[False, True]]] and wide_routes(narrow) is narrow

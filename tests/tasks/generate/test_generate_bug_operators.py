@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from etude.tasks.generate.generators.bugs import listing
 from etude.tasks.generate.generators.bugs.code import Code
-from etude.tasks.generate.generators.bugs.edit import OverlappingEdits, SourceEdit, applied
+from etude.tasks.generate.generators.bugs.edit import OverlappingEdits, SourceEdit, apply_edits
 from etude.tasks.generate.generators.bugs.registry import OPERATORS
 
 PYTHON = {
@@ -142,7 +142,7 @@ def python(body: str, head: str = "def f(a, b, c=None)") -> Code:
 
 def outcomes(code: Code, name: str) -> list[str]:
     operators = [one for one in OPERATORS if one.name == name]
-    return [applied(code.source, site.edits).decode() for one in operators for site in one.sites(code)]
+    return [apply_edits(code.source, site.edits).decode() for one in operators for site in one.sites(code)]
 
 
 @pytest.mark.parametrize("name", PYTHON)
@@ -176,7 +176,7 @@ def _codes(source: str) -> dict[str, Code]:
 
 
 _PROPOSED = {
-    source: [site for operator in OPERATORS for site in operator.proposed(_codes(source)["lib/m.py"])]
+    source: [site for operator in OPERATORS for site in operator.propose_sites(_codes(source)["lib/m.py"])]
     for source in SOURCES
 }
 
@@ -197,14 +197,14 @@ def test_a_bug_parses_says_something_else_and_leaves_every_other_byte(source: st
 
 def test_a_list_is_the_same_for_the_same_seed_and_another_for_another():
     codes = _codes(SOURCES[2])
-    one, again, other = ([site.key for site in listing.listed(codes, seed)][:40] for seed in (1, 1, 2))
+    one, again, other = ([site.key for site in listing.list_sites(codes, seed)][:40] for seed in (1, 1, 2))
     assert one == again != other
     assert len(set(one)) == len(one)
 
 
 def test_no_two_bugs_of_a_list_have_the_same_outcome():
     codes = _codes(SOURCES[2])
-    texts = [listing.outcome_of(codes, site) for site in listing.listed(codes, 3)]
+    texts = [listing.outcome_of(codes, site) for site in listing.list_sites(codes, 3)]
     assert None not in texts and len(set(texts)) == len(texts)
 
 
@@ -228,7 +228,7 @@ def test_signatures_drift_where_another_file_calls_and_own_calls_follow():
         "a.py": "def pair(x, y):\n    return x - y\n\n\ndef own(p, q):\n    return pair(p, q)\n",
         "b.py": "from a import pair\nprint(pair(1, 2))\n",
     }
-    found = [site for site in listing.listed(listing.sources(files), 1) if site.operator == "signature-drift"]
+    found = [site for site in listing.list_sites(listing.sources(files), 1) if site.operator == "signature-drift"]
     assert len(found) == 1
     changed = listing.outcome_of(listing.sources(files), found[0])
     assert changed == (("a.py", b"def pair(y, x):\n    return x - y\n\n\ndef own(p, q):\n    return pair(q, p)\n"),)
@@ -236,11 +236,11 @@ def test_signatures_drift_where_another_file_calls_and_own_calls_follow():
 
 def test_a_constant_drifts_in_the_module_that_imports_it():
     files = {"a.py": "LIMIT = 10\n", "b.py": "from a import LIMIT\n\n\ndef f(x):\n    return x < LIMIT\n"}
-    found = [site for site in listing.listed(listing.sources(files), 1) if site.operator == "constant-drift"]
+    found = [site for site in listing.list_sites(listing.sources(files), 1) if site.operator == "constant-drift"]
     changed = listing.outcome_of(listing.sources(files), found[0])
     assert changed is not None and b"import LIMIT\n\nLIMIT = 11\n" in dict(changed)["b.py"]
 
 
 def test_edits_of_the_same_bytes_are_refused():
     with pytest.raises(OverlappingEdits, match="ends at 3"):
-        applied(b"abcdef", [SourceEdit("m.py", 0, 3, b"x"), SourceEdit("m.py", 2, 4, b"y")])
+        apply_edits(b"abcdef", [SourceEdit("m.py", 0, 3, b"x"), SourceEdit("m.py", 2, 4, b"y")])

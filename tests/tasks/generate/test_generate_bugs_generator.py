@@ -20,11 +20,11 @@ from etude.tasks.generate.generator import Baseline, InstalledProject, ProofCont
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.failures import read_failures
 from etude.tasks.generate.generators.bugs.injection import BugInjection
-from etude.tasks.generate.generators.bugs.listing import listed, sources
+from etude.tasks.generate.generators.bugs.listing import list_sites, sources
 from etude.tasks.generate.generators.bugs.symptom import facts
 from etude.tasks.generate.generators.bugs.trial import BugTrial
 from etude.tasks.generate.generators.combined import build_combined, groups, hides
-from etude.tasks.generate.generators.log_debugging import pasted
+from etude.tasks.generate.generators.log_debugging import traceback_text
 from etude.tasks.registry import grade
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
@@ -123,7 +123,7 @@ def test_files_concerned_are_those_that_name_what_changed():
     concern = Concern(project())
     assert concern.files({"shop.py": ["total"]}) == ("tests/test_shop.py",)
     assert concern.files({"other.py": ["one"]}) == ("tests/test_other.py",)
-    assert concern.known(("tests/test_other.py",)) == {"tests.test_other::test_one"}
+    assert concern.passing_tests(("tests/test_other.py",)) == {"tests.test_other::test_one"}
 
 
 def test_a_run_hangs_after_a_multiple_of_its_own_time_and_never_later_than_was_asked():
@@ -156,8 +156,8 @@ FAILED tests/test_shop.py::test_limit - assert 5 == 0
 
 def test_failures_are_read_with_frames_and_what_was_raised():
     one, other = read_failures(OUTPUT)
-    assert (one.name, one.kind, one.asserted) == ("test_limit", "AssertionError", True)
-    assert (other.name, other.kind, other.said) == ("Shop.test_in", "TypeError", "'NoneType' object is not iterable")
+    assert (one.name, one.kind, one.is_assertion) == ("test_limit", "AssertionError", True)
+    assert (other.name, other.kind, other.message) == ("Shop.test_in", "TypeError", "'NoneType' object is not iterable")
     assert [frame.path for frame in other.frames] == ["tests/test_shop.py", "shop.py"]
     assert WORKDIR not in one.traceback
 
@@ -177,7 +177,7 @@ async def test_two_bugs_are_one_task_only_where_each_breaks_what_the_other_does_
     trial = BugTrial(project(), bench, Concern(project()))
     every = {
         (site.operator, site.function): site
-        for site in listed(codes, 1, ("bound", "comprehension-filter", "flip-comparison"))
+        for site in list_sites(codes, 1, ("bound", "comprehension-filter", "flip-comparison"))
     }
     both = (every["bound", "total"], every["comprehension-filter", "names"])
     task = await build_combined(trial, codes, both, "debugging/shop-1/combined-file/1")
@@ -205,7 +205,7 @@ def test_bugs_hide_each_other_exactly_where_one_shows_nothing_of_its_own(broken:
 
 def test_a_pasted_traceback_has_no_frame_of_a_test_and_an_assertion_is_none():
     one, other = read_failures(OUTPUT)
-    assert pasted(one, {"shop.py"}) == "" and pasted(other, {"else.py"}) == ""
-    text = pasted(other, {"shop.py"})
+    assert traceback_text(one, {"shop.py"}) == "" and traceback_text(other, {"else.py"}) == ""
+    text = traceback_text(other, {"shop.py"})
     assert text.splitlines()[0] == "Traceback (most recent call last):" and "test_" not in text
     assert text.splitlines()[-1] == "TypeError: 'NoneType' object is not iterable"

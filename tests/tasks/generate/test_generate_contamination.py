@@ -9,7 +9,7 @@ import pytest
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.message import Message
-from etude.tasks.generate.contamination.probing import ProbeAnswers, ask, flags, marked, summary
+from etude.tasks.generate.contamination.probing import ProbeAnswers, ask, flags, mark_task, summary
 from etude.tasks.generate.contamination.question import LEAST_LINES, continuation, paths, questions
 from etude.tasks.task import Task
 
@@ -104,6 +104,6 @@ def test_short_references_and_tasks_without_a_project_are_not_probed() -> None:
 async def test_the_flag_goes_into_the_tasks_metadata_beside_other_models(tmp_path: Path) -> None:
     rows = await ask(remembering({"t1"}), TASKS, ProbeAnswers(tmp_path / "foreign.jsonl"))
     known = flags(rows)
-    task = marked(marked(TASKS[1], "other", [], {}), "foreign", rows, known)
+    task = mark_task(mark_task(TASKS[1], "other", [], {}), "foreign", rows, known)
     assert task.metadata["contamination"]["foreign"] == {"continuation": 1.0, "paths": 1.0, "flagged": True}
     assert task.metadata["contamination"]["other"] == {"flagged": False}

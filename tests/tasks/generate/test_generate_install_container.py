@@ -12,7 +12,7 @@ from etude.tasks.generate.install.agents.builder import _hints
 from etude.tasks.generate.install.container import Container, container, instructions
 from etude.tasks.generate.install.goal import Goal
 from etude.tasks.generate.install.pair import RuleBuilder
-from etude.tasks.generate.install.system import lacking, notes
+from etude.tasks.generate.install.system import missing_packages, notes
 from etude.tasks.generate.sources.fetched import Fetched
 from etude.tasks.generate.sources.projects import CatalogueProject
 
@@ -77,9 +77,9 @@ def test_packages_that_the_machine_has_not_are_told_and_the_others_are_not(
     program.write_text("#!/bin/sh\necho libpq-dev installed\necho old config-files\nexit 1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert lacking(["libpq-dev", "old", "none"]) == ("old", "none")
+    assert missing_packages(["libpq-dev", "old", "none"]) == ("old", "none")
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    assert lacking(["libpq-dev"]) == ("libpq-dev",)
+    assert missing_packages(["libpq-dev"]) == ("libpq-dev",)
 
 
 async def test_rules_install_what_it_names_and_leave_it_out_once_it_can_t_be_had() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from etude.tasks.generate.install.rules.node_install import PLACE, WITHOUT_TESTS
-from etude.tasks.generate.install.rules.python_copies import emptied
+from etude.tasks.generate.install.rules.python_copies import remove_copies
 
 METADATA = """Metadata-Version: 2.1
 Name: thing
@@ -38,7 +38,9 @@ def _write(root: Path, files: dict[str, str]) -> None:
 
 
 def _run(tmp_path: Path) -> None:
-    for step in emptied(f"{tmp_path}/venv/bin/python3", ["thing", "thing-of-another-name"], ["thing"], f"{tmp_path}/w"):
+    for step in remove_copies(
+        f"{tmp_path}/venv/bin/python3", ["thing", "thing-of-another-name"], ["thing"], f"{tmp_path}/w"
+    ):
         subprocess.run(["sh", "-c", step], check=True, cwd=tmp_path)
 
 

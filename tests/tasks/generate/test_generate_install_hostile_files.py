@@ -18,7 +18,7 @@ from etude.tasks.generate.install import left_out as left_out_module
 from etude.tasks.generate.install.goal import Goal, counts
 from etude.tasks.generate.install.left_out import left_out
 from etude.tasks.generate.install.rules import go_rules, node_build, node_script, python_interpreter, python_needs
-from etude.tasks.generate.install.rules.python_version import version, written
+from etude.tasks.generate.install.rules.python_version import version, version_files
 from etude.tasks.generate.sources.fetched import Fetched, fetch
 from etude.tasks.generate.sources.projects import CatalogueProject
 
@@ -95,13 +95,13 @@ def test_imports_and_requirements_are_found_behind_any_repetition() -> None:
 
 @pytest.mark.parametrize("text", [f">=3.{DIGITS}", f"^{DIGITS}", f"^3.{DIGITS}", f"=={DIGITS}"])
 def test_a_demand_with_thousands_of_digits_asks_for_nothing(text: str) -> None:
-    assert python_interpreter.declared({"PKG-INFO": f"Requires-Python: {text}"}) == SpecifierSet()
+    assert python_interpreter.declared_versions({"PKG-INFO": f"Requires-Python: {text}"}) == SpecifierSet()
 
 
 def test_a_version_with_thousands_of_digits_is_unknown() -> None:
     project = Fetched(CatalogueProject("x", "sdist", "1.0"), {"PKG-INFO": f"Version: 1.{DIGITS}\n".encode()}, "sdist x")
     assert len(version(project)) <= 200
-    assert written({"pyproject.toml": "tool = 5\n"}) == []
+    assert version_files({"pyproject.toml": "tool = 5\n"}) == []
 
 
 def test_a_quote_in_a_demand_stays_a_quote_in_the_shell() -> None:

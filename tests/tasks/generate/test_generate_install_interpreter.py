@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 
 from etude.sandbox.interpreter import Interpreter
 from etude.tasks.generate.install.rules import python_interpreter
-from etude.tasks.generate.install.rules.python_interpreter import declared, learned, venv
+from etude.tasks.generate.install.rules.python_interpreter import declared_versions, learn_demand, venv
 from etude.tasks.generate.install.rules.python_rules import steps
 from etude.tasks.generate.sources.fetched import Fetched
 from etude.tasks.generate.sources.projects import CatalogueProject
@@ -45,12 +45,12 @@ def own(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_project_asks_of_the_interpreter_is_read_wherever_it_is_written(
     files: dict[str, str], asked: str
 ) -> None:
-    assert declared(files) == SpecifierSet(asked)
+    assert declared_versions(files) == SpecifierSet(asked)
 
 
 @given(st.text(max_size=30))
 def test_no_text_in_place_of_a_version_ends_the_rules(text: str) -> None:
-    assert isinstance(declared({"PKG-INFO": f"Requires-Python: {text}"}), SpecifierSet)
+    assert isinstance(declared_versions({"PKG-INFO": f"Requires-Python: {text}"}), SpecifierSet)
     assert isinstance(python_interpreter._specifier(text), SpecifierSet)
 
 
@@ -85,9 +85,9 @@ ERROR: No matching distribution found for thing>=1.1"""
 
 
 def test_a_requirement_that_has_releases_for_a_newer_python_alone_asks_for_it_once() -> None:
-    assert learned(PIP) == ["python>=3.12"]
-    assert learned(PIP.replace(">=3.12", ">=3.8")) == []  # the sandbox's own would do: another cause
-    assert learned(PIP.splitlines()[0]) == []  # versions were passed over, and another one was found
+    assert learn_demand(PIP) == ["python>=3.12"]
+    assert learn_demand(PIP.replace(">=3.12", ">=3.8")) == []  # the sandbox's own would do: another cause
+    assert learn_demand(PIP.splitlines()[0]) == []  # versions were passed over, and another one was found
     project = Fetched(CatalogueProject("x", "sdist", "1.0"), {"test_x.py": b"def test_x(): pass\n"}, "sdist x")
     made = steps(project, ["requests", "python>=3.12"])
     assert any("python3.12" in step and "venv" in step for step in made)
@@ -99,6 +99,6 @@ def test_a_requirement_that_has_releases_for_a_newer_python_alone_asks_for_it_on
 
 
 def test_a_name_of_a_newer_standard_library_asks_for_its_version() -> None:
-    assert learned("ImportError: cannot import name 'override' from 'typing' (/usr/lib/x)") == ["python>=3.12"]
-    assert learned("ImportError: cannot import name 'deprecated' from 'warnings' (/usr/lib/x)") == ["python>=3.13"]
-    assert learned("ImportError: cannot import name 'other' from 'typing' (/usr/lib/x)") == []
+    assert learn_demand("ImportError: cannot import name 'override' from 'typing' (/usr/lib/x)") == ["python>=3.12"]
+    assert learn_demand("ImportError: cannot import name 'deprecated' from 'warnings' (/usr/lib/x)") == ["python>=3.13"]
+    assert learn_demand("ImportError: cannot import name 'other' from 'typing' (/usr/lib/x)") == []

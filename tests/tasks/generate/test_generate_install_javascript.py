@@ -313,7 +313,7 @@ cp package.json installed
 def test_what_the_registry_does_not_have_is_left_out_and_named(
     asked: dict, singly: dict, status: int, left: list[str], installed: str, tmp_path: Path
 ) -> None:
-    step = node_install.installed(["", "part"], singly).replace(node_install.PLACE, str(tmp_path))
+    step = node_install.install_step(["", "part"], singly).replace(node_install.PLACE, str(tmp_path))
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "npm").write_text(NPM)
     (tmp_path / "bin" / "npm").chmod(0o755)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from etude.tasks.environment.environment import TestPlan
 from etude.tasks.errors import TaskError
 from etude.tasks.generate.install.cause import MOST_CHARS, cause
-from etude.tasks.generate.install.goal import TEN, Goal, chosen
+from etude.tasks.generate.install.goal import TEN, Goal, choose_goals
 from etude.tasks.generate.install.pair import RecipeTrial, RuleBuilder, RuleSetter
 from etude.tasks.generate.install.recipe import InstallRecipe, read_recipe
 from etude.tasks.generate.install.rules import (
@@ -62,15 +62,15 @@ def recipe() -> InstallRecipe:
 def test_three_goals_are_drawn_by_the_seed_and_a_suite_is_always_among_them() -> None:
     goals = [Goal(str(n), "") for n in range(9)] + [Goal("suite", "", tests=True)]
     for seed in map(str, range(50)):
-        three = chosen(goals, seed)
-        assert len(set(three)) == 3 and three[0].tests and three == chosen(goals, seed)
+        three = choose_goals(goals, seed)
+        assert len(set(three)) == 3 and three[0].tests and three == choose_goals(goals, seed)
 
 
 @given(
     st.lists(st.builds(Goal, st.text(min_size=1), st.text(), tests=st.booleans()), max_size=TEN, unique=True), st.text()
 )
 def test_never_more_goals_are_drawn_than_there_are(goals: list[Goal], seed: str) -> None:
-    drawn = chosen(goals, seed)
+    drawn = choose_goals(goals, seed)
     assert len(drawn) == min(3, len(goals)) and set(drawn) <= set(goals)
 
 
@@ -221,7 +221,7 @@ def test_all_commands_of_a_script_that_run_alike_give_their_files() -> None:
     )
 )
 def test_no_script_of_a_repository_is_more_than_the_rules_can_read(scripts: dict[str, str]) -> None:
-    node_script.read({**scripts, "a": "npm run b", "b": "npm run a && npm test"})
+    node_script.read_test_script({**scripts, "a": "npm run b", "b": "npm run a && npm test"})
 
 
 @given(st.text("a*?{},/.[]()", max_size=12))

@@ -16,7 +16,7 @@ from etude.tasks.generate.exercises.memory_sandbox import run_script
 from etude.tasks.generate.exercises.mutation import mutations
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.generate.exercises.template import body_hash
-from etude.tasks.generate.exercises.trial import Guard, Runaway, compiled, outcomes
+from etude.tasks.generate.exercises.trial import Guard, Runaway, compile_source, outcomes
 
 LOOPS = ["for x in xs:\n        xs.append(x)", "for x in xs:\n        xs.extend(xs)", "while True:\n        pass"]
 
@@ -24,7 +24,7 @@ LOOPS = ["for x in xs:\n        xs.append(x)", "for x in xs:\n        xs.extend(
 def _run(text: str, name: str, args: list[object]) -> object:
     """Plainly, without the factory's own guard, under a limit of steps."""
     space: dict[str, object] = {}
-    exec(compiled(text, "<plain>"), space)
+    exec(compile_source(text, "<plain>"), space)
     try:
         with Guard("<plain>", 5000):
             return space[name](*args)  # type: ignore[operator]
@@ -46,9 +46,9 @@ def test_a_drawn_bug_is_one_changed_line_that_two_inputs_reveal(name: str, seed:
     rng = random.Random(seed)
     chosen = instance(name, rng.choice([*BY_NAME[name].params(), *BY_NAME[name].fresh_params()]))
     bug = chosen.draw_bug(rng)
-    broken = chosen.mutated(bug)
+    broken = chosen.apply_mutation(bug)
     assert [i for i, (a, b) in enumerate(zip(chosen.lines, broken, strict=True)) if a != b] == [bug.line]
-    revealing = chosen.revealing(bug)
+    revealing = chosen.revealing_inputs(bug)
     assert len(revealing) >= 2
     good, bad = chosen.canonical, chosen.source(broken)
     for number in range(len(chosen.inputs)):
@@ -70,14 +70,14 @@ def test_the_guard_restores_the_trace_function_and_passes_through_try() -> None:
     )
     with pytest.raises(Runaway):
         space: dict[str, object] = {}
-        exec(compiled(source), space)
+        exec(compile_source(source), space)
         with Guard("<exercise>"):
             space["f"]([])  # type: ignore[operator]
     assert sys.gettrace() is before
 
 
 def test_mutations_reach_every_family() -> None:
-    kinds = {m.kind for template in TRAINING for m in mutations(template.filled(next(template.params()))[1])}
+    kinds = {m.kind for template in TRAINING for m in mutations(template.instantiate(next(template.params()))[1])}
     expected = {
         "comparison",
         "operator",

@@ -13,7 +13,7 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.content import file_bytes
 from etude.tasks.environment.environment import KEY, TestPlan
-from etude.tasks.environment.workspace import opened
+from etude.tasks.environment.workspace import open_workspace
 from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.install import preparing
 from etude.tasks.generate.install.preparing import Unprepared, catalogue_project
@@ -54,10 +54,10 @@ async def test_a_missing_snapshot_is_made_by_the_folders_own_recipe_and_is_there
     made = recipe(f"mkdir -p /tmp/deps && echo {tmp_path.name} > /tmp/deps/it")
     folder = a_folder(tmp_path / "tasks", made, made.to_toml())
     with pytest.raises(UserError, match="`etude tasks prepare DIR` makes what"):
-        await opened(folder.task("t"), pool, SandboxSpec())
+        await open_workspace(folder.task("t"), pool, SandboxSpec())
     assert await preparing.prepare(folder.trees, "sums-1.0", pool, tmp_path) == "made"
     assert await preparing.prepare(folder.trees, "sums-1.0", pool, tmp_path) == "ready"
-    box = await opened(folder.task("t"), pool, SandboxSpec())
+    box = await open_workspace(folder.task("t"), pool, SandboxSpec())
     assert (await box.run(["cat", "/tmp/deps/it"])).out.decode().strip() == tmp_path.name
     await box.kill()
 

@@ -15,7 +15,7 @@ from etude.tasks.generate.prompts.content import lacking_content
 from etude.tasks.generate.prompts.facts import Facts, facts_of
 from etude.tasks.generate.prompts.interface import with_interface
 from etude.tasks.generate.prompts.typing_errors import hasty, neighbours
-from etude.tasks.generate.prompts.writing import SHORT, written
+from etude.tasks.generate.prompts.writing import SHORT, template_prompts
 from etude.tasks.task import Task
 
 FACTS = Facts(
@@ -59,18 +59,18 @@ def test_neighbours_are_those_of_the_keyboard() -> None:
 
 def test_all_three_prompts_of_a_task_pass_the_checks() -> None:
     for seed in range(40):
-        assert not objections(a_task(), written("debugging", FACTS, str(seed)))
+        assert not objections(a_task(), template_prompts("debugging", FACTS, str(seed)))
 
 
 def test_terse_prompts_are_as_short_as_people_are() -> None:
-    lengths = [len(written("debugging", FACTS, str(seed))["terse"]) for seed in range(40)]
+    lengths = [len(template_prompts("debugging", FACTS, str(seed))["terse"]) for seed in range(40)]
     assert statistics.median(lengths) <= SHORT and max(lengths) <= SHORT
 
 
 def test_an_ambiguous_prompt_says_names_in_words_and_no_name_exactly() -> None:
     facts = Facts("`parse_range` and `parse_pages` disagree about the upper bound", place="`pages`")
     for seed in range(40):
-        text = written("debugging", facts, str(seed))["ambiguous"]
+        text = template_prompts("debugging", facts, str(seed))["ambiguous"]
         assert "parse range" in text and "parse pages" in text and "_" not in text
 
 
@@ -78,9 +78,9 @@ def test_an_ambiguous_prompt_gives_no_value_and_no_wording() -> None:
     facts = Facts("`parse_range('1-3')` raises `ValueError: bad range`, \"no such range\" is printed", place="`pages`")
     valued = Facts("`parse_range('1-3')` gives `[1, 2]`", place="`app/pages.py`")
     for seed in range(40):
-        text = written("debugging", facts, str(seed))["ambiguous"]
+        text = template_prompts("debugging", facts, str(seed))["ambiguous"]
         assert "value error" in text and "bad range" not in text and "no such range" not in text
-        text = written("debugging", valued, str(seed))["ambiguous"]
+        text = template_prompts("debugging", valued, str(seed))["ambiguous"]
         assert "parse range" in text and "app pages" in text and "1-3" not in text and "[1, 2]" not in text
 
 
@@ -88,7 +88,7 @@ def test_what_an_interface_needs_is_part_of_an_ambiguous_prompt() -> None:
     interface = ("shop.cli: drop_index(table)", "class RenameTable(Command)", "export function pageCount(text)")
     facts = Facts("add `drop_index` to `shop.cli` and 2 more", interface=interface, place="`shop.cli`")
     for seed in range(20):
-        text = written("features", facts, str(seed))["ambiguous"]
+        text = template_prompts("features", facts, str(seed))["ambiguous"]
         assert all(name in text for name in ("drop index", "rename table", "page count", "shop cli"))
 
 
@@ -108,14 +108,18 @@ def test_a_prompt_without_subject_or_place_is_refused(text: str, lacks: tuple[st
         place="`shop.fields`, `shop.validate`",
     )
     task = a_task(metadata={"facts": facts.to_record()})
-    found = [one for one in objections(task, {**written("features", facts, "x"), "ambiguous": text}) if "ambig" in one]
+    found = [
+        one
+        for one in objections(task, {**template_prompts("features", facts, "x"), "ambiguous": text})
+        if "ambig" in one
+    ]
     assert ["what" if "what changes" in one else "where" for one in found] == [*lacks], found
 
 
 def test_facts_without_content_make_no_prompt() -> None:
     for facts in (Facts("fix the bug"), Facts("fix it", place="`pages`"), Facts("count the bounds twice")):
         task = a_task(metadata={"facts": facts.to_record()}, hidden={})
-        assert any("ambiguous" in one for one in objections(task, written("features", facts, "x"))), facts
+        assert any("ambiguous" in one for one in objections(task, template_prompts("features", facts, "x"))), facts
 
 
 LETTERS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=2, max_size=8)
@@ -142,7 +146,7 @@ def test_an_ambiguous_prompt_always_says_what_and_where(
 ) -> None:
     said = " and ".join(f"`{name}`" for name in subjects) or "the export of pages"
     facts = Facts(f"{said} drops the last line", interface=tuple(f"m: {name}(a)" for name in needed), place=place)
-    text = written(category, facts, str(seed))["ambiguous"]
+    text = template_prompts(category, facts, str(seed))["ambiguous"]
     assert lacking_content(facts, text) == []
     assert "`" not in text and "_" not in text
 
@@ -150,25 +154,25 @@ def test_an_ambiguous_prompt_always_says_what_and_where(
 def test_a_pronoun_takes_the_articles_place_too() -> None:
     facts = Facts("The `Makefile` is broken: the `dist` target fails")
     for seed in range(40):
-        text = written("devops", facts, str(seed))["ambiguous"]
+        text = template_prompts("devops", facts, str(seed))["ambiguous"]
         assert not any(f"the {word}" in text.lower() for word in ("it", "that", "this")), text
 
 
 def test_the_full_prompt_says_expected_and_actual() -> None:
-    text = written("debugging", FACTS, "x")["full"]
+    text = template_prompts("debugging", FACTS, "x")["full"]
     assert "[1, 2, 3]" in text and "[1, 2]" in text and "parse_range('1-3')" in text
 
 
 def test_a_line_of_the_reference_is_a_leak_unless_the_workspace_has_it() -> None:
     line = "return list(range(int(low), int(high) + 1))"
-    prompts = {**written("debugging", FACTS, "x"), "terse": f"make it {line}"}
+    prompts = {**template_prompts("debugging", FACTS, "x"), "terse": f"make it {line}"}
     assert any("line of the reference" in what for what in objections(a_task(), prompts))
     shown = a_task(files={"pages.py": BEFORE, "other.py": f"{line}\n"})
     assert not objections(shown, prompts)
 
 
 def test_a_hidden_tests_name_and_a_path_of_the_machine_are_refused() -> None:
-    base = written("debugging", FACTS, "x")
+    base = template_prompts("debugging", FACTS, "x")
     named = objections(a_task(), {**base, "terse": "make test_last_page pass"})
     placed = objections(a_task(), {**base, "terse": "see /home/me/project/pages.py"})
     assert any("test_last_page" in what for what in named)
@@ -180,11 +184,11 @@ def test_names_that_hidden_tests_need_are_found_and_given_with_their_signature()
     hidden = {"files": {"tests/test_pages.py": "def test_count():\n    assert page_count('1-3', strict=True) == 3\n"}}
     task = a_task(solution=solution, hidden=hidden)
     assert needed_names(task) == {"page_count", "strict"}
-    bare = written("features", Facts("count the pages of a range"), "x")
+    bare = template_prompts("features", Facts("count the pages of a range"), "x")
     assert any("page_count" in what for what in objections(task, bare))
     facts = with_interface(task, Facts("count the pages of a range"))
     assert "def page_count(text: str, *, strict: bool=False) -> int" in facts.interface
-    assert not objections(task, written("features", facts, "x"))
+    assert not objections(task, template_prompts("features", facts, "x"))
 
 
 def test_signatures_are_found_in_javascript_too() -> None:

@@ -13,7 +13,7 @@ from etude.tasks.generate.prompts.facts import KEY, Facts
 from etude.tasks.generate.run.finalization import finalize_task
 from etude.tasks.generate.sources.fetched import fetch
 from etude.tasks.generate.sources.projects import read_projects
-from etude.tasks.generate.sources.workspaces import concerned, workspace_of, workspaces
+from etude.tasks.generate.sources.workspaces import concerned_workspaces, workspace_of, workspaces
 from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Task
 
@@ -54,7 +54,7 @@ def test_workspaces_are_folders_with_a_manifest_or_packages_side_by_side(files: 
 def test_a_path_lies_in_the_innermost_workspace_or_in_none():
     assert workspace_of("a/b/c.py", ["a", "a/b", "a/bc"]) == "a/b"
     assert workspace_of("a.py", ["a"]) is None
-    assert concerned(["a/x.py", "b/y.py", "README.md"], ["a", "b", "c"]) == ["a", "b"]
+    assert concerned_workspaces(["a/x.py", "b/y.py", "README.md"], ["a", "b", "c"]) == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ from etude.agent.harness.observer import Part
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.protocol import RetryWait
-from etude.core.redact.keys import masked
+from etude.core.redact.keys import mask_keys
 from etude.core.trace.entry import Effort, Entry
 from etude.core.trace.message import ToolCall
 from etude.core.trace.session import Session
@@ -259,7 +259,7 @@ class Conversation:
         if isinstance(error, (OSError, ValueError, AppError)):  # it could not begin
             self._answer.set_exception(refused(str(error)))
         else:
-            self._answer.set_exception(RequestError(-32603, masked(str(error)), {"kind": type(error).__name__}))
+            self._answer.set_exception(RequestError(-32603, mask_keys(str(error)), {"kind": type(error).__name__}))
 
     async def _approve(self, server: McpServer) -> bool:
         return await approve_server(self._client, self.id, server)
@@ -288,4 +288,4 @@ class Conversation:
 
 def refused(message: str) -> RequestError:
     """The editor asked for what can't be done."""
-    return RequestError(-32602, masked(message))
+    return RequestError(-32602, mask_keys(message))

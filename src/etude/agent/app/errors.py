@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etude.core.redact.keys import masked
+from etude.core.redact.keys import mask_keys
 
 # Exit statuses of `etude agent`.
 ANSWERED, GAVE_UP, USAGE, INFRA, STOPPED = 0, 1, 2, 3, 130
@@ -14,7 +14,7 @@ class AppError(Exception):
     code = USAGE
 
     def __init__(self, message: str) -> None:
-        super().__init__(masked(message))
+        super().__init__(mask_keys(message))
 
 
 class UsageError(AppError):

@@ -30,7 +30,7 @@ from etude.agent.harness.mcp.server import McpServer
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.protocol import PolicyError
-from etude.core.redact.keys import masked
+from etude.core.redact.keys import mask_keys
 from etude.core.trace.entry import Effort
 from etude.core.trace.message import ToolCall
 from etude.sandbox.errors import InfraError
@@ -164,7 +164,7 @@ class TerminalApp:
             self._print(f"error: {error}")
         elif not isinstance(error, (PolicyError, InfraError)):
             self._print(
-                f"error: {type(error).__name__}: {masked(str(error))}; the next request takes the session up again"
+                f"error: {type(error).__name__}: {mask_keys(str(error))}; the next request takes the session up again"
             )
         self._line.refresh()
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from etude.agent.code_index.errors import EmbedderFailed
-from etude.core.redact.keys import api_key, bearer, masked
+from etude.core.redact.keys import api_key, bearer, mask_keys
 from etude.core.trace.unicode import whole
 from etude.sandbox.egress.address import split_address
 from etude.sandbox.egress.certificates import certificates
@@ -78,7 +78,7 @@ class EndpointEmbedder:
                 continue
             if response.status_code == 200:
                 return _json(response.text, self._url)
-            trouble = f"status {response.status_code}: {masked(response.text)[:200]}"
+            trouble = f"status {response.status_code}: {mask_keys(response.text)[:200]}"
             if response.status_code < 500 and response.status_code != 429:
                 break
         raise EmbedderFailed(
@@ -90,4 +90,4 @@ def _json(text: str, url: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise EmbedderFailed(f"{url} answered no JSON: {masked(text)[:200]!r}") from error
+        raise EmbedderFailed(f"{url} answered no JSON: {mask_keys(text)[:200]!r}") from error

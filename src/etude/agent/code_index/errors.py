@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etude.core.redact.keys import masked
+from etude.core.redact.keys import mask_keys
 
 
 class IndexRefused(ValueError):
@@ -21,7 +21,7 @@ class EmbedderFailed(RuntimeError):
     """The embeddings endpoint did not answer as it must. The message holds no key."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(masked(message))
+        super().__init__(mask_keys(message))
 
 
 class ServiceLost(ConnectionError):

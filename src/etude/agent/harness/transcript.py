@@ -86,7 +86,7 @@ class Transcript:
     def segment_tokens(self) -> int:
         if self._renderer is None:
             return self._estimate
-        return len(self._ahead.ids) if self._ahead else len(self.builder.held)
+        return len(self._ahead.ids) if self._ahead else len(self.builder.open_ids)
 
     @property
     def estimated_tokens(self) -> int:
@@ -129,7 +129,7 @@ class Transcript:
             self._add(message, ids, "message", message.to_json())
         self._root = self._node
         if self._is_rendered_together:
-            self._prompt = _NextPrompt(tuple(whole), whole[len(self.builder.held) :])
+            self._prompt = _NextPrompt(tuple(whole), whole[len(self.builder.open_ids) :])
 
     def restore(self, session: Session, *, tools_changed: bool = False) -> None:
         """Resume a recorded session with its last segment's messages and tokens, before anything is added.
@@ -308,7 +308,7 @@ class Transcript:
 
     async def _next(self) -> _NextPrompt:
         assert self._renderer is not None
-        held = self.builder.held
+        held = self.builder.open_ids
         if self._pieces is not None:
             follows = self._pieces.generation_prompt()
             return _NextPrompt(self._after_held(follows), follows)
@@ -326,7 +326,7 @@ class Transcript:
 
     def _after_held(self, follows: list[int]) -> tuple[int, ...]:
         """The held tokens and these. Only the copy of the last prompt, one block of memory, grows with the history."""
-        new = self.builder.held[len(self._answered) :]
+        new = self.builder.open_ids[len(self._answered) :]
         return self._answered + (*new, *follows)
 
     def _opening(self, prefix: Sequence[Message], whole: list[int]) -> Sequence[list[int] | None]:

@@ -24,7 +24,7 @@ from etude.agent.policy.wire.chat import from_wire
 from etude.agent.policy.wire.errors import ProviderError, StreamCut
 from etude.agent.policy.wire.opaque import THINKING_FIELDS, provider_of
 from etude.agent.policy.wire.outgoing import Outgoing
-from etude.core.redact.keys import api_key, bearer, masked
+from etude.core.redact.keys import api_key, bearer, mask_keys
 from etude.core.trace.completion import Completion, Usage
 from etude.core.trace.message import Message
 from etude.core.trace.plain_json import plain
@@ -118,7 +118,9 @@ class OpenAIPolicy:
         try:
             return from_wire(body, request.messages, time.perf_counter() - start, self._outgoing.provider)
         except (KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
-            raise PolicyError(f"{self._url} answered no chat completion: {masked(str(plain(body)))[:200]}") from error
+            raise PolicyError(
+                f"{self._url} answered no chat completion: {mask_keys(str(plain(body)))[:200]}"
+            ) from error
 
     async def release(self, session_id: str) -> None:
         """Endpoints keep nothing by session."""
@@ -162,7 +164,7 @@ class OpenAIPolicy:
                 wait_s = FIRST_WAIT_S * 2**attempt * self._random.uniform(0.5, 1.5)
                 wait_s = min(MAX_WAIT_S, max(wait_s, trouble.asked_s))
                 if request.on_wait is not None:
-                    request.on_wait(RetryWait(masked(trouble.reason), wait_s, attempt + 1, self._max_retries))
+                    request.on_wait(RetryWait(mask_keys(trouble.reason), wait_s, attempt + 1, self._max_retries))
                 await asyncio.sleep(wait_s)
         raise PolicyError(f"{self._url} failed {self._max_retries + 1} times, last with {trouble.reason}")
 
@@ -208,7 +210,7 @@ class OpenAIPolicy:
     def _passing(self, reply: Reply, refusal: Refusal) -> _Trouble | None:
         """The trouble that may be over when the turn is asked for again. Raises _MalformedCall."""
         if refusal.kind == "call":
-            raise _MalformedCall(masked(reply.text)[:2000])
+            raise _MalformedCall(mask_keys(reply.text)[:2000])
         if reply.status in RETRIED_STATUS and refusal.kind == "other":
             return _Trouble(f"HTTP {reply.status}: {_shown(reply.text)}", _retry_after_s(reply.retry_after))
         return None
@@ -235,7 +237,7 @@ class OpenAIPolicy:
 
     def _completion(self, reply: Reply) -> dict[str, Any]:
         if reply.body is None:
-            raise PolicyError(f"{self._url} answered no JSON: {masked(reply.text)[:200]!r}")
+            raise PolicyError(f"{self._url} answered no JSON: {mask_keys(reply.text)[:200]!r}")
         return reply.body
 
     def _connection(self) -> httpx.AsyncClient:
@@ -261,7 +263,7 @@ class OpenAIPolicy:
     def _remedy(self, reply: Reply) -> str:
         if 300 <= reply.status < 400:
             target = _joined(self._url, reply.location).removesuffix("/chat/completions")
-            return f"the address is redirected; give {masked(target)} instead of {self._url.removesuffix('/chat/completions')}"
+            return f"the address is redirected; give {mask_keys(target)} instead of {self._url.removesuffix('/chat/completions')}"
         known = {
             401: f"set {self._key_env}",
             403: f"the key in {self._key_env} may not use {self.name}",
@@ -306,7 +308,7 @@ def _rewritten(how: Outgoing, text: str, sent: list[dict[str, Any]], request: Re
 
 def _shown(text: str) -> str:
     """The words of an error as a line shows them."""
-    return masked(error_words(text))[:_SHOWN_CHARS]
+    return mask_keys(error_words(text))[:_SHOWN_CHARS]
 
 
 def _joined(url: str, location: str) -> str:

@@ -18,7 +18,7 @@ from etude.agent.policy.refusal import error_of, status_of
 from etude.agent.policy.wire.chat_assembly import ChatAssembly
 from etude.agent.policy.wire.errors import ProviderError, WireError
 from etude.agent.policy.wire.sse import EventReader, ServerSentEvent
-from etude.core.redact.keys import masked
+from etude.core.redact.keys import mask_keys
 from etude.core.trace.plain_json import fault_of
 
 if TYPE_CHECKING:
@@ -123,9 +123,9 @@ def _chunk(event: ServerSentEvent) -> dict[str, Any]:
     try:
         row = json.loads(event.data)
     except (ValueError, RecursionError) as error:
-        raise WireError(f"the stream holds no JSON: {masked(event.data)[:200]!r}") from error
+        raise WireError(f"the stream holds no JSON: {mask_keys(event.data)[:200]!r}") from error
     if not isinstance(row, dict) or fault_of(row, finite=False) is not None:
-        raise WireError(f"the stream holds no chunk: {masked(event.data)[:200]!r}")
+        raise WireError(f"the stream holds no chunk: {mask_keys(event.data)[:200]!r}")
     if event.name == "error":
         raise ProviderError(status_of(row), error_of(row) or event.data)
     return row

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from etude.core.redact.keys import masked
+from etude.core.redact.keys import mask_keys
 from etude.core.trace.completion import Completion
 from etude.core.trace.entry import Effort
 from etude.core.trace.message import Message
@@ -55,10 +55,10 @@ class PolicyError(Exception):
     logs and sessions."""
 
     def __init__(self, message: str, *, infra: bool = True, status: int | None = None, refusal: str = "") -> None:
-        super().__init__(masked(message))
+        super().__init__(mask_keys(message))
         self.infra = infra
         self.status = status
-        self.refusal = masked(refusal)
+        self.refusal = mask_keys(refusal)
 
 
 class ContextOverflow(PolicyError):

@@ -7,7 +7,7 @@ from typing import Any
 
 from etude.agent.chat.renderer import Effort
 from etude.agent.policy.wire.responses_tools import Forms
-from etude.core.redact.keys import masked
+from etude.core.redact.keys import mask_keys
 from etude.core.trace.message import Message
 
 
@@ -34,5 +34,5 @@ class ProxyRequestError(ValueError):
     """A request that gets an error instead of an answer; `status` is the HTTP status, the text says what to change."""
 
     def __init__(self, message: str, status: int = 400) -> None:
-        super().__init__(masked(message))
+        super().__init__(mask_keys(message))
         self.status = status

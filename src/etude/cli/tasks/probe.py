@@ -58,7 +58,7 @@ def probe(
     from etude.evaluate.bench.suites.from_tasks import Choice
     from etude.pipeline.recipe.read import find_recipe, read_recipe
     from etude.pipeline.run.collecting import source_of
-    from etude.tasks.generate.contamination.probing import flags, marked, summary
+    from etude.tasks.generate.contamination.probing import flags, mark_task, summary
 
     source = source_of(tasks, read_recipe([find_recipe(DEFAULT_RECIPE)], []), Choice())
     most = count or (EXERCISES if tasks == "exercises" else None)
@@ -71,7 +71,7 @@ def probe(
             f"none of the {len(found)} tasks has a reference of several telling lines, or a project: nothing to ask"
         )
     if mark:
-        _mark(Path(tasks), [marked(task, name, rows, flags(rows)) for task in found])
+        _mark(Path(tasks), [mark_task(task, name, rows, flags(rows)) for task in found])
     document = {**summary(name, rows), "answers": str(place)}
     return Answer(document, _text(name, len(rows), document))
 

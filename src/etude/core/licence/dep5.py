@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from etude.core.licence.expression import joined, spdx
-from etude.core.licence.matching import read
+from etude.core.licence.expression import join_expressions, spdx
+from etude.core.licence.matching import analyse_text
 from etude.core.licence.names import of_name
-from etude.core.licence.notices import granted
+from etude.core.licence.notices import granted_licences
 
 FORMAT = re.compile(
     r"^Format(?:-Specification)?:\s*\S*(?:copyright-format|dep-?5|wiki\.debian\.org/Proposals/CopyrightFormat)",
@@ -136,7 +136,11 @@ def _combined(name: str, texts: dict[str, str]) -> str:
                 _combined(part, texts) or f"LicenseRef-{re.sub(r'[^A-Za-z0-9.]+', '-', part).strip('-')}"
                 for part in parts
             ]
-            return joined(sides, choice=is_choice) if any(not side.startswith("LicenseRef-") for side in sides) else ""
+            return (
+                join_expressions(sides, choice=is_choice)
+                if any(not side.startswith("LicenseRef-") for side in sides)
+                else ""
+            )
     return _single(name, texts.get(name.strip().lower(), ""))
 
 
@@ -152,9 +156,9 @@ def _single(name: str, text: str) -> str:
     defined = DEFINED.get(name.lower()) or of_name(name.replace("_", " "))
     if not text.strip() or (defined and not OPEN_NAMES.match(name)):
         return defined
-    reading = read(text)
+    reading = analyse_text(text)
     if reading.restricted or (
         not defined and not OPEN_NAMES.match(name) and any(match.dice < STRANGE_DICE for match in reading.matches)
     ):
         return ""
-    return joined(reading.licences) or defined or joined(granted(reading.rest))
+    return join_expressions(reading.licences) or defined or join_expressions(granted_licences(reading.rest))

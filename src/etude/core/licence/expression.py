@@ -106,7 +106,7 @@ def _rank_with(licence: str, exception: str) -> int:
     return rank
 
 
-def joined(parts: Iterable[str], *, choice: bool = False) -> str:
+def join_expressions(parts: Iterable[str], *, choice: bool = False) -> str:
     """All of them hold (AND), or any one (`choice`, OR); the same for every order of `parts`."""
     known = sorted({part for part in parts if part}, key=str.lower)
     if len(known) < 2:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from etude.core.licence.expression import SOME_BSD, joined, spdx
-from etude.core.licence.matching import LicenceAnalysis, read
-from etude.core.licence.notices import OWN_TERMS, choice, granted
+from etude.core.licence.expression import SOME_BSD, join_expressions, spdx
+from etude.core.licence.matching import LicenceAnalysis, analyse_text
+from etude.core.licence.notices import OWN_TERMS, choice, granted_licences
 from etude.core.licence.words import words
 
 # The longest head with a licence in it (Apache after a list of authors, BSD after a docstring) ends before this.
@@ -46,16 +46,16 @@ def of_comments(text: str) -> str | None:
     """The expression that these comments grant; "" if they state terms that no identifier names; None if they grant nothing."""
     tags = [AFTER_TAG.sub("", tag).strip() for tag in TAG.findall(text)]
     if tags:
-        return joined(spdx(tag) for tag in tags) if all(spdx(tag) for tag in tags) else ""
+        return join_expressions(spdx(tag) for tag in tags) if all(spdx(tag) for tag in tags) else ""
     if not WORTH_READING.search(text):
         return None
-    reading = read(text) if FULL_TEXT.search(text) else LicenceAnalysis((), " ".join(words(text)), "")
+    reading = analyse_text(text) if FULL_TEXT.search(text) else LicenceAnalysis((), " ".join(words(text)), "")
     if reading.restricted:
         return ""
     rest = reading.rest
     if OWN_TERMS.search(rest):
         return ""
-    found = dict.fromkeys([*reading.licences, *granted(rest)])
+    found = dict.fromkeys([*reading.licences, *granted_licences(rest)])
     if SOME_BSD in found:  # "a BSD-style license that can be found in the LICENSE file": that file says which
         return None
-    return joined(found, choice=choice(rest)) or None
+    return join_expressions(found, choice=choice(rest)) or None

@@ -73,7 +73,7 @@ class LicenceAnalysis:
         return f"{self.before} \n {self.after}"
 
 
-def read(text: str, expected: frozenset[str] = frozenset()) -> LicenceAnalysis:
+def analyse_text(text: str, expected: frozenset[str] = frozenset()) -> LicenceAnalysis:
     """The licences that a text consists of. Those `expected`, because the metadata names them, may differ more from their templates."""
     found = words(text)[:MOST_WORDS]
     segments = [(0, found)]

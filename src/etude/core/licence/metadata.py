@@ -14,7 +14,7 @@ from typing import Any
 from etude.core import bounded_toml
 from etude.core.licence.classifiers import of_classifiers
 from etude.core.licence.covering import covers
-from etude.core.licence.expression import SOME_BSD, joined, spdx, symbols
+from etude.core.licence.expression import SOME_BSD, join_expressions, spdx, symbols
 from etude.core.licence.names import MOST_CHARS, of_name
 from etude.core.licence.texts import of_files
 
@@ -63,7 +63,7 @@ def of_fields(expression: str, free: str, classifiers: list[str]) -> MetadataLic
     words = parse_licence_field(free)
     listed = of_classifiers(classifiers)
     by_list = MetadataLicence(
-        joined(listed) if all(listed) else "",
+        join_expressions(listed) if all(listed) else "",
         exact=not any("(GPL)" in c or "(LGPL)" in c or "BSD License" in c for c in classifiers),
     )
     if not words.expression:
@@ -116,7 +116,7 @@ def of_package_json(text: str) -> MetadataLicence:
     if not all(part.expression for part in parts):
         return MetadataLicence()
     return MetadataLicence(
-        joined((part.expression for part in parts), choice=True), exact=all(part.exact for part in parts)
+        join_expressions((part.expression for part in parts), choice=True), exact=all(part.exact for part in parts)
     )
 
 

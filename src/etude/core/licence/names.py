@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from etude.core.licence.expression import PUBLIC_DOMAIN, SOME_BSD, joined, spdx
+from etude.core.licence.expression import PUBLIC_DOMAIN, SOME_BSD, join_expressions, spdx
 from etude.core.licence.words import words
 
 # Longer ones are texts, not names.
@@ -119,7 +119,7 @@ def of_name(name: str) -> str:
         if len(parts) > 1:
             known = [spdx(part) or _single(part) or of_name(part) for part in parts]
             if all(known):
-                return joined(known, choice=is_choice)
+                return join_expressions(known, choice=is_choice)
     return ""
 
 

@@ -117,7 +117,7 @@ def choice(text: str) -> bool:
     return _CHOICE.search(text) is not None
 
 
-def granted(text: str, *, bare: bool = True) -> list[str]:
+def granted_licences(text: str, *, bare: bool = True) -> list[str]:
     """The licences that normalised words grant by reference, each once. A combination that one statement makes is one entry.
     `bare` says whether a GNU licence without a version counts as well."""
     for pattern, licence in _STATEMENTS[:2]:

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.core.licence.expression import PUBLIC_DOMAIN, SOME_BSD, joined, symbols
-from etude.core.licence.matching import read
-from etude.core.licence.notices import OWN_TERMS, choice, granted
+from etude.core.licence.expression import PUBLIC_DOMAIN, SOME_BSD, join_expressions, symbols
+from etude.core.licence.matching import analyse_text
+from etude.core.licence.notices import OWN_TERMS, choice, granted_licences
 
 NAME = re.compile(r"^(?:[\w.+-]*[-_.])?(?:licen[cs]es?|copying|unlicen[cs]e|copyright)(?:[-_.].*)?$", re.IGNORECASE)
 # Code about licences, not licences.
@@ -77,12 +77,12 @@ def of_files(files: dict[str, str], expected: frozenset[str] = frozenset()) -> T
     named = {found[1].lower() for name in files if (found := NAMED.match(name))}
     offered = named == CUSTOM or any(one.choice and one.points for one in readings)
     if offered:
-        return Texts(joined(kept, choice=True))
+        return Texts(join_expressions(kept, choice=True))
     all_hold: list[str] = []
     for one in readings:
         mine = [licence for licence in one.licences if licence in kept]
-        all_hold += [joined(mine, choice=True)] if one.choice else mine
-    return Texts(joined(all_hold))
+        all_hold += [join_expressions(mine, choice=True)] if one.choice else mine
+    return Texts(join_expressions(all_hold))
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ class _Reading:
 
 
 def _of_text(text: str, expected: frozenset[str]) -> _Reading:
-    reading = read(text, expected)
+    reading = analyse_text(text, expected)
     before, after = reading.before.split(), reading.after.split()[:SPEAKS_WORDS]
     spoken = " ".join([*(before[-SPEAKS_WORDS:] if reading.matches else before[: 2 * SPEAKS_WORDS]), "\n", *after])
     found = reading.licences
-    for licence in granted(spoken, bare=not reading.matches):
+    for licence in granted_licences(spoken, bare=not reading.matches):
         if licence not in found:
             found.append(licence)
     own = len(reading.rest.split()) >= LEAST_TERMS and OTHER_TERMS.search(reading.rest) is not None and not found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from etude.core.licence.covering import GNU, covers
-from etude.core.licence.expression import PUBLIC_DOMAIN, SOME_BSD, family, joined, symbols
+from etude.core.licence.expression import PUBLIC_DOMAIN, SOME_BSD, family, join_expressions, symbols
 from etude.core.licence.licence import FAMILIES
 from etude.core.licence.metadata import MetadataLicence
 from etude.core.licence.texts import Texts
@@ -64,8 +64,8 @@ def _refined(claimed_licence: MetadataLicence, texts: Texts, meant: dict[str, se
             continue
         if expression == claim:
             whole = grants == symbols(texts.expression)
-            return LicenceVerdict(texts.expression if whole else joined(grants), "text")
-        new = joined(grants)
+            return LicenceVerdict(texts.expression if whole else join_expressions(grants), "text")
+        new = join_expressions(grants)
         expression = re.sub(
             rf"(?<![\w.-]){re.escape(claim)}(?![\w.-])", new if len(grants) == 1 else f"({new})", expression
         )

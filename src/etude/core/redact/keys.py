@@ -63,7 +63,7 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
-def masked(text: str) -> str:
+def mask_keys(text: str) -> str:
     """The text without keys: values of variables that hold keys, users and passwords in addresses, bearer tokens."""
     for variable, value in _secrets():
         text = without(text, value, f"[{variable}]")
@@ -88,12 +88,12 @@ class MaskedRecord(logging.LogRecord):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         if self.exc_info and self.exc_info[0] is not None:
-            self.exc_text = masked("".join(traceback.format_exception(*self.exc_info)).rstrip("\n"))
+            self.exc_text = mask_keys("".join(traceback.format_exception(*self.exc_info)).rstrip("\n"))
         if self.stack_info:
-            self.stack_info = masked(self.stack_info)
+            self.stack_info = mask_keys(self.stack_info)
 
     def getMessage(self) -> str:
-        return masked(super().getMessage())
+        return mask_keys(super().getMessage())
 
 
 def _secrets() -> list[tuple[str, str]]:

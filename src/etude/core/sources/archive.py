@@ -13,7 +13,7 @@ from etude.core.sources.unpack import UnpackLimits, top, unpack, work_folder
 REFUSED = "refused:"
 
 
-def refused(source: str, kind: str, name: str, reason: str) -> Ref:
+def refused_ref(source: str, kind: str, name: str, reason: str) -> Ref:
     """What a recipe names and the registry can't give: `open` refuses it with the reason, so that it is counted like any other."""
     return Ref(source, kind, name, "", "", REFUSED + reason)
 
@@ -25,7 +25,7 @@ def check(ref: Ref) -> None:
 
 
 @contextmanager
-def archived(ref: Ref, fetcher: Fetcher, limits: UnpackLimits) -> Iterator[SourceProject]:
+def open_archive(ref: Ref, fetcher: Fetcher, limits: UnpackLimits) -> Iterator[SourceProject]:
     """The archive at `ref.location`, fetched and unpacked. Raises SourceOffline or ProjectRefused."""
     check(ref)
     archive = fetcher.artefact(ref.location)

@@ -18,7 +18,7 @@ from urllib.parse import quote, urljoin
 
 from etude.core.sources import debian_version
 from etude.core.sources.apt import APT, AptSuite, stanzas, suites
-from etude.core.sources.archive import check, refused
+from etude.core.sources.archive import check, refused_ref
 from etude.core.sources.checksum import Checksum, of_address
 from etude.core.sources.download import Missing
 from etude.core.sources.dsc import assemble, checksums, read_dsc
@@ -60,7 +60,7 @@ class DebianSource:
         yield from (newest[name] for name in sorted(newest))
         for pattern in self.packages:
             if pattern not in newest and not any(fnmatchcase(name, pattern) for name in newest):
-                yield refused(self.name, "debian", pattern, f"no source package matches {pattern!r}")
+                yield refused_ref(self.name, "debian", pattern, f"no source package matches {pattern!r}")
 
     @contextmanager
     def open(self, ref: Ref) -> Iterator[SourceProject]:

@@ -56,14 +56,14 @@ class Downloader:
             try:
                 return self._attempt(url, part, max_bytes, accept)
             except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.TooManyRedirects) as error:
-                raise SourceOffline(f"{shown(url)} can't be fetched: {error}") from None
+                raise SourceOffline(f"{address_without_login(url)} can't be fetched: {error}") from None
             except (httpx.TransportError, httpx.DecodingError) as error:
                 trouble, wait_s = f"{type(error).__name__}: {error}", 0.0
             except _Busy as busy:
                 trouble, wait_s = str(busy), busy.wait_s
             if attempt + 1 < ATTEMPTS:
                 self._sleep(min(max(wait_s, WAIT_S * 2**attempt), MAX_WAIT_S))
-        raise SourceOffline(f"{shown(url)} can't be reached, tried {ATTEMPTS} times; {trouble}")
+        raise SourceOffline(f"{address_without_login(url)} can't be reached, tried {ATTEMPTS} times; {trouble}")
 
     def close(self) -> None:
         if self._client:
@@ -88,12 +88,12 @@ class Downloader:
                     raise _Busy("it answers with a part that was not asked for", 0.0)
                 received = 0
             if received + _length(response) > max_bytes:
-                raise ProjectRefused(f"{shown(url)} is larger than {max_bytes:,} bytes")
+                raise ProjectRefused(f"{address_without_login(url)} is larger than {max_bytes:,} bytes")
             with part.open("ab" if received else "wb") as file:
                 for chunk in response.iter_bytes() if accept else response.iter_raw():
                     received += len(chunk)
                     if received > max_bytes:
-                        raise ProjectRefused(f"{shown(url)} is larger than {max_bytes:,} bytes")
+                        raise ProjectRefused(f"{address_without_login(url)} is larger than {max_bytes:,} bytes")
                     file.write(chunk)
 
     @staticmethod
@@ -104,10 +104,10 @@ class Downloader:
             raise _Busy(f"it answers {status}", float(retry_after) if retry_after.isdigit() else 0.0)
         if status in CLOSED:
             raise SourceOffline(
-                f"{shown(url)} answers {status} {response.reason_phrase}: it wants credentials, or a proxy forbids it"
+                f"{address_without_login(url)} answers {status} {response.reason_phrase}: it wants credentials, or a proxy forbids it"
             )
         if not response.is_success:
-            raise Missing(f"{shown(url)} answers {status} {response.reason_phrase}")
+            raise Missing(f"{address_without_login(url)} answers {status} {response.reason_phrase}")
 
     def _http(self) -> httpx.Client:
         if self._client is None:
@@ -119,7 +119,7 @@ class Downloader:
         return self._client
 
 
-def shown(url: str) -> str:
+def address_without_login(url: str) -> str:
     """The address without a login: for messages, refs and cache keys."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from etude.core.sources.checksum import Checksum, of_address
-from etude.core.sources.download import Downloader, Missing, shown
+from etude.core.sources.download import Downloader, Missing, address_without_login
 from etude.core.sources.project import ProjectRefused, SourceOffline
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Fetcher:
     def page(self, address: str, accept: str, parse: Callable[[bytes], T]) -> T:
         """An index page in the form `accept` as `parse` reads it, from the cache if it was ever seen. A page that `parse` finds wrong (it
         raises ValueError) is a portal or a proxy and isn't kept. Raises SourceOffline, ProjectRefused or Missing."""
-        key = hashlib.sha256(f"{shown(address)} {accept}".encode()).hexdigest()
+        key = hashlib.sha256(f"{address_without_login(address)} {accept}".encode()).hexdigest()
         file = self.cache / "index" / key
         with self._locked(file) as part:
             if not file.is_file():
@@ -51,13 +51,13 @@ class Fetcher:
                 return parse(file.read_bytes())
             except ValueError as error:
                 file.unlink()
-                raise SourceOffline(f"{shown(address)} does not answer as expected: {error}") from None
+                raise SourceOffline(f"{address_without_login(address)} does not answer as expected: {error}") from None
 
     def artefact(self, address: str) -> Path:
         """The file at an address that carries its checksum (see `checksum.py`). Raises SourceOffline or ProjectRefused."""
         url, checksum = of_address(address)
         if checksum is None:
-            raise ProjectRefused(f"the index gives no usable checksum for {shown(url)}")
+            raise ProjectRefused(f"the index gives no usable checksum for {address_without_login(url)}")
         file = self.cache / "artefacts" / checksum.hex[:2] / f"{checksum.algorithm}-{checksum.hex}"
         with self._locked(file) as part:
             if not file.is_file() or not checksum.matches(file):
@@ -77,7 +77,9 @@ class Fetcher:
             raise ProjectRefused(str(missing)) from None
         if not checksum.matches(part):
             part.unlink()
-            raise ProjectRefused(f"{shown(url)} is not what the index says: its checksum is not {checksum}")
+            raise ProjectRefused(
+                f"{address_without_login(url)} is not what the index says: its checksum is not {checksum}"
+            )
 
     @contextmanager
     def _locked(self, file: Path) -> Iterator[Path]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from etude.core.sources.archive import check, refused
+from etude.core.sources.archive import check, refused_ref
 from etude.core.sources.project import ProjectRefused, Ref, SourceOffline, SourceProject
 from etude.core.sources.release import checked_day, is_before, tag_release
 from etude.core.sources.unpack import Unpacked, UnpackLimits, unpack, work_folder
@@ -67,7 +67,7 @@ class GitSource:
         head = self.head()
         if head is None:
             reason = f"no commit before {self.before}" if self.before else "no commits"
-            yield refused(self.name, "git", name, f"{path} has {reason}")
+            yield refused_ref(self.name, "git", name, f"{path} has {reason}")
             return
         commit, released = head
         yield Ref(self.name, "git", name, commit, released, commit)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from etude.core.sources.archive import check, refused
+from etude.core.sources.archive import check, refused_ref
 from etude.core.sources.placing import place
 from etude.core.sources.project import ProjectRefused, Ref, SourceProject
 
@@ -37,7 +37,7 @@ class InstalledSource:
         for name in sorted(self.packages or found):
             distribution = found.get(name)
             if distribution is None:
-                yield refused(self.name, "installed", name, "not installed here")
+                yield refused_ref(self.name, "installed", name, "not installed here")
             elif distribution.files is not None and not _editable(distribution):
                 yield Ref(self.name, "installed", name, distribution.version, "", str(distribution.locate_file("")))
 

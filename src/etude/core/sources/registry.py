@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import urljoin
 
-from etude.core.sources.archive import archived, refused
+from etude.core.sources.archive import open_archive, refused_ref
 from etude.core.sources.checksum import Checksum
-from etude.core.sources.download import Missing, shown
+from etude.core.sources.download import Missing, address_without_login
 from etude.core.sources.fetch import Fetcher
 from etude.core.sources.project import ProjectRefused, Ref, SourceOffline, SourceProject
 from etude.core.sources.release import checked_day
@@ -71,20 +71,20 @@ class RegistrySource(ABC):
                 page = urljoin(self._index, self.page_name(package))
                 releases = self.newest(package, page)[: self.releases]
             except (Missing, ProjectRefused) as error:
-                yield refused(self.name, self.kind, package, str(error))
+                yield refused_ref(self.name, self.kind, package, str(error))
                 continue
             for release in releases:
-                location = shown(urljoin(page, release.address))
+                location = address_without_login(urljoin(page, release.address))
                 if release.checksum:
                     location = release.checksum.on(location)
                 yield Ref(self.name, self.kind, package, release.version, release.released, location)
             if not releases:
                 until = f" before {self.before}" if self.before else ""
-                yield refused(self.name, self.kind, package, f"no release of {package}{until} that can be taken")
+                yield refused_ref(self.name, self.kind, package, f"no release of {package}{until} that can be taken")
 
     def open(self, ref: Ref) -> AbstractContextManager[SourceProject]:
         """Raises SourceOffline or ProjectRefused."""
-        return archived(ref, self.fetcher, self.limits)
+        return open_archive(ref, self.fetcher, self.limits)
 
     @abstractmethod
     def configured_index(self) -> str:

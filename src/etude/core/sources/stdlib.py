@@ -20,7 +20,7 @@ from pathlib import Path
 
 from etude.core.licence.expression import symbols
 from etude.core.licence.texts import of_files
-from etude.core.sources.archive import check, refused
+from etude.core.sources.archive import check, refused_ref
 from etude.core.sources.folder import walk
 from etude.core.sources.placing import place
 from etude.core.sources.project import ProjectRefused, Ref, SourceProject
@@ -58,7 +58,7 @@ class StdlibSource:
             )
         for name in sorted(self.packages or found):
             if reason := LEFT_OUT.get(name):
-                yield refused(self.name, "stdlib", name, reason)
+                yield refused_ref(self.name, "stdlib", name, reason)
             else:
                 yield Ref(self.name, "stdlib", name, platform.python_version(), "", str(found[name]))
 

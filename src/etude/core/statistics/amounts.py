@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from etude.core.statistics.interval import Interval, shares_of, stratified
+from etude.core.statistics.interval import Interval, shares_of, stratified_mean
 from etude.core.statistics.student import freedom_of, student_quantile
 
 Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
@@ -22,7 +22,7 @@ def amount(values: Values, weights: Mapping[str, float], *, resamples: int, seed
     """Weighted mean of amounts of 0 and more with its 95% interval. Raises ValueError for one below 0."""
     if any((found < 0).any() for found in values.values()):
         raise ValueError(f"an amount is never negative; there is {min(v.min() for v in values.values() if len(v)):g}")
-    found = stratified(values, weights, resamples=resamples, seed=seed)
+    found = stratified_mean(values, weights, resamples=resamples, seed=seed)
     if found.value <= 0:
         return found
     shares = shares_of(values, weights)
@@ -37,7 +37,7 @@ def change(values: Values, weights: Mapping[str, float], *, resamples: int, seed
 
     One task alone has no width that could be known: its interval is the value itself.
     """
-    found = stratified(values, weights, resamples=resamples, seed=seed)
+    found = stratified_mean(values, weights, resamples=resamples, seed=seed)
     shares = shares_of(values, weights)
     known = [level for level in shares if len(values[level]) > 1]
     error = math.sqrt(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from etude.core.statistics.interval import Interval, shares_of, stratified
+from etude.core.statistics.interval import Interval, shares_of, stratified_mean
 from etude.core.statistics.student import freedom_of, student_quantile
 
 Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
@@ -22,7 +22,7 @@ ROUNDING = 1e-12  # a mean of ones that a sum has left just under 1
 
 def average(values: Values, weights: Mapping[str, float], *, resamples: int, seed: int) -> Interval:
     """Weighted mean of scores in [0, 1] with its 95% interval."""
-    found = stratified(values, weights, resamples=resamples, seed=seed)
+    found = stratified_mean(values, weights, resamples=resamples, seed=seed)
     shares = shares_of(values, weights)
     below, above = wilson(values, shares, student_quantile(freedom_of(values, shares)), PRIOR)
     return _widened(found, below, above, least=0.0)
@@ -34,7 +34,7 @@ def difference(changes: Values, weights: Mapping[str, float], *, resamples: int,
     What was gained and what was lost are two bounded scores of the same tasks; their intervals are joined with their correlation
     (the method MOVER, Zou and Donner 2008). Where no task differs, this still allows for rare ones that do.
     """
-    found = stratified(changes, weights, resamples=resamples, seed=seed)
+    found = stratified_mean(changes, weights, resamples=resamples, seed=seed)
     shares = shares_of(changes, weights)
     t = student_quantile(freedom_of(changes, shares))
     gained = {level: np.maximum(change, 0) for level, change in changes.items()}

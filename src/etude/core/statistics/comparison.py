@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from etude.core.statistics.items import discrimination, saturated
-from etude.core.statistics.pairs import Difference, matrix, paired
+from etude.core.statistics.items import count_extremes, discrimination
+from etude.core.statistics.pairs import Difference, matrix, paired_differences
 from etude.core.statistics.power import detectable, pass_share, tasks_needed
 from etude.core.statistics.rank import POLICIES_MIN, split_half
 
@@ -49,7 +49,7 @@ def _pair(
     wished: float | None,
 ) -> dict[str, Any]:
     """b - a, in points."""
-    changes = paired(means[a], means[b])
+    changes = paired_differences(means[a], means[b])
     points, ci95 = found.points.percent()
     least = detectable(changes, weights=weights)
     from_passes = pass_share(policies[a], policies[b], weights)
@@ -80,7 +80,7 @@ def _items(policies: Mapping[str, Tables], ids: Mapping[str, Sequence[str]]) -> 
     """Discrimination from the least on: the first is to be read first."""
     names = [task_id for level in ids.values() for task_id in level]
     tables = {name: np.concatenate([own[level] for level in ids]) for name, own in policies.items()}
-    extremes, correlations = saturated(tables), discrimination(tables)
+    extremes, correlations = count_extremes(tables), discrimination(tables)
     known = {task_id: round(float(r), 4) for task_id, r in zip(names, correlations, strict=True) if not np.isnan(r)}
     return {
         "saturated": [names[i] for i in extremes.saturated],

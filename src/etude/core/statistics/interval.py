@@ -30,7 +30,7 @@ def weighted_mean(values: Mapping[str, np.ndarray], weights: Mapping[str, float]
     return float(sum(share * values[level].mean() for level, share in shares_of(values, weights).items()))
 
 
-def stratified(
+def stratified_mean(
     values: Mapping[str, np.ndarray], weights: Mapping[str, float], *, resamples: int, seed: int
 ) -> Interval:
     """Weighted mean over levels with its bootstrap interval. `values[level]` is (N_level,): each task's own mean.

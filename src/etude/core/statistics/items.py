@@ -16,7 +16,7 @@ class Extremes:
     impossible: tuple[int, ...]  # no score in any
 
 
-def saturated(tables: Mapping[str, np.ndarray]) -> Extremes:
+def count_extremes(tables: Mapping[str, np.ndarray]) -> Extremes:
     """Of tables (N, K). Give the policies that compete: an agent that does nothing would let no task be saturated."""
     wide = _wide(tables)[0]
     least, most = wide.min(axis=1), wide.max(axis=1)

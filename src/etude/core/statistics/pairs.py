@@ -33,7 +33,7 @@ class Difference:
     tasks_changed: int  # those on which the two differ at all
 
 
-def paired(before: Values, after: Values) -> dict[str, np.ndarray]:
+def paired_differences(before: Values, after: Values) -> dict[str, np.ndarray]:
     """after - before by task, level by level; the same tasks in the same order, else the difference means nothing."""
     if {level: len(v) for level, v in before.items()} != {level: len(v) for level, v in after.items()}:
         raise ValueError("a paired comparison needs the same tasks of every level on both sides")
@@ -80,7 +80,7 @@ def compare(
     before: Values, after: Values, weights: Mapping[str, float] | None = None, *, resamples: int, seed: int
 ) -> Difference:
     """One pair of scores in [0, 1]. Without weights each task counts once."""
-    changes = paired(before, after)
+    changes = paired_differences(before, after)
     mix = weights or {level: float(len(change)) for level, change in changes.items()}
     points = difference(changes, mix, resamples=resamples, seed=seed)
     p = sign_flip(changes, mix, seed=seed)

@@ -24,7 +24,7 @@ class SegmentBuilder:
         self._open = _Open()
 
     @property
-    def held(self) -> list[int]:
+    def open_ids(self) -> list[int]:
         """The ids of the open segment. Read only."""
         return self._open.ids
 

@@ -32,7 +32,7 @@ def schema_text() -> str:
     return json.dumps(json_schema(), indent=1) + "\n"
 
 
-def renewed(page: str) -> str:
+def update_tables(page: str) -> str:
     """The page with its tables renewed. Raises ValueError if a mark is missing."""
     if BEGIN not in page or END not in page:
         raise ValueError(f"{PAGE} must hold the marks {BEGIN!r} and {END!r}: the tables go between them")
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parents[4] / "docs")
     folder = parser.parse_args().folder
     page = folder / PAGE
-    page.write_text(renewed(page.read_text()))
+    page.write_text(update_tables(page.read_text()))
     (folder / SCHEMA).write_text(schema_text())
     print(f"wrote {page} and {folder / SCHEMA}")
 

@@ -33,7 +33,7 @@ def no_route(dtype: np.dtype | type) -> int:
     return NO_ROUTE if np.dtype(dtype).itemsize == 1 else NO_ROUTE_WIDE
 
 
-def routed(routes: np.ndarray) -> np.ndarray:
+def route_mask(routes: np.ndarray) -> np.ndarray:
     """Where `routes` (..., K) name an expert: bool, same shape.
 
     Files written before there was a marker for uint16 mark with 255 there. No router chooses an expert twice for a token, so K entries of
@@ -49,7 +49,7 @@ def wide_routes(routes: np.ndarray) -> np.ndarray:
     """Routes for the model's forward: uint8 as they are, wider ones as int32 with -1 where there is none (torch computes little in uint16)."""
     if routes.dtype.itemsize == 1:
         return routes
-    return np.where(routed(routes), routes.astype(np.int32), np.int32(-1))
+    return np.where(route_mask(routes), routes.astype(np.int32), np.int32(-1))
 
 
 @dataclass

@@ -9,7 +9,7 @@ import numpy as np
 
 from etude.core.statistics.bounded import difference
 from etude.core.statistics.interval import weighted_mean
-from etude.core.statistics.pairs import paired
+from etude.core.statistics.pairs import paired_differences
 from etude.evaluate.bench.outcome import Outcome
 from etude.evaluate.bench.scores import Scores, scores
 from etude.evaluate.bench.settings import BenchSettings
@@ -25,7 +25,7 @@ def lift(
     if old.ids != new.ids:
         raise ValueError("the two policies were asked different tasks: a paired lift needs the same ones")
     mix, equal = weights or new.counts(), dict.fromkeys(new.tables, 1.0)
-    changes = paired(old.means(), new.means())
+    changes = paired_differences(old.means(), new.means())
     points, ci95 = difference(changes, mix, resamples=settings.resamples, seed=settings.seed).percent()
     points_equal, ci95_equal = difference(changes, equal, resamples=settings.resamples, seed=settings.seed).percent()
     return {
@@ -54,7 +54,7 @@ def _best(old: Scores, new: Scores, weights: Weights, settings: BenchSettings) -
     """Best-of-k of both and its paired difference, at the largest k that both have passes for."""
     k = min(old.most(), new.most())
     best_old, best_new = old.best(k), new.best(k)
-    change = paired(best_old, best_new)
+    change = paired_differences(best_old, best_new)
     points, ci95 = difference(change, weights, resamples=settings.resamples, seed=settings.seed).percent()
     return {
         "k": k,

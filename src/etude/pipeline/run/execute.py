@@ -18,7 +18,7 @@ from typing import Any
 from etude.core.events.live import LiveView
 from etude.core.events.log import EventLog
 from etude.core.events.picture import duration
-from etude.core.redact.keys import masked
+from etude.core.redact.keys import mask_keys
 from etude.pipeline.recipe.read import resolved_toml
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.graph import GRAPH
@@ -128,7 +128,7 @@ class Run:
         if alive:
             return True
         if process.error is not None:
-            log.note(process.stage.name, f"{FAILED}{masked(str(process.error))[:FAILURE_CHARS]}", ends=True)
+            log.note(process.stage.name, f"{FAILED}{mask_keys(str(process.error))[:FAILURE_CHARS]}", ends=True)
             raise process.error
         manifest = RunManifest(self.folder)
         for name in self._folders(process.stage):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.environment.environment import environment_of
-from etude.tasks.export.freezing import frozen
+from etude.tasks.export.freezing import freeze_environment
 from etude.tasks.export.installation import Installation
-from etude.tasks.export.proving import Proof, proved
+from etude.tasks.export.proving import Proof, prove_directory
 from etude.tasks.export.writing import Exported, export_task, objection_to
 from etude.tasks.generate.install.kept import recipe_of
 from etude.tasks.task import Task
@@ -26,14 +26,14 @@ class Exporter:
         UserError where the snapshot is gone."""
         installation = None if objection_to(task) else await self._installation(task)
         exported = export_task(task, folder, installation)
-        return exported, await proved(folder, self.pool) if prove and not exported.not_elsewhere else None
+        return exported, await prove_directory(folder, self.pool) if prove and not exported.not_elsewhere else None
 
     async def _installation(self, task: Task) -> Installation | None:
         environment = environment_of(task.metadata)
         assert environment is not None
         if environment.snapshot not in self._known:
             recipe = recipe_of(environment.snapshot, self.cache)
-            self._known[environment.snapshot] = recipe and await frozen(
+            self._known[environment.snapshot] = recipe and await freeze_environment(
                 environment, recipe.steps, recipe.until, {recipe.project, *recipe.deny}, self.pool
             )
         return self._known[environment.snapshot]

@@ -15,7 +15,7 @@ from etude.sandbox.protocol import Machines
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.auditing.needles import needles
 from etude.tasks.environment.birth import history_of
-from etude.tasks.environment.workspace import opened
+from etude.tasks.environment.workspace import open_workspace
 from etude.tasks.running.channel import INSIDE
 from etude.tasks.task import Task
 
@@ -23,12 +23,14 @@ SCAN_TIMEOUT_S = 300.0
 SKIPPED = ("/opt", INSIDE)  # our own read-only tools
 
 
-async def audited(task: Task, pool: Machines) -> dict[str, Any]:
+async def scan_for_leaks(task: Task, pool: Machines) -> dict[str, Any]:
     """{"history": proof or None, "files": read, "bytes": read, "unread": [...], "found": [{path, what, text}]}. Raises InfraError.
 
     `unread` holds "path: reason" of what could not be searched whole, damaged archives among it.
     """
-    sandbox = await opened(task, pool, SandboxSpec(), lambda spec: replace(spec, warm_python=False), history=True)
+    sandbox = await open_workspace(
+        task, pool, SandboxSpec(), lambda spec: replace(spec, warm_python=False), history=True
+    )
     try:
         request = needles(task).to_json() | {"skip": list(SKIPPED)}
         script = (files("etude.tasks.auditing") / "inside.py").read_text()

@@ -15,7 +15,7 @@ from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import Environment, environment_of
-from etude.tasks.environment.workspace import left, opened
+from etude.tasks.environment.workspace import open_workspace, read_workspace
 from etude.tasks.task import Task
 
 LIMIT_S = 60.0
@@ -120,7 +120,9 @@ async def behaved(task: Task, pool: Machines, script: str) -> AsyncIterator[dict
     """What the script leaves, for as long as its sandbox and what still runs in it live. Raises InfraError."""
     environment = environment_of(task.metadata)
     assert environment is not None
-    sandbox = await opened(task, pool, SandboxSpec(), lambda spec: replace(spec, warm_python=False), history=True)
+    sandbox = await open_workspace(
+        task, pool, SandboxSpec(), lambda spec: replace(spec, warm_python=False), history=True
+    )
     try:
         yield await _left(sandbox, task, environment, script)
     finally:
@@ -132,6 +134,6 @@ async def _left(sandbox: Disposable, task: Task, environment: Environment, scrip
     env = {"WANTED": wanted, "PROJECT": environment.project, "HOME": "/tmp"}
     try:
         await sandbox.run(["sh", "-c", script], env=env, timeout_s=LIMIT_S)
-        return await left(sandbox, task)
+        return await read_workspace(sandbox, task)
     except UserError:
         return {}  # what can't be read out is nothing, as for any attempt

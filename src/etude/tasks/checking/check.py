@@ -19,7 +19,7 @@ from typing import Any
 from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
-from etude.tasks.auditing.scan import audit_problems, audited
+from etude.tasks.auditing.scan import audit_problems, scan_for_leaks
 from etude.tasks.cheats.agents import agents_for, behaved
 from etude.tasks.cheats.exercise import Files, nop
 from etude.tasks.cheats.repository import cheats_for
@@ -96,7 +96,7 @@ async def check_folder(
         key = key_of(content)
         async with gate:
             read = partial(stored.task, task_id) if stored else partial(read_task, folder)
-            row = known.get(key) or await checked(task_id or folder.name, read, pool)
+            row = known.get(key) or await check_task(task_id or folder.name, read, pool)
         rows[folder] = row
         if key not in known and not row.problem:
             with open(kept, "a", encoding="utf-8") as file:
@@ -113,7 +113,7 @@ async def check_folder(
     return [rows[folder] for folder in folders]
 
 
-async def checked(name: str, read: Callable[[], Task], pool: Machines) -> CheckRow:
+async def check_task(name: str, read: Callable[[], Task], pool: Machines) -> CheckRow:
     """One task. Never raises for what is wrong with it, or with the machine: that is in the row."""
     try:
         task = read()
@@ -122,7 +122,7 @@ async def checked(name: str, read: Callable[[], Task], pool: Machines) -> CheckR
     if task.grader not in GRADERS:
         return CheckRow(task.id, task.category, problem=f"no grader {task.grader!r}; there are {', '.join(GRADERS)}")
     try:
-        return await judged(task, pool)
+        return await judge_task(task, pool)
     except TaskDefective as error:
         return CheckRow(task.id, task.category, problem=f"defective: {error}")
     except InfraError as error:
@@ -131,14 +131,14 @@ async def checked(name: str, read: Callable[[], Task], pool: Machines) -> CheckR
         return CheckRow(task.id, task.category, problem=f"malformed: {type(error).__name__}: {error}")
 
 
-async def judged(task: Task, pool: Machines) -> CheckRow:
+async def judge_task(task: Task, pool: Machines) -> CheckRow:
     """Raises InfraError."""
     same = graded_files if task.grader == NAME else lambda task, files: files
     found = await check(task, pool, grade=grade, cheats=cheats_for(task), as_graded=same)
     scores = [found.reference]
     for _ in range(TIMES - 1):
         scores.append((await grade(task, solved(task), pool)).score)
-    audit = await audited(task, pool)
+    audit = await scan_for_leaks(task, pool)
     acted = await _acted(task, pool, same, found.nop)
     return CheckRow(
         task.id,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from etude.tasks.difficulty.score import DifficultySample, measured
+from etude.tasks.difficulty.score import DifficultySample, measure_difficulty
 from etude.tasks.stats import spread
 from etude.tasks.store.folder import TaskFolder
 
@@ -34,7 +34,7 @@ def mark(
     written = 0
     for number, task_id in enumerate(list(folder.rows), 1):
         task = folder.task(task_id)
-        found[task_id] = document = measured(task, of[task_id])
+        found[task_id] = document = measure_difficulty(task, of[task_id])
         if task.metadata.get(KEY) != document:
             folder.add(replace(task, metadata={**task.metadata, KEY: document}))
             written += 1

@@ -40,7 +40,7 @@ def score(before: float, samples: Iterable[DifficultySample]) -> float:
     return (PRIOR_ATTEMPTS * before + sum(1 - one for one in scores)) / (PRIOR_ATTEMPTS + len(scores))
 
 
-def measured(task: Task, samples: Iterable[DifficultySample] = ()) -> dict[str, Any]:
+def measure_difficulty(task: Task, samples: Iterable[DifficultySample] = ()) -> dict[str, Any]:
     """What `metadata.difficulty` holds."""
     samples = list(samples)
     changed, solver = task.metadata.get("changed", {}), effort(task)

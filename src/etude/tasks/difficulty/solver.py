@@ -35,7 +35,7 @@ def effort(task: Task) -> Effort:
     gone = [path for path in task.metadata.get("removed", ()) if path in task.files]
     wanted = {path for path in [*task.solution, *gone] if path in task.files}
     files = lines = 0
-    for path in ranked(task.instruction, task.files) if wanted else ():
+    for path in rank_files(task.instruction, task.files) if wanted else ():
         files, lines = files + 1, lines + len(task.files[path].splitlines())
         wanted.discard(path)
         if not wanted:
@@ -44,7 +44,7 @@ def effort(task: Task) -> Effort:
     return Effort(files, lines, edits)
 
 
-def ranked(request: str, files: Mapping[str, str]) -> list[str]:
+def rank_files(request: str, files: Mapping[str, str]) -> list[str]:
     """Paths, best match first; what matches nothing comes last, by name."""
     counted = {path: _words(f"{path}\n{text}") for path, text in files.items()}
     request_words = _words(request)

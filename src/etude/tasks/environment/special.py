@@ -63,7 +63,7 @@ async def targets(sandbox: Disposable, links: Sequence[str]) -> dict[str, bytes]
     return found
 
 
-async def placed(sandbox: Disposable, files: Mapping[str, bytes]) -> None:
+async def place_files(sandbox: Disposable, files: Mapping[str, bytes]) -> None:
     """Writes files with their modes, and links, over what is there. Raises UserError, InfraError."""
     require_folders(files)
     links = [(os.fsdecode(bytes(data)), path) for path, data in files.items() if mode_of(data) == LINK]

@@ -20,7 +20,7 @@ from etude.tasks.environment.attached import services_of
 from etude.tasks.environment.birth import begin
 from etude.tasks.environment.copies import covers
 from etude.tasks.environment.environment import environment_of
-from etude.tasks.environment.special import placed, require_folders, targets
+from etude.tasks.environment.special import place_files, require_folders, targets
 from etude.tasks.environment.toolchains import with_toolchain
 from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import with_pytest
@@ -94,14 +94,14 @@ def _for_agent(task: Task, spec: SandboxSpec) -> SandboxSpec:
     )
 
 
-def missing(task: Task, files: dict[str, bytes]) -> list[str]:
+def missing_files(task: Task, files: dict[str, bytes]) -> list[str]:
     """What the snapshot has and a whole tree does not: to be removed after the birth."""
     over = task.metadata.get(OVERLAY, {})
     added = set(over.get("added", ()))
     return [path for path in [*over.get("removed", ()), *task.files] if path not in files and path not in added]
 
 
-async def opened(
+async def open_workspace(
     task: Task,
     pool: Machines,
     spec: SandboxSpec,
@@ -131,9 +131,9 @@ async def opened(
         raise
     if environment is not None or special:
         try:
-            for path in missing(task, whole) if environment is not None and environment.snapshot else ():
+            for path in missing_files(task, whole) if environment is not None and environment.snapshot else ():
                 await sandbox.remove(path)
-            await placed(sandbox, special)
+            await place_files(sandbox, special)
             if history and environment is not None and environment.snapshot:
                 await begin(sandbox, task)
         except BaseException:
@@ -142,7 +142,7 @@ async def opened(
     return sandbox
 
 
-async def left(sandbox: Disposable, task: Task, max_bytes: int = MAX_EXPORT_BYTES) -> dict[str, bytes]:
+async def read_workspace(sandbox: Disposable, task: Task, max_bytes: int = MAX_EXPORT_BYTES) -> dict[str, bytes]:
     """The whole tree that an agent left. Raises UserError for what is too large or can't be read."""
     environment = environment_of(task.metadata)
     if environment is None or not environment.snapshot:
@@ -165,7 +165,7 @@ async def _changed(sandbox: Sandbox, task: Task, max_bytes: int) -> dict[str, by
         for known in [known for known in files if known == path or known.startswith(f"{path}/")]:
             del files[known]
     # What was taken out or placed after the birth, and is there as it was at the birth, is no difference to it, and one to the task.
-    later = (set(missing(task, files)) - files.keys()) | special_of(task, over_snapshot(task, files)).keys()
+    later = (set(missing_files(task, files)) - files.keys()) | special_of(task, over_snapshot(task, files)).keys()
     back = [path for path in later - {*written} if not any(path == one or path.startswith(f"{one}/") for one in gone)]
     links: list[str] = []
     for path in [*written, *sorted(back)]:

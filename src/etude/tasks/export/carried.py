@@ -13,7 +13,7 @@ INSIDE = "etude/tasks/running/inside"
 
 
 @cache
-def carried() -> dict[str, bytes]:
+def runtime_files() -> dict[str, bytes]:
     """By path below the folder that is put on `sys.path`. Raises ModuleNotFoundError for an import that is neither ours nor the library's."""
     found: dict[str, bytes] = {}
     waiting = [ROOT]

@@ -23,7 +23,7 @@ print(json.dumps({"python": list(sys.version_info[:2]), "found": found}))
 """
 
 
-async def frozen(
+async def freeze_environment(
     environment: Environment, steps: Sequence[str], until: str, own: Collection[str], pool: Machines
 ) -> Installation:
     """Looked up in a sandbox of the snapshot. `own`: the project's names in its registry, which are no dependency. Raises InfraError,

@@ -48,7 +48,7 @@ class Here:
             place = self.workdir / path
             if (place.is_symlink() or place.is_file()) and read_file(place) == data:
                 continue
-            cleared(self.workdir, path)
+            clear_path(self.workdir, path)
             write_file(self.workdir, path, data)
             self._planted.add(path)
         return self
@@ -73,7 +73,7 @@ class Here:
         """The machine is its harness' to end."""
 
 
-def restored(workdir: Path, tree: Mapping[str, bytes], removed: list[str]) -> None:
+def restore_base(workdir: Path, tree: Mapping[str, bytes], removed: list[str]) -> None:
     """The attempt's tests, settings, links and what is too large go; those of the base come back."""
     for folder, folders, names in os.walk(workdir):
         top = Path(folder) == workdir
@@ -88,14 +88,14 @@ def restored(workdir: Path, tree: Mapping[str, bytes], removed: list[str]) -> No
             ):
                 place.unlink()
     for path in removed:
-        cleared(workdir, path)
+        clear_path(workdir, path)
     for path, data in tree.items():
-        cleared(workdir, path)
+        clear_path(workdir, path)
         (workdir / path).parent.mkdir(parents=True, exist_ok=True)
         write_file(workdir, path, data)
 
 
-def cleared(workdir: Path, path: str) -> None:
+def clear_path(workdir: Path, path: str) -> None:
     """Removes what is at the path, and files or links where folders on the way to it must be."""
     place = workdir
     for part in Path(path).parts[:-1]:
@@ -109,11 +109,11 @@ def cleared(workdir: Path, path: str) -> None:
         shutil.rmtree(place)
 
 
-def graded(tests: Path, workdir: Path) -> AttemptJudgement:
+def grade_attempt(tests: Path, workdir: Path) -> AttemptJudgement:
     """By `tests/hidden.json`, the task's hidden part, and `tests/tree`, the base's protected files under the reference's tests."""
     hidden = json.loads((tests / "hidden.json").read_bytes())
     tree = {path: read_file(tests / "tree" / path) for path in files_below(tests / "tree")}
-    restored(workdir, tree, hidden["removed"])
+    restore_base(workdir, tree, hidden["removed"])
     plan = tests_to_grade(hidden)
     own = {path: (workdir / path).read_bytes() for path in plan.files if (workdir / path).is_file()}
     ran = asyncio.run(run_tests(plan, {**own, **tree}, Here(workdir).fresh, limit_s(hidden["seconds"])))
@@ -122,7 +122,7 @@ def graded(tests: Path, workdir: Path) -> AttemptJudgement:
 
 def main(arguments: list[str]) -> int:
     tests, workdir, logs = map(Path, arguments)
-    outcome = graded(tests, workdir)
+    outcome = grade_attempt(tests, workdir)
     reward = float(not outcome.reason)
     passed = sum(outcome.tests.values())
     report = {"reward": reward, "reason": outcome.reason, "tests": outcome.tests}

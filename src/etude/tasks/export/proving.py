@@ -43,7 +43,7 @@ def as_it_is(spec: SandboxSpec, task: Task) -> SandboxSpec:
     return spec
 
 
-async def proved(folder: Path, pool: Machines) -> Proof:
+async def prove_directory(folder: Path, pool: Machines) -> Proof:
     """Raises CandidateRejected where its solution can't be run, InfraError, TaskError."""
     task, grader = foreign_task(folder), ScriptGrader(as_it_is, BELOW)
     reference = await grader.grade(task, await grader.solved(task, pool), pool)

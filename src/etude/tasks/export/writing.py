@@ -14,7 +14,7 @@ from typing import Any
 
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.environment.environment import environment_of
-from etude.tasks.export.carried import carried
+from etude.tasks.export.carried import runtime_files
 from etude.tasks.export.installation import Installation
 from etude.tasks.graders.commands import NAME
 from etude.tasks.graders.judged import limit_s
@@ -81,7 +81,7 @@ def _extra_files(task: Task, installation: Installation) -> dict[str, bytes]:
     return {
         **{f"environment/{path}": data for path, data in installation.files().items()},
         **{f"environment/files/{path}": data for path, data in installation.binaries.items()},
-        **{f"tests/lib/{path}": data for path, data in carried().items()},
+        **{f"tests/lib/{path}": data for path, data in runtime_files().items()},
         **{f"tests/tree/{path}": data for path, data in tree.items()},
         "tests/test.sh": TEST.encode(),
     }

@@ -84,7 +84,7 @@ def bindings(nodes: list[ast.AST], module: str, package: bool) -> dict[str, str]
     """What the names mean that these statements bind: imports by what they import, all else as the module's own."""
     found: dict[str, str] = {}
     for node in nodes:
-        found |= imported(node, module, package)
+        found |= imported_bindings(node, module, package)
         if isinstance(node, DEFINITION):
             found[node.name] = f"{module}.{node.name}"
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For | ast.With):
@@ -94,7 +94,7 @@ def bindings(nodes: list[ast.AST], module: str, package: bool) -> dict[str, str]
     return found
 
 
-def imported(node: ast.AST, module: str, package: bool) -> dict[str, str]:
+def imported_bindings(node: ast.AST, module: str, package: bool) -> dict[str, str]:
     """Names that an import statement binds."""
     if isinstance(node, ast.Import):
         return {a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names}
@@ -219,6 +219,6 @@ class _Canon(ast.NodeTransformer):
                 own.add(each.name)
             elif isinstance(each, ast.Global):
                 free.update(each.names)
-            local |= imported(each, self.module, self.module in self.program.packages)
+            local |= imported_bindings(each, self.module, self.module in self.program.packages)
         kept = {name: meant for name, meant in self.scope.items() if name not in own - free}
         return kept | {name: meant for name, meant in local.items() if name not in own}

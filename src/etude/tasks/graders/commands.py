@@ -13,7 +13,7 @@ from collections.abc import Callable
 from etude.sandbox.errors import InfraError, Unsupported, UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
-from etude.tasks.environment.workspace import opened
+from etude.tasks.environment.workspace import open_workspace
 from etude.tasks.errors import TaskDefective
 from etude.tasks.faults import FaultRow
 from etude.tasks.graders.judged import graded_files, judged, limit_s, tests_to_grade
@@ -27,7 +27,7 @@ NAME = "commands"
 Fit = Callable[[SandboxSpec, Task], SandboxSpec]
 
 
-def unfitted(spec: SandboxSpec, task: Task) -> SandboxSpec:
+def keep_spec(spec: SandboxSpec, task: Task) -> SandboxSpec:
     """Where a suite asks for nothing but the files."""
     return spec
 
@@ -40,7 +40,7 @@ def machine(task: Task, pool: Machines, fit: Fit) -> Opener:
 
     async def fresh(files: dict[str, bytes]) -> Disposable:
         try:
-            return await opened(task, pool, SandboxSpec(), adapt, files)
+            return await open_workspace(task, pool, SandboxSpec(), adapt, files)
         except UserError as error:
             await _possible(task, pool, adapt, error)
             raise
@@ -51,7 +51,7 @@ def machine(task: Task, pool: Machines, fit: Fit) -> Opener:
 async def _possible(task: Task, pool: Machines, adapt: Callable[[SandboxSpec], SandboxSpec], error: UserError) -> None:
     """The control of files that a sandbox refused: the task's own must be taken. Raises Unsupported: no attempt is at fault then."""
     try:
-        sandbox = await opened(task, pool, SandboxSpec(), adapt)
+        sandbox = await open_workspace(task, pool, SandboxSpec(), adapt)
     except UserError:
         raise Unsupported(f"no sandbox can be made for task {task.id}: {error}") from error
     await sandbox.kill()
@@ -60,7 +60,7 @@ async def _possible(task: Task, pool: Machines, adapt: Callable[[SandboxSpec], S
 class CommandsGrader:
     """`hidden`: files, removed (of the reference's tests), tests, command, fail_to_pass, pass_to_pass, seconds."""
 
-    def __init__(self, fit: Fit = unfitted) -> None:
+    def __init__(self, fit: Fit = keep_spec) -> None:
         self.fit = fit
 
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:

@@ -25,10 +25,10 @@ from typing import Any
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import ExecResult
-from etude.tasks.bounded import LimitReached, bounded
+from etude.tasks.bounded import LimitReached, run_bounded
 from etude.tasks.content import laid_over
-from etude.tasks.graders.commands import machine, unfitted
-from etude.tasks.graders.edits import edited, encoded
+from etude.tasks.graders.commands import keep_spec, machine
+from etude.tasks.graders.edits import apply_edits, encoded
 from etude.tasks.graders.workflow import WorkflowError, commands_of
 from etude.tasks.restore import editable, restored, text_of
 from etude.tasks.task import Task, Verdict
@@ -88,7 +88,7 @@ class DevopsGrader:
 async def objection(task: Task, files: dict[str, bytes], scenario: Mapping[str, Any], pool: Machines) -> str:
     """What speaks against the files in this scenario; empty if nothing."""
     nonce = secrets.token_hex(8)
-    tree = edited(task.files, scenario.get("edits", ())) | scenario.get("files", {})
+    tree = apply_edits(task.files, scenario.get("edits", ())) | scenario.get("files", {})
     graded = encoded(
         {path: text.replace(NONCE, nonce) if path in scenario.get("files", {}) else text for path, text in tree.items()}
     )
@@ -97,7 +97,7 @@ async def objection(task: Task, files: dict[str, bytes], scenario: Mapping[str, 
     graded = laid_over({path: kept[path] for path in editable(task) if path in kept}, graded)
     limit_s = max(FEWEST_S, TIMES_S * float(task.hidden["seconds"]))
     try:
-        sandbox = await machine(task, pool, unfitted)(graded)
+        sandbox = await machine(task, pool, keep_spec)(graded)
     except UserError as error:
         return f"{scenario['name']}: the files were refused: {error}"
     try:
@@ -141,7 +141,7 @@ async def _stepped(
 
 async def _workflow(sandbox: Disposable, graded: Mapping[str, bytes], path: str, limit_s: float) -> CheckStepResult:
     output = ""
-    for command in await bounded(commands_of, text_of(graded.get(path)), path):
+    for command in await run_bounded(commands_of, text_of(graded.get(path)), path):
         ran = await sandbox.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command.script],
             cwd=command.folder or None, env=command.env, timeout_s=limit_s,

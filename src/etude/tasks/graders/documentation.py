@@ -21,10 +21,10 @@ import time
 from collections.abc import Sequence
 
 from etude.sandbox.protocol import Machines
-from etude.tasks.bounded import LimitReached, bounded
+from etude.tasks.bounded import LimitReached, run_bounded
 from etude.tasks.content import same_content
 from etude.tasks.graders import documented
-from etude.tasks.graders.edits import Edit, edited, encoded
+from etude.tasks.graders.edits import Edit, apply_edits, encoded
 from etude.tasks.graders.examples import (
     MAX_EXAMPLES,
     ExampleGroup,
@@ -56,7 +56,7 @@ class DocumentationGrader:
         found = dict.fromkeys(["read", "right code", "same behaviour"], False)
         found |= {f"mutant {n}": False for n in range(len(hidden["broken"]))}
         try:
-            groups = await bounded(groups_of, task, files)
+            groups = await run_bounded(groups_of, task, files)
             found["read"] = True
             reason = await self._judged(task, groups, pool, found)
         except (Poor, UnreadableExamples, LimitReached) as error:
@@ -87,7 +87,7 @@ async def outcomes(
 ) -> list[ExamplesOutcome]:
     module = task.hidden["import"] if task.hidden["form"] == "docstrings" else ""
     base = {path: text for path, text in task.files.items() if path != task.hidden["path"] or path.endswith(".py")}
-    trees = [encoded(edited(base, edits)) for edits in variants]
+    trees = [encoded(apply_edits(base, edits)) for edits in variants]
     found: list[ExamplesOutcome] = []
     for at in range(0, len(trees), TOGETHER):
         runs = (run_examples(task, tree, groups, module, pool, LIMIT_S) for tree in trees[at : at + TOGETHER])
@@ -136,12 +136,12 @@ def _of_page(task: Task, text: str) -> list[ExampleGroup]:
         wanted = hidden["facts"].get(name, {}).get("signature")
         if wanted and not documented.same_signature(heading, wanted):
             raise Poor(f"{hidden['path']} has no heading that states {wanted}; it says {heading or 'nothing'}")
-        groups.append(_group(task, name, documented.unfenced(body)))
+        groups.append(_group(task, name, documented.remove_fences(body)))
     return groups
 
 
 def _of_examples(task: Task, text: str) -> list[ExampleGroup]:
-    group = read_examples(task.hidden["path"], documented.unfenced(text))
+    group = read_examples(task.hidden["path"], documented.remove_fences(text))
     there = {" ".join(example.source.split()) for example in group.examples}
     for source in task.hidden["sources"]:
         if source not in there:

@@ -64,7 +64,7 @@ def sections(page: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def unfenced(text: str) -> str:
+def remove_fences(text: str) -> str:
     """Without the lines that open and close blocks, which would be read as output."""
     return "\n".join("" if FENCE.match(line) else line for line in text.splitlines())
 

@@ -12,7 +12,7 @@ from etude.tasks.errors import TaskError
 Edit = Mapping[str, Any]
 
 
-def edited(files: Mapping[str, str], edits: Sequence[Edit]) -> dict[str, str]:
+def apply_edits(files: Mapping[str, str], edits: Sequence[Edit]) -> dict[str, str]:
     """The files with all edits, whose places are those of `files`. Raises TaskError."""
     found = dict(files)
     for edit in sorted(edits, key=lambda one: (one["path"], -one["at"])):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Machines
 from etude.sandbox.spec import WORKDIR, SandboxSpec
-from etude.tasks.environment.workspace import opened
+from etude.tasks.environment.workspace import open_workspace
 from etude.tasks.isolated import Replies, plain_value, replies
 from etude.tasks.task import Task
 
@@ -67,7 +67,9 @@ async def run_examples(
     places = [(number, at) for number, group in enumerate(groups) for at in range(len(group.examples))]
     batches = [[(number, groups[number].examples[at].source)] for number, at in places]
     try:
-        sandbox = await opened(task, pool, SandboxSpec(), lambda spec: replace(spec, pids=max(spec.pids, 64)), files)
+        sandbox = await open_workspace(
+            task, pool, SandboxSpec(), lambda spec: replace(spec, pids=max(spec.pids, 64)), files
+        )
     except UserError as error:
         return _compared(groups, {}, f"the files were refused: {error}")
     try:

@@ -23,11 +23,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from etude.core.bounded_python import parse_python
 from etude.sandbox.protocol import Machines
-from etude.tasks.bounded import LimitReached, bounded
+from etude.tasks.bounded import LimitReached, run_bounded
 from etude.tasks.content import same_content
 from etude.tasks.graders.chosen import tests_of
-from etude.tasks.graders.commands import machine, unfitted
-from etude.tasks.graders.edits import Edit, edited, encoded
+from etude.tasks.graders.commands import keep_spec, machine
+from etude.tasks.graders.edits import Edit, apply_edits, encoded
 from etude.tasks.graders.judged import MAX_FILE_BYTES
 from etude.tasks.restore import text_of
 from etude.tasks.running.testrun import RunReport, run_tests
@@ -53,7 +53,7 @@ class MutantsGrader:
         names = ["right code", "same behaviour", *(f"mutant {n}" for n in range(len(task.hidden["broken"])))]
         found = dict.fromkeys(names, False)
         try:
-            reason = await bounded(objection, task, files)
+            reason = await run_bounded(objection, task, files)
         except LimitReached as error:
             reason = str(error)
         reason = reason or await self._judged(task, files, pool, found)
@@ -96,8 +96,8 @@ class _Runs:
         self.limit_s = max(FEWEST_S, TIMES_S * float(task.hidden["seconds"]))
 
     async def once(self, edits: Sequence[Edit], needed: Collection[str] = ()) -> RunReport:
-        graded = encoded(edited(self.task.files, edits)) | self.tests
-        fresh = machine(self.task, self.pool, unfitted)
+        graded = encoded(apply_edits(self.task.files, edits)) | self.tests
+        fresh = machine(self.task, self.pool, keep_spec)
         return await run_tests(tests_of(self.task, (self.path,), needed), graded, fresh, self.limit_s)
 
     async def each(self, variants: Sequence[Sequence[Edit]], needed: Collection[str] = ()) -> list[RunReport]:

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from etude.sandbox.protocol import Machines
-from etude.tasks.bounded import LimitReached, bounded
-from etude.tasks.graders.canonical import DEFINITION, Program, UnparsableModule, exports, imported, program
+from etude.tasks.bounded import LimitReached, run_bounded
+from etude.tasks.graders.canonical import DEFINITION, Program, UnparsableModule, exports, imported_bindings, program
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.graders.judged import MAX_FILE_BYTES
 from etude.tasks.protected import is_protected
@@ -39,7 +39,7 @@ class RefactorGrader:
         """Raises InfraError for what is no fault of the attempt."""
         start = time.perf_counter()
         try:
-            reason = await bounded(objection, task, files)
+            reason = await run_bounded(objection, task, files)
         except (UnparsableModule, RecursionError, LimitReached) as error:
             reason = str(error)
         if reason:
@@ -154,7 +154,7 @@ def _public(reference: Program, submission: Program, request: Mapping[str, Any])
 
 
 def _imported(made: Program, node: ast.AST, module: str, thing: str) -> list[str]:
-    bound = imported(node, module, module in made.packages)
+    bound = imported_bindings(node, module, module in made.packages)
     return [name for name, meant in bound.items() if made.resolved(meant) == thing]
 
 

@@ -17,8 +17,8 @@ from typing import Any
 from etude.sandbox.errors import Unsupported, UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import Network, SandboxSpec
-from etude.tasks.bounded import LimitReached, bounded_where_large
-from etude.tasks.environment.workspace import opened
+from etude.tasks.bounded import LimitReached, run_bounded_if_large
+from etude.tasks.environment.workspace import open_workspace
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.graders import reward
 from etude.tasks.graders.commands import Fit
@@ -99,7 +99,7 @@ class ScriptGrader:
             network = Network("allowlist", hosts=hosts) if hosts else Network() if hosts is not None else spec.network
             return replace(self.fit(spec, task), network=network)
 
-        return await opened(task, pool, SandboxSpec(), adapt, files)
+        return await open_workspace(task, pool, SandboxSpec(), adapt, files)
 
 
 async def sound(task: Task, grader: ScriptGrader, pool: Machines) -> Task:
@@ -131,7 +131,7 @@ async def _scored(sandbox: Disposable, task: Task, below: str) -> tuple[float, d
     if hidden["parser"]:
         try:
             text = ran.out.decode("utf-8", "replace")
-            return await bounded_where_large(ran.out, parsed, text, ran.truncated, hidden["parser"])
+            return await run_bounded_if_large(ran.out, parsed, text, ran.truncated, hidden["parser"])
         except LimitReached as error:
             return 0.0, {}, str(error)
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable
 from etude.sandbox.spec import WORKDIR
-from etude.tasks.bounded import LimitReached, bounded_where_large
+from etude.tasks.bounded import LimitReached, run_bounded_if_large
 from etude.tasks.running.channel import REPORT, ParentReport, Prepared, Tests, VerifiedRun, filled
 from etude.tasks.running.channels.exit_status import WHOLE
 from etude.tasks.running.channels.registry import EXIT, channel
@@ -86,7 +86,7 @@ async def _once(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout
         return RunReport(TestRun(NONE, NONE, result.rc), printed, False, (), why, True, result.signal, result.oom)
     data = b"\n".join((answer.output, *answer.reports))
     try:
-        verified = await bounded_where_large(data, verified_run, tests.kind, answer, prepared)
+        verified = await run_bounded_if_large(data, verified_run, tests.kind, answer, prepared)
     except LimitReached as error:
         verified = VerifiedRun(TestRun(NONE, NONE, answer.rc), str(error))
     return RunReport(

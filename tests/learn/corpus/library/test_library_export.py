@@ -10,7 +10,7 @@ import pytest
 import zstandard
 from test_library_build import build, module, project, settings
 
-from etude.core.sources.archive import refused
+from etude.core.sources.archive import refused_ref
 from etude.core.sources.sdist import SdistSource
 from etude.learn.corpus.export import FORMS, TOKENS, ExportShape, LibraryUnfinished, export, write
 from etude.learn.corpus.settings import CorpusSettings
@@ -102,7 +102,7 @@ def test_a_project_that_was_left_out_or_empty_leaves_no_gap(tmp_path: Path) -> N
     gone = {"kind": "sdist", "packages": ["gone"]}
     wanted = CorpusSettings.model_validate({"sources": {"a": gone, **wanted.model_dump()["sources"]}})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SdistSource, "refs", lambda self: iter([refused("a", "sdist", "gone", "404")]))
+        patch.setattr(SdistSource, "refs", lambda self: iter([refused_ref("a", "sdist", "gone", "404")]))
         build(wanted, tmp_path / "out")
     for form in FORMS:
         assert (

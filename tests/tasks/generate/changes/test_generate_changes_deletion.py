@@ -16,10 +16,10 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.generators.deletion.cutting import tests_without as trimmed
 from etude.tasks.generate.generators.deletion.cutting import without
-from etude.tasks.generate.generators.deletion.generator import FeatureDeletion, chosen, drafted
+from etude.tasks.generate.generators.deletion.generator import FeatureDeletion, choose_features, draft_deletion
 from etude.tasks.generate.generators.deletion.index import index
 from etude.tasks.generate.generators.deletion.language import language
-from etude.tasks.generate.generators.deletion.leftovers import leftovers, undocumented
+from etude.tasks.generate.generators.deletion.leftovers import leftovers, remove_mentions
 from etude.tasks.generate.generators.deletion.related import References
 
 SHAPES = """\
@@ -106,8 +106,8 @@ def test_a_test_file_that_cannot_do_without_the_feature_goes_whole():
 
 
 def test_documents_lose_what_speaks_of_the_feature_and_keep_the_word_in_prose():
-    assert undocumented(FILES["README.md"], FEATURE) == "# Shapes\n\nCircles.\n\n- `perimeter(r)`: around it\n"
-    assert undocumented("This area of work.\n", FEATURE) == "This area of work.\n"
+    assert remove_mentions(FILES["README.md"], FEATURE) == "# Shapes\n\nCircles.\n\n- `perimeter(r)`: around it\n"
+    assert remove_mentions("This area of work.\n", FEATURE) == "This area of work.\n"
 
 
 def test_the_scan_finds_copies_of_deleted_lines_and_private_names():
@@ -151,7 +151,7 @@ def test_two_statements_on_a_line_are_not_taken_apart():
 
 
 def test_the_draft_hides_the_tests_and_its_reference_restores_every_file():
-    draft = drafted(PROJECT, index(MODULES), FEATURE, "small", "features/shapes/area")
+    draft = draft_deletion(PROJECT, index(MODULES), FEATURE, "small", "features/shapes/area")
     assert {**draft.base, **draft.changed, **draft.solution, **draft.hidden} == FILES
     assert set(draft.solution) == {"shapes/__init__.py", "shapes/circle.py", "README.md"}
     assert draft.hidden == {"tests/test_circle.py": TESTS} and "test_area" not in draft.changed["tests/test_circle.py"]
@@ -161,17 +161,19 @@ def test_the_draft_hides_the_tests_and_its_reference_restores_every_file():
 def test_a_copy_of_the_feature_elsewhere_is_no_task():
     files = {**FILES, "old.cfg": "\n".join(SHAPES.splitlines()[8:14])}
     with pytest.raises(CandidateRejected, match="would still tell"):
-        drafted(InstalledProject(PROJECT.environment, files, PROJECT.baseline), index(MODULES), FEATURE, "small", "x")
+        draft_deletion(
+            InstalledProject(PROJECT.environment, files, PROJECT.baseline), index(MODULES), FEATURE, "small", "x"
+        )
 
 
 def test_a_large_feature_in_too_few_files_is_no_task():
     with pytest.raises(CandidateRejected, match="a large one needs"):
-        drafted(PROJECT, index(MODULES), FEATURE, "large", "x")
+        draft_deletion(PROJECT, index(MODULES), FEATURE, "large", "x")
 
 
 def test_candidates_are_the_same_for_the_same_seed():
-    small, again = ([*chosen(PROJECT, index(MODULES), 3, "small")] for _ in range(2))
-    assert small == again == [FEATURE] and [*chosen(PROJECT, index(MODULES), 3, "large")] == []
+    small, again = ([*choose_features(PROJECT, index(MODULES), 3, "small")] for _ in range(2))
+    assert small == again == [FEATURE] and [*choose_features(PROJECT, index(MODULES), 3, "large")] == []
 
 
 def shapes_project(uses: dict[str, tuple[str, ...]], lines: dict[str, int] | None = None) -> InstalledProject:
@@ -189,7 +191,7 @@ def shapes_project(uses: dict[str, tuple[str, ...]], lines: dict[str, int] | Non
 
 
 def large(project: InstalledProject, seed: int = 0) -> list[frozenset[str]]:
-    return [*chosen(project, language(project).index(project), seed, "large")]
+    return [*choose_features(project, language(project).index(project), seed, "large")]
 
 
 def test_large_features_that_ask_for_the_same_are_proposed_once():
@@ -214,7 +216,7 @@ def test_a_name_that_is_not_imported_connects_nothing():
     files = {path: text.replace("return [", "x.get\n    return [") for path, text in project.files.items()}
     known = language(project).index(replace(project, files=files))
     assert "get" in next(one for one in known.defined if one.name == "box").uses
-    assert not References(known).connected(["box", "get"]) and References(known).connected(["net", "get"])
+    assert not References(known).is_connected(["box", "get"]) and References(known).is_connected(["net", "get"])
     assert all("net" not in names or "box" not in names for names in large(replace(project, files=files)))
 
 
@@ -259,7 +261,7 @@ def test_a_request_quotes_no_line_of_code_that_the_documentation_shows():
     files = {**FILES, "shapes/circle.py": SHAPES.replace("The area of a circle.", f"The area:\n\n{example}    ")}
     project = InstalledProject(Environment("shapes", "1.0"), files, Baseline(frozenset()))
     modules = {path: files[path] for path in MODULES}
-    draft = drafted(project, index(modules), FEATURE, "small", "features/shapes/area")
+    draft = draft_deletion(project, index(modules), FEATURE, "small", "features/shapes/area")
     assert "The area:" in draft.prompts["full"] and "squared_radius" not in draft.prompts["full"]
 
 
@@ -274,21 +276,21 @@ SPECIAL = {
 def test_files_that_are_no_text_do_not_hinder_a_deletion_and_stay_as_they_are():
     project = replace(PROJECT, files={**FILES, **SPECIAL})
     known = language(project).index(project)
-    draft = drafted(project, known, FEATURE, "small", "x")
+    draft = draft_deletion(project, known, FEATURE, "small", "x")
     assert not SPECIAL.keys() & {*draft.changed, *draft.solution, *draft.removed} and draft.base == project.files
-    assert [*chosen(project, known, 0, "small")] == [*chosen(PROJECT, known, 0, "small")]
+    assert [*choose_features(project, known, 0, "small")] == [*choose_features(PROJECT, known, 0, "small")]
 
 
 def test_a_feature_that_code_in_another_encoding_names_is_refused_with_its_path():
     project = replace(PROJECT, files={**FILES, "old.py": file_text(b"# caf\xe9\nfrom shapes import area\n")})
     with pytest.raises(CandidateRejected, match=r"old\.py names a part of it and is no UTF-8 text"):
-        drafted(project, language(project).index(project), FEATURE, "small", "x")
+        draft_deletion(project, language(project).index(project), FEATURE, "small", "x")
 
 
 def test_a_document_in_another_encoding_loses_what_speaks_of_the_feature():
     text = b"# caf\xe9\n\n- `area(r)`: the area\n- `perimeter(r)`: around it\n"
     project = replace(PROJECT, files={**FILES, "OLD.md": file_text(text)})
-    draft = drafted(project, language(project).index(project), FEATURE, "small", "x")
+    draft = draft_deletion(project, language(project).index(project), FEATURE, "small", "x")
     assert bytes(draft.changed["OLD.md"].encode()) == b"# caf\xe9\n\n- `perimeter(r)`: around it\n"
     assert draft.solution["OLD.md"] == file_text(text)
 
@@ -296,5 +298,5 @@ def test_a_document_in_another_encoding_loses_what_speaks_of_the_feature():
 def test_a_file_that_can_be_run_can_be_run_without_the_feature():
     program = FileText("#!/usr/bin/env python\n" + SHAPES, EXECUTABLE)
     project = replace(PROJECT, files={**FILES, "shapes/circle.py": program})
-    draft = drafted(project, language(project).index(project), FEATURE, "small", "x")
+    draft = draft_deletion(project, language(project).index(project), FEATURE, "small", "x")
     assert mode_of(draft.changed["shapes/circle.py"]) == mode_of(draft.solution["shapes/circle.py"]) == EXECUTABLE

@@ -11,7 +11,7 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
-from etude.tasks.generate.generators.deletion.generator import FeatureDeletion, drafted
+from etude.tasks.generate.generators.deletion.generator import FeatureDeletion, draft_deletion
 from etude.tasks.generate.generators.deletion.language import language, runnable_settings
 from etude.tasks.generate.generators.deletion.script_cutting import script_tests_without, script_without
 from etude.tasks.generate.generators.deletion.script_index import script_index
@@ -93,7 +93,8 @@ def test_a_feature_takes_what_nothing_else_uses_and_no_module_exports():
     }
     assert found.feature(["area"], 9) == FEATURE
     assert (
-        found.named(["area"])[0].signature == "area(radius)" and found.named(["area"])[0].doc == "The area of a circle."
+        found.definitions_of(["area"])[0].signature == "area(radius)"
+        and found.definitions_of(["area"])[0].doc == "The area of a circle."
     )
 
 
@@ -176,7 +177,7 @@ def test_words_that_only_describe_a_package_name_no_part_of_it():
 
 def test_the_draft_hides_the_tests_and_its_reference_restores_every_file():
     one = project()
-    draft = drafted(one, language(one).index(one), FEATURE, "small", "features/shapes/area")
+    draft = draft_deletion(one, language(one).index(one), FEATURE, "small", "features/shapes/area")
     assert {**draft.base, **draft.changed, **draft.solution, **draft.hidden} == one.files
     assert set(draft.solution) == {"circle.js", "round.js", "README.md"} and draft.removed == ["round.js"]
     assert draft.hidden == {"test/circle.js": TESTS} and "area" not in draft.changed["test/circle.js"]

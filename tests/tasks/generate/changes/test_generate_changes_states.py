@@ -13,7 +13,7 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.generators import changelog, debian, history, recorded, release
 from etude.tasks.generate.generators.registry import GENERATORS, bound
-from etude.tasks.generate.generators.states import States, drafted
+from etude.tasks.generate.generators.states import States, draft_states
 from etude.tasks.generate.prompts.content import lacking_content
 from etude.tasks.generate.prompts.facts import Facts, facts_of
 from etude.tasks.generate.sources.projects import CatalogueProject
@@ -39,7 +39,7 @@ def states(before: dict[str, str], after: dict[str, str]) -> States:
 
 
 def test_the_agent_starts_from_the_earlier_state_in_the_later_environment():
-    draft = drafted(PROJECT, states(BEFORE, AFTER))
+    draft = draft_states(PROJECT, states(BEFORE, AFTER))
     seen = {path: text for path, text in {**draft.base, **draft.changed}.items() if path not in draft.removed}
     assert seen == {**BEFORE, "setup.cfg": AFTER["setup.cfg"]}
     assert draft.solution == {path: AFTER[path] for path in ("m.py", "CHANGES.md")} and draft.gone == ["old.py"]
@@ -47,22 +47,22 @@ def test_the_agent_starts_from_the_earlier_state_in_the_later_environment():
 
 
 def test_a_request_without_a_name_of_its_own_says_where_it_is():
-    named = drafted(PROJECT, states(BEFORE, AFTER))
+    named = draft_states(PROJECT, states(BEFORE, AFTER))
     said = replace(states(BEFORE, AFTER), facts=Facts("return the right number"))
-    placed = drafted(PROJECT, said)
+    placed = draft_states(PROJECT, said)
     assert named.metadata["facts"]["place"] == "" and placed.metadata["facts"]["place"] == "`m.py`, `old.py`"
     assert lacking_content(facts_of(placed.metadata) or said.facts, placed.prompts["ambiguous"]) == []
 
 
 def test_a_change_of_documents_alone_is_no_task():
     with pytest.raises(CandidateRejected, match="no code to write"):
-        drafted(PROJECT, states({**AFTER, "CHANGES.md": ""}, AFTER))
+        draft_states(PROJECT, states({**AFTER, "CHANGES.md": ""}, AFTER))
 
 
 def test_a_change_of_half_the_project_is_no_task():
     many = {f"part{n}.py": "x = 1\n" for n in range(40)}
     with pytest.raises(CandidateRejected, match="not one goal"):
-        drafted(PROJECT, states(BEFORE, {**AFTER, **many}))
+        draft_states(PROJECT, states(BEFORE, {**AFTER, **many}))
 
 
 def test_a_changelog_tells_its_new_points_whole():
@@ -108,7 +108,7 @@ def test_of_a_release_documents_stay_as_they_were_and_short_prompts_may_drop_no_
     project = replace(PROJECT, files={**AFTER, "docs/a.md": "new", "README.md": "new"})
     before = release.ProjectRelease("1", {**BEFORE, "docs/a.md": "old"})
     found = release.states(project, lambda _, back: before, 0, "features/m-2/release/0-back")
-    draft = drafted(project, found)
+    draft = draft_states(project, found)
     assert draft.solution == {"m.py": AFTER["m.py"]} and draft.gone == ["old.py"]
     assert found.metadata["earlier"] == "1" and found.metadata["must_say"] == ["not", "one", "returns", "two"]
 
@@ -182,7 +182,7 @@ def test_a_debian_package_has_a_candidate_a_patch():
     ],
 )
 def test_a_description_is_read_by_dep3(patch: str, said: tuple[str, str]):
-    assert debian.described(patch) == said
+    assert debian.describe_patch(patch) == said
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ class Proving:
 
 
 async def build(proving: Proving, environments: CommitEnvironments | None, monkeypatch: pytest.MonkeyPatch) -> Task:
-    monkeypatch.setattr(history, "proved", proving)
+    monkeypatch.setattr(history, "prove_states", proving)
     monkeypatch.setattr(history, "tree", lambda repository, commit: RepositoryTree(dict(FILES), ()))
     return await history.build(PROJECT, None, Path(), RUN, "t", environments)  # type: ignore[arg-type]
 
@@ -164,7 +164,7 @@ async def test_what_runs_and_shows_nothing_installs_nothing(tmp_path: Path, monk
 
 async def test_short_prompts_of_squashed_commits_name_every_goal(monkeypatch: pytest.MonkeyPatch) -> None:
     proving = Proving(CandidateRejected("no test shows it"))
-    monkeypatch.setattr(history, "proved", proving)
+    monkeypatch.setattr(history, "prove_states", proving)
     monkeypatch.setattr(history, "tree", lambda repository, commit: RepositoryTree(dict(FILES), ()))
     run = (history.Commit(commit(1), (commit(0),), "a", "Count pages"), *RUN)
     with pytest.raises(CandidateRejected):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.tasks.generate.generators.changelog import request_text
-from etude.tasks.generate.generators.debian import described
+from etude.tasks.generate.generators.debian import describe_patch
 from etude.tasks.generate.generators.history import Commit, facts_of
 from etude.tasks.generate.generators.request_text import request_of, without_references
 
@@ -109,7 +109,7 @@ def test_a_patch_and_a_changelog_say_no_link_either() -> None:
     patch = (
         "Description: keep rows (Closes: #12)\n Rows of 0 columns stay.\n .\n Bug: https://x.example.org/1\n--- a/m\n"
     )
-    assert described(patch) == ("keep rows", "Rows of 0 columns stay.")
+    assert describe_patch(patch) == ("keep rows", "Rows of 0 columns stay.")
     assert request_text("Keep the empty rows, see www.example.org/1 (GH-12)") == "Keep the empty rows"
 
 

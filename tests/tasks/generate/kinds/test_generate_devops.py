@@ -22,7 +22,7 @@ from etude.tasks.task import Task
 
 def subject() -> DevopsProject:
     project = grid()
-    return DevopsProject(project, next(modules.tested(project)), defects("grid/shapes.py", SHAPES)[0])
+    return DevopsProject(project, next(modules.tested_modules(project)), defects("grid/shapes.py", SHAPES)[0])
 
 
 @pytest.mark.parametrize("maker", MAKERS)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from etude.tasks.audit import leaks
 from etude.tasks.generate.generator import ProofContext
 from etude.tasks.generate.generators.documentation import Documentation
-from etude.tasks.generate.generators.kinds.defects import defects, spread
-from etude.tasks.generate.generators.kinds.docstrings import exemplified, without
+from etude.tasks.generate.generators.kinds.defects import defects, spread_by_function
+from etude.tasks.generate.generators.kinds.docstrings import documented_names, without
 from etude.tasks.generate.generators.kinds.same import same
-from etude.tasks.generate.generators.kinds.slices import cut, slices
+from etude.tasks.generate.generators.kinds.slices import cut_part, slices
 from etude.tasks.graders.documented import bare
-from etude.tasks.graders.edits import edited
+from etude.tasks.graders.edits import apply_edits
 from etude.tasks.registry import grade
 
 README = "# Grid\n\n```pycon\n>>> from grid.shapes import area, clamp, middle\n>>> area(2, 3)\n6\n>>> clamp(12)\n10\n>>> middle([3, 1, 2])\n2\n```\n"
@@ -45,7 +45,7 @@ async def test_a_page_whose_examples_are_stale_is_a_task(bench: ProofContext) ->
 
 
 def test_taking_docstrings_away_changes_nothing_else() -> None:
-    names = {one.name for one in exemplified(SHAPES)}
+    names = {one.name for one in documented_names(SHAPES)}
     assert names == {"clamp", "area", "runs", "middle"}
     assert bare(without(SHAPES, names)) == bare(SHAPES)
     assert ">>>" not in without(SHAPES, names)
@@ -55,17 +55,17 @@ def test_taking_docstrings_away_changes_nothing_else() -> None:
 def test_a_defect_parses_differs_and_changes_one_line_alone(number: int) -> None:
     found = defects("grid/shapes.py", SHAPES)
     one = found[number % len(found)]
-    after = edited({"grid/shapes.py": SHAPES}, [one.edit()])["grid/shapes.py"]
+    after = apply_edits({"grid/shapes.py": SHAPES}, [one.edit()])["grid/shapes.py"]
     assert ast.dump(ast.parse(after)) != ast.dump(ast.parse(SHAPES))
     differing = [
         n for n, rows in enumerate(zip(SHAPES.split("\n"), after.split("\n"), strict=True), 1) if rows[0] != rows[1]
     ]
     assert differing == [one.line]
-    assert sorted(spread(found), key=lambda each: each.at) == sorted(found, key=lambda each: each.at)
+    assert sorted(spread_by_function(found), key=lambda each: each.at) == sorted(found, key=lambda each: each.at)
 
 
 def test_variants_that_behave_the_same_are_written_differently() -> None:
-    comments, unread = [edited({"a.py": SHAPES}, edits)["a.py"] for edits in same("a.py", SHAPES)]
+    comments, unread = [apply_edits({"a.py": SHAPES}, edits)["a.py"] for edits in same("a.py", SHAPES)]
     assert ast.dump(ast.parse(comments)) == ast.dump(ast.parse(SHAPES)) and comments != SHAPES
     assert ast.dump(ast.parse(unread)) != ast.dump(ast.parse(SHAPES))
     space: dict[str, object] = {}
@@ -76,4 +76,4 @@ def test_variants_that_behave_the_same_are_written_differently() -> None:
 def test_a_change_under_review_is_whole_functions_of_a_file_that_parses_without_them() -> None:
     found = slices("a.py", SHAPES, 10, 40)
     assert {name for part in found for name in part.names} == {"clamp", "area", "runs", "middle"}
-    assert all(ast.parse(cut(SHAPES, part)) for part in found)
+    assert all(ast.parse(cut_part(SHAPES, part)) for part in found)

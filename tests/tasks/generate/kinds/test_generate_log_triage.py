@@ -13,7 +13,7 @@ from etude.sandbox.errors import UserError
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.audit import leaks
 from etude.tasks.environment.attached import services_of
-from etude.tasks.environment.workspace import opened
+from etude.tasks.environment.workspace import open_workspace
 from etude.tasks.errors import TaskError
 from etude.tasks.generate.generator import ProofContext
 from etude.tasks.generate.generators.devops.log_triage import ANSWER, LOG, LogTriage
@@ -69,8 +69,8 @@ async def test_a_log_service_answers_in_the_agent_s_sandbox_and_in_no_other(benc
     project = grid({f"grid/part{n}.py": SHAPES for n in range(5)})
     asked = [one for one in LogTriage().candidates(project, bench, 3) if one.id.endswith("service-build")]
     task = await asked[0].build()
-    agents = await opened(task, bench.pool, SandboxSpec(disk_mb=256), history=True)
-    graders = await opened(task, bench.pool, SandboxSpec(disk_mb=256))
+    agents = await open_workspace(task, bench.pool, SandboxSpec(disk_mb=256), history=True)
+    graders = await open_workspace(task, bench.pool, SandboxSpec(disk_mb=256))
     try:
         assert (await agents.run(f"python3 -c '{ASK}' > asked.txt")).rc == 0
         assert answered((await agents.read("asked.txt")).decode(), "build") == task.hidden["answer"]

@@ -17,7 +17,7 @@ def about(**tests: str) -> dict[str, tuple[str, ...]]:
     files = {**PACKAGE, **{f"tests/{name}.py": text for name, text in tests.items()}}
     return {
         place.path: place.tests
-        for place in modules.tested(InstalledProject(Environment("thing", "1"), files, Baseline(frozenset())))
+        for place in modules.tested_modules(InstalledProject(Environment("thing", "1"), files, Baseline(frozenset())))
     }
 
 

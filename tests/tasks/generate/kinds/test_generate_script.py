@@ -15,10 +15,10 @@ from etude.tasks.generate.generator import Baseline, InstalledProject, ProofCont
 from etude.tasks.generate.generators.bugs.code import Code
 from etude.tasks.generate.generators.kinds.same import script_same
 from etude.tasks.generate.generators.kinds.script import script_defects, script_slices, script_tested
-from etude.tasks.generate.generators.kinds.slices import cut
+from etude.tasks.generate.generators.kinds.slices import cut_part
 from etude.tasks.generate.generators.review import Review
 from etude.tasks.generate.generators.test_writing import TestWriting
-from etude.tasks.graders.edits import edited
+from etude.tasks.graders.edits import apply_edits
 from etude.tasks.registry import grade
 
 CLAMP = """// The value, or the bound é that it is beyond.
@@ -91,14 +91,14 @@ def test_a_part_takes_its_comments_and_no_other_s_and_leaves_a_module_without_it
     assert [part.names for part in parts] == [("clamp",), ("area",), ("runs",)]
     lines = TEXT.splitlines(keepends=True)
     assert "".join(lines[parts[0].first - 1 : parts[0].last]).rstrip("\n") == CLAMP.rstrip("\n")
-    assert "LIMIT" in cut(TEXT, parts[0]) and "function clamp" not in cut(TEXT, parts[0])
+    assert "LIMIT" in cut_part(TEXT, parts[0]) and "function clamp" not in cut_part(TEXT, parts[0])
 
 
 def test_defects_are_told_in_characters_and_keep_to_their_line() -> None:
     found = script_defects("grid.js", TEXT)
     assert len(found) > 5 and {one.function for one in found} <= {"clamp", "area", "runs"}
     for one in found:
-        after = edited({"grid.js": TEXT}, [one.edit()])["grid.js"]
+        after = apply_edits({"grid.js": TEXT}, [one.edit()])["grid.js"]
         changed = [
             number
             for number, (old, new) in enumerate(zip(TEXT.splitlines(), after.splitlines(), strict=True), 1)
@@ -127,8 +127,8 @@ async def test_changes_of_javascript_are_reviewed_as_those_of_python_are(bench: 
 def test_variants_that_behave_the_same_parse_and_keep_directives_first() -> None:
     text = "function f() {\n    'use strict'\n    // told\n    return 1;\n}\nexports.g = (x) => { return x; };\n"
     note, inside = script_same("m.js", text)
-    assert edited({"m.js": text}, note)["m.js"].startswith(text)
-    written = edited({"m.js": text}, inside)["m.js"]
+    assert apply_edits({"m.js": text}, note)["m.js"].startswith(text)
+    written = apply_edits({"m.js": text}, inside)["m.js"]
     assert "'use strict'; var unread_ = 0;\n" in written and "{; var unread_ = 0; return x; }" in written
     assert not Code("m.js", written.encode()).root.has_error
 

@@ -12,12 +12,12 @@ from etude.tasks.generate.generator import Generator, InstalledProject, ProofCon
 from etude.tasks.generate.generators import release
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.injection import with_bugs
-from etude.tasks.generate.generators.bugs.listing import listed, sources
+from etude.tasks.generate.generators.bugs.listing import list_sites, sources
 from etude.tasks.generate.generators.bugs.trial import BugTrial
-from etude.tasks.generate.generators.migration.generator import drafted, rewritten, scopes
+from etude.tasks.generate.generators.migration.generator import draft_migration, rewrite_modules, scopes
 from etude.tasks.generate.generators.registry import GENERATORS
 from etude.tasks.generate.generators.release import ProjectRelease, states
-from etude.tasks.generate.generators.states import drafted as state_draft
+from etude.tasks.generate.generators.states import draft_states as state_draft
 from etude.tasks.generate.prompts.interface import signature
 from etude.tasks.generate.sources.fetched import Fetched
 from etude.tasks.task import Task
@@ -46,8 +46,8 @@ async def test_files_that_are_no_text_change_no_proposal(bench: ProofContext, ge
 def test_a_module_that_can_be_run_can_be_run_after_its_migration() -> None:
     text = "from typing import List\n\n\ndef f(value: List[int]) -> List[int]:\n    return value\n"
     project = with_special(grid({"grid/shapes.py": FileText(text + SHAPES, EXECUTABLE)}))
-    done = rewritten(project)
-    draft = drafted(project, scopes(project, done)[0], done, "x")
+    done = rewrite_modules(project)
+    draft = draft_migration(project, scopes(project, done)[0], done, "x")
     assert [mode_of(text) for text in draft.solution.values()] == [EXECUTABLE]
 
 
@@ -88,7 +88,7 @@ def test_a_program_with_a_bug_can_be_run() -> None:
     project = replace(project, baseline=baseline)
     codes = sources(project.files)
     trial = BugTrial(project, ProofContext(None), Concern(project))  # type: ignore[arg-type]
-    draft = with_bugs(trial, codes, [next(iter(listed(codes, 0)))], "x", "bug-injection")
+    draft = with_bugs(trial, codes, [next(iter(list_sites(codes, 0)))], "x", "bug-injection")
     assert [mode_of(text) for text in (*draft.changed.values(), *draft.solution.values())] == [EXECUTABLE, EXECUTABLE]
     cut = trial.without_tests(draft, frozenset(["Shapes::test_clamp"]))
     assert mode_of({**draft.changed, **cut.changed, **cut.hidden}["tests/test_shapes.py"]) == EXECUTABLE

@@ -16,8 +16,14 @@ from etude.sandbox.settings import SandboxSettings
 from etude.tasks.environment.environment import Environment
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import Baseline, InstalledProject, ProofContext
-from etude.tasks.generate.generators.migration.generator import HIDDEN, Migration, drafted, rewritten, scopes
-from etude.tasks.generate.generators.migration.generics import migrated
+from etude.tasks.generate.generators.migration.generator import (
+    HIDDEN,
+    Migration,
+    draft_migration,
+    rewrite_modules,
+    scopes,
+)
+from etude.tasks.generate.generators.migration.generics import migrate_source
 from etude.tasks.generate.generators.migration.stale import MOVED, stale
 from etude.tasks.generate.install.installing import Installer
 from etude.tasks.generate.sources.projects import CatalogueProject
@@ -62,42 +68,42 @@ BAGS = InstalledProject(
 
 
 def test_what_pep_585_names_is_replaced_in_quotes_too_and_all_else_stays():
-    assert migrated(BAG) == DONE
+    assert migrate_source(BAG) == DONE
 
 
 def test_a_string_is_a_type_only_where_types_stand():
     text = "from typing import List, TypeVar, cast\n\nT = TypeVar('T', bound='List[int]')\n"
     said = "print('List[int]', cast(T, 'List[int]'))\nnames = {'List[str]': 'List[str]'}\n"
-    assert migrated(text + said) == text.replace("List, ", "").replace("List[int]", "list[int]") + said
+    assert migrate_source(text + said) == text.replace("List, ", "").replace("List[int]", "list[int]") + said
 
 
 def test_where_typing_goes_by_another_name_what_is_needed_is_imported_and_the_import_goes_when_nothing_needs_it():
     assert (
-        migrated(TAGS)
+        migrate_source(TAGS)
         == "from collections.abc import Iterable\n\n\ndef tags(words: Iterable[str]) -> tuple[str, ...]:\n    return tuple(words)\n"
     )
-    assert "import typing as t\n" in migrated(TAGS + "\n\nANY: t.Any = 1\n")
+    assert "import typing as t\n" in migrate_source(TAGS + "\n\nANY: t.Any = 1\n")
 
 
 @pytest.mark.parametrize("name", sorted(MOVED))
 def test_every_name_that_moved_is_where_it_is_said_to_be_and_is_rewritten(name: str):
-    code = migrated(f"from typing import {name}\n\nx = {name}\n")
+    code = migrate_source(f"from typing import {name}\n\nx = {name}\n")
     exec(code, scope := {})
     assert stale(ast.parse(code)) == [] and getattr(scope["x"], "__name__", "")
-    assert migrated(code) == code
+    assert migrate_source(code) == code
 
 
 def test_a_method_of_the_new_name_keeps_a_module_as_it_is():
     with pytest.raises(CandidateRejected, match="`list` means something else"):
-        migrated(SHADOWED)
+        migrate_source(SHADOWED)
 
 
 def test_a_project_is_migrated_whole_by_folder_and_by_module_and_the_request_names_what_stays():
-    found = scopes(BAGS, rewritten(BAGS))
+    found = scopes(BAGS, rewrite_modules(BAGS))
     assert [(one.name, one.paths, one.kept) for one in found] == [
         ("all", ("bags/bag.py", "bags/tags.py"), ("bags/box.py",)),
     ]
-    draft = drafted(BAGS, found[0], rewritten(BAGS), "migrations/bags-1/x")
+    draft = draft_migration(BAGS, found[0], rewrite_modules(BAGS), "migrations/bags-1/x")
     assert set(draft.solution) == {"bags/bag.py", "bags/tags.py"} and draft.tests == [
         f"tests/{HIDDEN}",
         "tests/test_bags.py",
@@ -110,7 +116,7 @@ def test_a_project_is_migrated_whole_by_folder_and_by_module_and_the_request_nam
     ("files", "passes"),
     [
         ({}, False),
-        ({"bags/bag.py": DONE, "bags/tags.py": migrated(TAGS)}, True),
+        ({"bags/bag.py": DONE, "bags/tags.py": migrate_source(TAGS)}, True),
         ({"bags/bag.py": DONE}, False),
         ({"bags/bag.py": DONE, "bags/tags.py": "def tags(words):\n    return tuple(words)\n"}, False),  # no annotations
         ({"bags/bag.py": DONE, "bags/tags.py": TAGS.replace("t.Tuple", '"t.Tuple').replace("...]:", '...]":')}, False),
@@ -120,7 +126,7 @@ def test_a_project_is_migrated_whole_by_folder_and_by_module_and_the_request_nam
 def test_the_hidden_test_tells_a_migration_from_what_looks_like_one(
     tmp_path: Path, files: Mapping[str, str], passes: bool
 ):
-    draft = drafted(BAGS, scopes(BAGS, rewritten(BAGS))[0], rewritten(BAGS), "migrations/bags-1/x")
+    draft = draft_migration(BAGS, scopes(BAGS, rewrite_modules(BAGS))[0], rewrite_modules(BAGS), "migrations/bags-1/x")
     for path, text in {**FILES, **files, **draft.hidden}.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text)

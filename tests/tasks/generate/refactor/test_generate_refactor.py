@@ -12,9 +12,9 @@ from etude.tasks.cheats.refactored import REFACTORED
 from etude.tasks.content import EXECUTABLE, LINK, FileText, file_text, mode_of
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
-from etude.tasks.generate.generators.refactor.generator import Refactor, drafted
-from etude.tasks.generate.generators.refactor.move import moved
-from etude.tasks.generate.generators.refactor.rename import new_name, renamed
+from etude.tasks.generate.generators.refactor.generator import Refactor, draft_refactoring
+from etude.tasks.generate.generators.refactor.move import move_symbol
+from etude.tasks.generate.generators.refactor.rename import new_name, rename_symbol
 from etude.tasks.generate.generators.refactor.sources import RefactorSymbol, Sources
 from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.run.finalization import finalize_task
@@ -26,7 +26,7 @@ COUNT = RefactorSymbol("ink/lines.py", "ink.lines", "count_lines", "function")
 
 
 def test_a_rename_reaches_code_strings_comments_tests_and_prose(ink: InstalledProject) -> None:
-    changed = renamed(Sources(ink), WRAP, "fold_line")
+    changed = rename_symbol(Sources(ink), WRAP, "fold_line")
     assert set(changed) == set(ink.files) - {"ink/marks.py"}
     assert not any("wrap_line" in text for text in changed.values())
     assert [ast.parse(text) for path, text in changed.items() if path.endswith(".py")]
@@ -40,7 +40,7 @@ def test_a_name_with_another_meaning_is_not_renamed(ink: InstalledProject) -> No
     ):
         files = {**ink.files, "ink/marks.py": f"{line}\n"}
         with pytest.raises(CandidateRejected, match="means something else too"):
-            renamed(Sources(replace(ink, files=files)), WRAP, "fold_line")
+            rename_symbol(Sources(replace(ink, files=files)), WRAP, "fold_line")
 
 
 def test_the_new_name_is_free(ink: InstalledProject) -> None:
@@ -52,7 +52,7 @@ def test_the_new_name_is_free(ink: InstalledProject) -> None:
 def test_a_move_takes_its_imports_along_and_leaves_nothing(ink: InstalledProject) -> None:
     files = {**ink.files, "ink/pages.py": ink.files["ink/pages.py"].replace("lines.wrap_line(text)", "[text]")}
     sources = Sources(replace(ink, files=files))
-    changed = moved(sources, WRAP, "ink/marks.py")
+    changed = move_symbol(sources, WRAP, "ink/marks.py")
     after = program({**files, **changed}, sources.python)
     assert "wrap_line" not in after.bound["ink.lines"] and "wrap_line" in after.bound["ink.marks"]
     assert after.resolved("ink.wrap_line") == "ink.marks.wrap_line"
@@ -67,7 +67,7 @@ def test_a_move_that_imports_in_a_circle_is_refused(ink: InstalledProject) -> No
         "from . import lines", "from ink.lines import count_lines\n\nN = count_lines"
     )
     with pytest.raises(CandidateRejected, match="import itself"):
-        moved(Sources(replace(ink, files=files)), COUNT, "ink/marks.py")
+        move_symbol(Sources(replace(ink, files=files)), COUNT, "ink/marks.py")
 
 
 def test_candidates_are_the_same_for_the_same_seed(ink: InstalledProject, bench: ProofContext) -> None:
@@ -78,7 +78,7 @@ def test_candidates_are_the_same_for_the_same_seed(ink: InstalledProject, bench:
 def test_a_project_whose_tests_do_not_name_the_place_gives_no_task(ink: InstalledProject) -> None:
     files = {**ink.files, "tests/test_ink.py": "from ink import Page\n"}
     with pytest.raises(CandidateRejected, match="no test file would notice"):
-        drafted(Sources(replace(ink, files=files)), COUNT, "move", "x", 0)
+        draft_refactoring(Sources(replace(ink, files=files)), COUNT, "move", "x", 0)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def with_special(ink: InstalledProject, **files: str) -> InstalledProject:
 
 def test_files_that_are_no_text_do_not_hinder_a_refactoring(ink: InstalledProject, bench: ProofContext) -> None:
     project = with_special(ink)
-    assert renamed(Sources(project), WRAP, "fold_line") == renamed(Sources(ink), WRAP, "fold_line")
+    assert rename_symbol(Sources(project), WRAP, "fold_line") == rename_symbol(Sources(ink), WRAP, "fold_line")
     ids = [each.id for each in Refactor().candidates(project, bench, 0)]
     assert sorted(ids) == sorted(each.id for each in Refactor().candidates(ink, bench, 0))
 
@@ -116,13 +116,13 @@ def test_files_that_are_no_text_do_not_hinder_a_refactoring(ink: InstalledProjec
 def test_code_in_another_encoding_that_names_the_thing_refuses_it_with_its_path(ink: InstalledProject) -> None:
     project = with_special(ink, **{"old.py": file_text(b"# caf\xe9\nfrom ink.lines import wrap_line\n")})
     with pytest.raises(CandidateRejected, match=r"old\.py names it, and is no UTF-8 text"):
-        renamed(Sources(project), WRAP, "fold_line")
+        rename_symbol(Sources(project), WRAP, "fold_line")
 
 
 def test_prose_in_another_encoding_and_programs_keep_their_bytes_and_modes(ink: InstalledProject) -> None:
     prose = {"OLD.md": file_text(b"caf\xe9: `wrap_line(text)`\n")}
     program = {"ink/lines.py": FileText(ink.files["ink/lines.py"], EXECUTABLE)}
-    draft, _ = drafted(Sources(with_special(ink, **prose, **program)), WRAP, "rename", "x", 0)
+    draft, _ = draft_refactoring(Sources(with_special(ink, **prose, **program)), WRAP, "rename", "x", 0)
     new = draft.solution["OLD.md"]
     assert bytes(new.encode()).startswith(b"caf\xe9: `") and "`wrap_line" not in new
     assert mode_of(draft.solution["ink/lines.py"]) == EXECUTABLE

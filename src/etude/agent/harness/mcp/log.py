@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from etude.agent.git_links.home import sessions_home
-from etude.core.redact.keys import masked
+from etude.core.redact.keys import mask_keys
 
 # A log that is larger begins again when its server starts.
 MAX_BYTES = 1 << 20
@@ -72,7 +72,7 @@ class _ToServerLog(logging.Handler):
             return
         cause = record.exc_info[1] if record.exc_info else None
         words = " ".join(str(cause).split())[:600] if cause is not None else ""
-        stream.write(masked(f"{record.getMessage()}{': ' if words else ''}{words}") + "\n")
+        stream.write(mask_keys(f"{record.getMessage()}{': ' if words else ''}{words}") + "\n")
         stream.flush()
 
 

@@ -14,7 +14,7 @@ from etude.agent.policy.wire.answer_stream import TurnPart
 from etude.agent.policy.wire.anthropic import anthropic_usage, stop_reason
 from etude.agent.policy.wire.anthropic_types import AnthropicUsage, MessagesResponse
 from etude.agent.policy.wire.errors import WireError
-from etude.core.redact.keys import masked
+from etude.core.redact.keys import mask_keys
 from etude.core.trace.completion import Completion, Usage
 from etude.core.trace.plain_json import parse
 
@@ -82,7 +82,7 @@ class MessagesAssembly:
         error reported within the stream, and for a piece of a block that did not begin."""
         kind = event.get("type")
         if kind == "error":
-            raise WireError(f"the stream ended in an error: {masked(str(event.get('error')))[:300]}")
+            raise WireError(f"the stream ended in an error: {mask_keys(str(event.get('error')))[:300]}")
         if kind == "message_start":
             self._message = {**event["message"]}
         elif kind == "content_block_start":

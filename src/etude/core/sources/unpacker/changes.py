@@ -30,7 +30,7 @@ def unpack_diff(stream: Readable, tree: UnpackedTree) -> None:
         if path is None:
             continue
         if hunks and hunks[0].startswith(b"@@ -0,0 "):
-            new = added(hunks[1:])
+            new = added_file(hunks[1:])
             tree.write(path, len(new), BytesIO(new))
         else:
             spelled = os.fsencode(path)
@@ -69,7 +69,7 @@ def files(lines: Iterable[bytes]) -> Iterator[tuple[str, list[bytes]]]:
         yield name, hunks
 
 
-def added(hunk: list[bytes]) -> bytes:
+def added_file(hunk: list[bytes]) -> bytes:
     """The new file that the lines of its only hunk make."""
     text = b"".join(line[1:] for line in hunk if line.startswith(b"+"))
     return text.removesuffix(b"\n") if hunk and hunk[-1].startswith(NO_NEWLINE) else text

@@ -12,7 +12,7 @@ from typing import Any
 
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.statistics.bounded import difference
-from etude.core.statistics.pairs import paired
+from etude.core.statistics.pairs import paired_differences
 from etude.evaluate.bench.runs.table import PolicyResult
 from etude.evaluate.bench.scores import Scores
 
@@ -49,7 +49,7 @@ def summary_lifts(
 def _lift(
     summed: PolicyResult, whole: PolicyResult, found: Mapping[str, Scores], weights: Mapping[str, float], resamples: int, seed: int
 ) -> dict[str, Any]:
-    changes = paired(found[whole.key].means(), found[summed.key].means())
+    changes = paired_differences(found[whole.key].means(), found[summed.key].means())
     points, ci95 = difference(changes, weights, resamples=resamples, seed=seed).percent()
     return {
         "with": summed.key,

@@ -17,7 +17,7 @@ from typing import Any
 
 from etude.agent.policy.protocol import Policy, Request
 from etude.core.trace.message import Message
-from etude.tasks.generate.contamination.question import PROBES, ContaminationQuestion, Probe, questions, scored
+from etude.tasks.generate.contamination.question import PROBES, ContaminationQuestion, Probe, questions, score_answer
 from etude.tasks.task import Task
 
 KEY = "contamination"
@@ -39,7 +39,7 @@ class ProbeRow:
 
     def share_in(self, answer: str) -> float:
         """The share of this row's wanted text that occurs in an answer, this row's own or another's."""
-        return scored(self.probe, self.wanted, answer)
+        return score_answer(self.probe, self.wanted, answer)
 
 
 class ProbeAnswers:
@@ -135,7 +135,7 @@ def summary(policy: str, rows: Sequence[ProbeRow]) -> dict[str, Any]:
     return {"policy": policy, "tasks": tasks, "questions": len(rows), "means": means, "flagged": known}
 
 
-def marked(task: Task, policy: str, rows: Sequence[ProbeRow], known: Mapping[str, Mapping[Probe, float]]) -> Task:
+def mark_task(task: Task, policy: str, rows: Sequence[ProbeRow], known: Mapping[str, Mapping[Probe, float]]) -> Task:
     """The task with what this model remembers of it in `metadata["contamination"]`; other models' figures stay."""
     own = {row.probe: row.score for row in rows if row.task == task.id}
     policies = {**task.metadata.get(KEY, {}), policy: {**own, "flagged": task.id in known}}

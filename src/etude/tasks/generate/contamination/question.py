@@ -36,10 +36,10 @@ class ContaminationQuestion:
 
     def score(self, answer: str) -> float:
         """The share of what was wanted that the answer holds."""
-        return scored(self.probe, self.wanted, answer)
+        return score_answer(self.probe, self.wanted, answer)
 
 
-def scored(probe: Probe, wanted: Sequence[str], answer: str) -> float:
+def score_answer(probe: Probe, wanted: Sequence[str], answer: str) -> float:
     named = {line.strip() for line in answer.splitlines()}
     if probe == "paths":
         named = {posixpath.normpath(line.strip("`-*• ")) for line in named}

@@ -43,7 +43,7 @@ def right_specs(chosen: Instance) -> list[str]:
     if "$cmp $k" in chosen.template.spec and drawn["op"] in SHIFTED:
         operator, step = SHIFTED[drawn["op"]]
         moved = {**drawn, "op": operator, "k": str(int(drawn["k"]) + step)}
-        specs.append(chosen.template.filled(tuple(sorted(moved.items())))[0])
+        specs.append(chosen.template.instantiate(tuple(sorted(moved.items())))[0])
     return specs
 
 

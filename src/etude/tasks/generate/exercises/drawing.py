@@ -103,7 +103,7 @@ class Drawing:
     def break_it(self, function: ExerciseFunction) -> None:
         """Puts a bug into `function` and shows an input that reveals it; another that does so stays hidden."""
         function.mutation = function.instance.draw_bug(self.rng)
-        revealing = function.instance.revealing(function.mutation)
+        revealing = function.instance.revealing_inputs(function.mutation)
         shown = self.rng.choice(revealing)
         other = self.rng.choice([i for i in range(len(function.instance.inputs)) if i != shown])
         if set(revealing) <= {shown, other}:

@@ -80,11 +80,11 @@ class Instance:
         """`lines` under `names` (default: the slots' own)."""
         return fill("\n".join(lines), names or {slot: slot for slot in (*self.slots, "f")}) + "\n"
 
-    def mutated(self, mutation: Mutation) -> tuple[str, ...]:
+    def apply_mutation(self, mutation: Mutation) -> tuple[str, ...]:
         """The lines with one of them replaced."""
         return (*self.lines[: mutation.line], mutation.text, *self.lines[mutation.line + 1 :])
 
-    def revealing(self, mutation: Mutation) -> tuple[int, ...]:
+    def revealing_inputs(self, mutation: Mutation) -> tuple[int, ...]:
         """Numbers of the inputs on which the mutant behaves otherwise; empty if it runs away or does not compile."""
         if mutation not in self._verdicts:
             self._verdicts[mutation] = self._compare(mutation)
@@ -92,7 +92,7 @@ class Instance:
 
     def _compare(self, mutation: Mutation) -> tuple[int, ...]:
         try:
-            ends = outcomes(self.source(self.mutated(mutation)), "f", self.inputs)
+            ends = outcomes(self.source(self.apply_mutation(mutation)), "f", self.inputs)
         except SyntaxError:
             return ()
         if "! Runaway" in ends:
@@ -103,7 +103,7 @@ class Instance:
         """A mutation that at least two inputs reveal: one for the visible tests, one for the hidden ones."""
         for _ in range(200):
             mutation = rng.choice(self.kinds[rng.choice(list(self.kinds))])
-            if len(self.revealing(mutation)) >= 2:
+            if len(self.revealing_inputs(mutation)) >= 2:
                 return mutation
         raise ValueError(
             f"no mutation of {self.template.name} {self.params} shows on two inputs; mend its block in the catalogue"
@@ -114,7 +114,7 @@ class Instance:
 def instance(name: str, params: Params) -> Instance:
     """The one shared Instance of a template name and its parameters."""
     template = BY_NAME[name]
-    spec, lines = template.filled(params)
+    spec, lines = template.instantiate(params)
     return Instance(template, params, spec, lines)
 
 

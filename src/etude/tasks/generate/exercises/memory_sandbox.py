@@ -14,7 +14,7 @@ from typing import Any
 
 from etude.sandbox.errors import Unsupported, UserError
 from etude.sandbox.spec import ExecResult, FileEntry, SandboxSpec
-from etude.tasks.generate.exercises.trial import Guard, Runaway, compiled
+from etude.tasks.generate.exercises.trial import Guard, Runaway, compile_source
 
 # A check runs some twenty calls of under 50 steps each; only a loop gets this far.
 MAX_CHECK_STEPS = 20_000
@@ -82,7 +82,7 @@ def run_script(files: dict[str, str], path: str) -> ExecResult:
         if name not in modules:
             module = ModuleType(name)
             vars(module)["__builtins__"] = inside
-            exec(compiled(files[f"{name}.py"], f"<exercise>/{name}.py"), vars(module))
+            exec(compile_source(files[f"{name}.py"], f"<exercise>/{name}.py"), vars(module))
             modules[name] = module
         return modules[name]
 
@@ -93,7 +93,7 @@ def run_script(files: dict[str, str], path: str) -> ExecResult:
     rc, problem, timed_out = 0, "", False
     try:
         with Guard("<exercise>", MAX_CHECK_STEPS):
-            exec(compiled(files[path], f"<exercise>/{path}"), {"__builtins__": inside, "__name__": "__main__"})
+            exec(compile_source(files[path], f"<exercise>/{path}"), {"__builtins__": inside, "__name__": "__main__"})
     except SystemExit as end:
         rc = end.code if isinstance(end.code, int) else int(end.code is not None)
     except Runaway:

@@ -22,7 +22,7 @@ def published_texts() -> Iterator[str]:
         yield template.source
         for number, params in enumerate(islice(template.params(), FILLINGS)):
             names = {slot: words[number % len(words)] for slot, words in VARIABLES.items()}
-            _, lines = template.filled(params)
+            _, lines = template.instantiate(params)
             yield fill("\n".join(lines), names | {"f": FUNCTIONS[number]})
 
 

@@ -51,7 +51,7 @@ class ExerciseFunction:
         """Comment and source, as the agent finds it or as it should be."""
         lines = self.instance.lines
         if not fixed and self.mutation is not None:
-            lines = self.instance.mutated(self.mutation)
+            lines = self.instance.apply_mutation(self.mutation)
         elif not fixed and self.stub:
             lines = (lines[0], "    pass")
         comment = self.instance.spec if fixed or self.comment is None else self.comment

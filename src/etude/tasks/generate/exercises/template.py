@@ -45,7 +45,7 @@ class ExerciseTemplate:
         for slot, values in self.fresh.items():
             yield from _fillings({**self.space, slot: values})
 
-    def filled(self, params: Params) -> tuple[str, tuple[str, ...]]:
+    def instantiate(self, params: Params) -> tuple[str, tuple[str, ...]]:
         """Spec comment and source lines with the parameters in place; name slots stay."""
         values = dict(params)
         values["cmp"] = COMPARISONS.get(values.get("op", ""), "")

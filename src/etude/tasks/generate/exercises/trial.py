@@ -47,7 +47,7 @@ class Guard:
         return self._trace
 
 
-def compiled(source: str, filename: str = "<exercise>") -> CodeType:
+def compile_source(source: str, filename: str = "<exercise>") -> CodeType:
     """`source` as code whose line events a Guard of the same filename counts."""
     return compile(source, filename, "exec")
 
@@ -55,7 +55,7 @@ def compiled(source: str, filename: str = "<exercise>") -> CodeType:
 def outcomes(source: str, name: str, inputs: Sequence[Sequence[Any]]) -> list[str]:
     """For each argument list, the `repr` of what function `name` returns, or `! Error` for how it ended otherwise."""
     space: dict[str, Any] = {}
-    exec(compiled(source), space)  # our own template text
+    exec(compile_source(source), space)  # our own template text
     return [_outcome(space[name], args) for args in inputs]
 
 

@@ -38,7 +38,7 @@ def build(task_id: str, drawing: Drawing) -> Task:
             "module": target.module,
             "function": target.name,
             "reference": target.text(fixed=True),
-            "mutants": [target.instance.source(target.instance.mutated(m), target.names) for m in mutants],
+            "mutants": [target.instance.source(target.instance.apply_mutation(m), target.names) for m in mutants],
             "kill": KILL,
         },
         solution={**files, CHECK_PATH: files[CHECK_PATH] + line + "\n"},
@@ -63,7 +63,7 @@ def best_check(target: ExerciseFunction, mutants: list[Mutation]) -> str:
 
 def _caught(target: ExerciseFunction, mutants: list[Mutation]) -> list[int]:
     """For each input, how many of the mutants it tells apart."""
-    revealing = [target.instance.revealing(mutant) for mutant in mutants]
+    revealing = [target.instance.revealing_inputs(mutant) for mutant in mutants]
     return [sum(number in seen for seen in revealing) for number in range(len(target.instance.inputs))]
 
 

@@ -18,7 +18,7 @@ from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.bugs.code import Code
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.injection import build, place_of, with_bugs
-from etude.tasks.generate.generators.bugs.listing import listed, outcome_of, sources
+from etude.tasks.generate.generators.bugs.listing import list_sites, outcome_of, sources
 from etude.tasks.generate.generators.bugs.operator import Site
 from etude.tasks.generate.generators.bugs.trial import BugTrial
 from etude.tasks.task import Task
@@ -52,7 +52,7 @@ def groups(codes: Mapping[str, Code], seed: int) -> Iterator[tuple[str, tuple[Si
     """Places of different functions, of a file, of a folder, of files anywhere, and how many bugs are wanted. No place is used twice."""
     rng = random.Random(f"combined {seed}")
     waiting: dict[tuple[str, str], list[Site]] = {}
-    for number, site in enumerate(listed(codes, seed)):
+    for number, site in enumerate(list_sites(codes, seed)):
         if number >= POOL:
             break
         scope = rng.choice(("file", "module", "project"))
@@ -85,7 +85,7 @@ async def build_combined(
             continue
         draft = with_bugs(trial, codes, (site,), f"{task_id}-{site.key}", NAME)
         try:
-            broken = await trial.broken(draft, f"{task_id} {place_of((site,))}")
+            broken = await trial.broken_tests(draft, f"{task_id} {place_of((site,))}")
         except CandidateRejected as error:
             why = f"{site.operator} is no bug by itself: {error}"
             continue

@@ -23,7 +23,7 @@ def concrete(text: str) -> cst.Module:
     raise SyntaxError(f"nested in more than {MOST_LEVELS} levels")
 
 
-def transformed(text: str, how: cst.CSTTransformer) -> str:
+def transform_source(text: str, how: cst.CSTTransformer) -> str:
     """The text after the transformer. Raises CandidateRejected where libcst can't read or write it."""
     try:
         return concrete(text).visit(how).code

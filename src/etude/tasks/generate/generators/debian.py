@@ -16,7 +16,7 @@ from etude.sandbox.errors import InfraError
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.request_text import request_of, without_references
-from etude.tasks.generate.generators.states import States, proved
+from etude.tasks.generate.generators.states import States, prove_states
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import patches
@@ -33,7 +33,7 @@ NAME = "debian-patches"
 Patches = Callable[[InstalledProject], Mapping[str, str]]
 
 
-def packaged(project: InstalledProject) -> Mapping[str, str]:
+def package_versions(project: InstalledProject) -> Mapping[str, str]:
     """By apt's mirrors. Raises CandidateRejected, InfraError."""
     wanted = CatalogueProject(project.origin.split()[1], "debian", project.environment.version)
     try:
@@ -46,7 +46,7 @@ def packaged(project: InstalledProject) -> Mapping[str, str]:
 
 @dataclass
 class DebianPatches:
-    patches: Patches = packaged
+    patches: Patches = package_versions
     name: str = NAME
     category: str = "debugging"
     languages: tuple[str, ...] = ("python", "javascript", "typescript")
@@ -68,7 +68,7 @@ def series(found: Mapping[str, str]) -> list[str]:
     return [row[0] for row in rows if row and not row[0].startswith("#")]
 
 
-def one_level(patch: str) -> str:
+def normalise_paths(patch: str) -> str:
     """With `a/` and `b/` before its paths, whatever folders quilt or a person put there (`pkg-1.0.orig/`)."""
 
     def headed(match: re.Match[str]) -> str:
@@ -80,7 +80,7 @@ def one_level(patch: str) -> str:
     return re.sub(r"(?m)^--- (?P<old>\S+).*\n\+\+\+ (?P<new>\S+).*$", headed, patch)
 
 
-def described(patch: str) -> tuple[str, str]:
+def describe_patch(patch: str) -> tuple[str, str]:
     """(first line, rest) of a patch's description by DEP-3 (dep-team.pages.debian.net/deps/dep3): Description or Subject, with the
     free lines of the header behind; empty where it says nothing."""
     header = re.split(r"(?m)^(?:--- |diff |Index: |===)", patch, maxsplit=1)[0]
@@ -102,7 +102,7 @@ def states_at(files: Mapping[str, str], found: Mapping[str, str], number: int) -
             raise CandidateRejected(f"{name} is named in the series and is not there")
         before = tree
         try:
-            tree = patched(before, one_level(patch))
+            tree = patched(before, normalise_paths(patch))
         except PatchRefused as error:
             raise CandidateRejected(f"{name} does not go on: {error}") from error
     return before, tree
@@ -114,10 +114,10 @@ async def build(
     """Raises CandidateRejected, InfraError."""
     before, after = states_at(project.files, found, number)
     name = series(found)[number]
-    headline, rest = described(found[name])
+    headline, rest = describe_patch(found[name])
     if len(headline.split()) < 2:
         raise CandidateRejected(f"{name} has no description by DEP-3, so there is no request to make of it")
     facts = Facts(headline=headline, expected=rest)
     about = category(f"{headline} {rest}")
     states = States(task_id, about, NAME, facts, before, after, ("patch",), {"patch": name})
-    return await proved(project, bench, states)
+    return await prove_states(project, bench, states)

@@ -20,14 +20,14 @@ from etude.tasks.content import like
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds import docstrings
-from etude.tasks.generate.generators.kinds.defects import Defect, defects, spread
-from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, drafted, proved
+from etude.tasks.generate.generators.kinds.defects import Defect, defects, spread_by_function
+from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, prove_draft_task, task_from_draft
 from etude.tasks.generate.generators.kinds.modules import modules
 from etude.tasks.generate.generators.kinds.same import same
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.documentation import NAME as GRADER
 from etude.tasks.graders.documentation import groups_of, outcomes
-from etude.tasks.graders.documented import symbols, unfenced
+from etude.tasks.graders.documented import remove_fences, symbols
 from etude.tasks.task import Task
 from etude.tasks.validation.suite_build import Candidate
 
@@ -69,7 +69,7 @@ def _of_modules(project: InstalledProject, seed: int) -> Iterator[_Documentation
     for path, name in modules(project).items():
         text = project.files[path]
         try:
-            documented = docstrings.exemplified(text)
+            documented = docstrings.documented_names(text)
         except (SyntaxError, ValueError):
             continue  # not for this interpreter
         if "\r" in text or "\f" in text:
@@ -91,7 +91,7 @@ def _of_pages(project: InstalledProject, seed: int) -> Iterator[_DocumentationCa
 
 async def build(candidate: _DocumentationCandidate, project: InstalledProject, bench: ProofContext) -> Task:
     draft = _stale(candidate, project) if candidate.form == "examples" else _undocumented(candidate, project)
-    return await proved(await _telling(draft, candidate, project, bench), project, bench)
+    return await prove_draft_task(await _telling(draft, candidate, project, bench), project, bench)
 
 
 def _undocumented(candidate: _DocumentationCandidate, project: InstalledProject) -> ProjectTaskDraft:
@@ -123,7 +123,7 @@ def _stale(candidate: _DocumentationCandidate, project: InstalledProject) -> Pro
     text = project.files[candidate.path]
     rng = random.Random(f"{candidate.id} {candidate.seed}")
     try:
-        examples = doctest.DocTestParser().get_examples(unfenced(text))
+        examples = doctest.DocTestParser().get_examples(remove_fences(text))
     except ValueError as error:
         raise CandidateRejected(f"its examples can't be read: {error}") from error
     able = [
@@ -211,13 +211,13 @@ async def _telling(
         ]
         kind = {"same": same(candidate.path, base[candidate.path])}
     rng.shuffle(found)
-    task = drafted(replace(draft, hidden=draft.hidden | kind), project)
+    task = task_from_draft(replace(draft, hidden=draft.hidden | kind), project)
     groups = groups_of(task, {path: text.encode() for path, text in (dict(base) | dict(draft.solution)).items()})
     (right,) = await outcomes(task, groups, [()], bench.pool)
     if not right.all_good:
         raise CandidateRejected(f"the project's own examples do not hold here: {right.mismatch}")
     kept: list[Defect] = []
-    sampled = spread(found)[:TRIED]
+    sampled = spread_by_function(found)[:TRIED]
     for at in range(0, len(sampled), 4):
         batch = sampled[at : at + 4]
         ran = await outcomes(task, groups, [[one.edit()] for one in batch], bench.pool)

@@ -16,7 +16,7 @@ from etude.tasks.fail_to_pass import CandidateRejected, TestsDoNotRun
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.commit_environments import Environments
 from etude.tasks.generate.generators.request_text import request_of
-from etude.tasks.generate.generators.states import States, proved
+from etude.tasks.generate.generators.states import States, prove_states
 from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.protocols import InstallResult
@@ -122,14 +122,14 @@ async def build(
         {"base_commit": run[0].parents[0], "commit": run[-1].id, "left_out": list(before.left_out), **goals},
     )
     try:
-        return await proved(project, bench, states)
+        return await prove_states(project, bench, states)
     except TestsDoNotRun as error:
         if environments is None:
             raise
         why = str(error)
     try:
         built = await environments.of(project.environment.project, run[-1].id, after.files)
-        return await proved(built.installed, bench, states)
+        return await prove_states(built.installed, bench, states)
     except CandidateRejected as error:
         raise CandidateRejected(
             f"{error} (in the project's own environment: {' '.join(why.split())[-300:]})"

@@ -16,7 +16,7 @@ from etude.tasks.generate.generators.bugs.code import Code
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.failures import Failure
 from etude.tasks.generate.generators.bugs.injection import place_of, with_bugs
-from etude.tasks.generate.generators.bugs.listing import listed, sources
+from etude.tasks.generate.generators.bugs.listing import list_sites, sources
 from etude.tasks.generate.generators.bugs.operator import Site
 from etude.tasks.generate.generators.bugs.trial import BugTrial
 from etude.tasks.task import Task
@@ -35,7 +35,7 @@ class LogDebugging:
     def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         codes = sources(project.files)
         trial = BugTrial(project, bench, Concern(project))
-        for site in listed(codes, seed + 1_000_003):  # others than bug-injection tries first
+        for site in list_sites(codes, seed + 1_000_003):  # others than bug-injection tries first
             task_id = f"debugging/{project.name}/log-{site.operator}/{site.key}"
             yield Candidate(task_id, partial(build_log, trial, codes, (site,), task_id))
 
@@ -43,9 +43,9 @@ class LogDebugging:
 async def build_log(trial: BugTrial, codes: Mapping[str, Code], sites: Sequence[Site], task_id: str) -> Task:
     """Raises CandidateRejected, InfraError."""
     draft = with_bugs(trial, codes, sites, task_id, NAME)
-    broken = await trial.broken(draft, place_of(sites))
+    broken = await trial.broken_tests(draft, place_of(sites))
     failures = trial.failures(await trial.output(draft), broken)
-    shown = [text for one in failures if (text := pasted(one, codes))]
+    shown = [text for one in failures if (text := traceback_text(one, codes))]
     if not shown:
         raise CandidateRejected("no exception of the project's own code: there is no traceback to give")
     text = min(shown, key=lambda one: (len(one), one))
@@ -55,13 +55,13 @@ async def build_log(trial: BugTrial, codes: Mapping[str, Code], sites: Sequence[
         "full": f"```\n{text}\n```",
     }
     draft = replace(trial.without_tests(draft, broken), prompts=prompts)
-    return await trial.proved(draft, {"failing": len(broken)})
+    return await trial.prove_task(draft, {"failing": len(broken)})
 
 
-def pasted(failure: Failure, sources: Collection[str]) -> str:
+def traceback_text(failure: Failure, sources: Collection[str]) -> str:
     """The traceback from the project's first frame on; empty where nothing of the project's is in it, or where several are chained."""
     own = [number for number, frame in enumerate(failure.frames) if frame.path in sources]
-    if failure.asserted or not own or failure.traceback.count(HEAD) != 1:
+    if failure.is_assertion or not own or failure.traceback.count(HEAD) != 1:
         return ""
     frames = failure.frames[own[0] :][-FRAMES:]
     summary = f"{failure.kind}: {failure.message}" if failure.message else failure.kind

@@ -15,7 +15,7 @@ from pathlib import Path
 from etude.agent.git_links.git import GitError
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
-from etude.tasks.generate.generators.states import States, fitted, proved
+from etude.tasks.generate.generators.states import States, prove_states, with_project_settings
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.prompts.typing_errors import hasty
 from etude.tasks.graders.commands import CommandsGrader
@@ -69,9 +69,9 @@ async def build(project: InstalledProject, bench: ProofContext, one: RecordedTas
     facts = Facts(headline=request)
     typed = {"terse": request, "ambiguous": hasty(request, random.Random(task_id)), "full": request}
     states = States(task_id, category(request), NAME, facts, before, after, ("session",), details, typed)
-    task = await proved(project, bench, states)
+    task = await prove_states(project, bench, states)
     for number, files in enumerate(other_solutions, 1):
-        whole = {path: text.encode() for path, text in fitted(project, files).items()}
+        whole = {path: text.encode() for path, text in with_project_settings(project, files).items()}
         verdict = await CommandsGrader().grade(task, whole, bench.pool)
         if not verdict.passed:
             raise CandidateRejected(

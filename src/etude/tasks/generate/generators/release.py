@@ -19,7 +19,7 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.changelog import CHANGELOG, requested_changes
 from etude.tasks.generate.generators.deletion.leftovers import PROSE
-from etude.tasks.generate.generators.states import States, proved
+from etude.tasks.generate.generators.states import States, prove_states
 from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.protocols import ProjectDiscarded
@@ -95,7 +95,7 @@ class Releases:
 
 async def build(project: InstalledProject, bench: ProofContext, earlier: Earlier, back: int, task_id: str) -> Task:
     """Raises CandidateRejected, InfraError."""
-    return await proved(project, bench, states(project, earlier, back, task_id))
+    return await prove_states(project, bench, states(project, earlier, back, task_id))
 
 
 def states(project: InstalledProject, earlier: Earlier, back: int, task_id: str) -> States:

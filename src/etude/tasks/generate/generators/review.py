@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds.defects import Defect
-from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, proved
+from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, prove_draft_task
 from etude.tasks.generate.generators.kinds.modules import Tested
-from etude.tasks.generate.generators.kinds.reading import LANGUAGES, reading
-from etude.tasks.generate.generators.kinds.slices import CodeSlice, cut
+from etude.tasks.generate.generators.kinds.reading import LANGUAGES, language_support
+from etude.tasks.generate.generators.kinds.slices import CodeSlice, cut_part
 from etude.tasks.generate.generators.kinds.trial import MutantTrial
 from etude.tasks.generate.prompts.facts import Facts
-from etude.tasks.graders.edits import edited
+from etude.tasks.graders.edits import apply_edits
 from etude.tasks.graders.review import FEWEST_CHARS, NEAR_LINES, SEVERITIES
 from etude.tasks.graders.review import NAME as GRADER
 from etude.tasks.task import Task
@@ -72,7 +72,7 @@ class _ReviewCandidate:
 
 def drawn(project: InstalledProject, seed: int) -> list[list[tuple[Tested, CodeSlice]]]:
     """Changes by fours. The first of each four has something to get wrong."""
-    read = reading(project)
+    read = language_support(project)
     places = {place.path: place for place in read.tested(project)}
     found = [(places[path], part) for path in sorted(places) for part in read.slices(path, project.files[path], *LINES)]
     random.Random(f"review {project.name} {seed}").shuffle(found)
@@ -85,7 +85,7 @@ async def build(candidate: _ReviewCandidate, project: InstalledProject, bench: P
     dirty = rng.choice((1, 2, 2, 3))
     kept, spoilt = await _defects(candidate, project, bench, dirty, rng)
     tests = {test for place, _ in candidate.parts for test in place.tests}
-    files = edited(project.files, [one.edit() for one in kept])
+    files = apply_edits(project.files, [one.edit() for one in kept])
     reviewed = {f"{FOLDER}/change-{n}.txt": _diff(files, part) for n, (_, part) in enumerate(candidate.parts, 1)}
     files = {path: text for path, text in files.items() if path not in tests} | reviewed | {f"{FOLDER}/README.md": FORM}
     rows = [{"path": one.path, "line": one.line, "severity": "high", "text": _sentence(one.what)} for one in kept]
@@ -109,7 +109,7 @@ async def build(candidate: _ReviewCandidate, project: InstalledProject, bench: P
         operators=tuple(sorted({one.operator for one in kept})),
         metadata={"changes": sorted(reviewed), "clean": len(candidate.parts) - spoilt},
     )
-    return await proved(draft, project, bench)
+    return await prove_draft_task(draft, project, bench)
 
 
 async def _defects(
@@ -134,10 +134,12 @@ async def _defects(
 async def _shown(place: Tested, part: CodeSlice, rng: random.Random, trial: MutantTrial) -> list[Defect]:
     """One or two defects of the part, on lines apart; none where the tests show none."""
     text = trial.project.files[place.path]
-    known = reading(trial.project).defects(place.path, text)
+    known = language_support(trial.project).defects(place.path, text)
     found = [one for one in known if part.first <= one.line <= part.last]
     rng.shuffle(found)
-    kept = await trial.shown(found, await trial.right(), wanted=2 if rng.random() < 0.3 else 1, tried=TRIED)
+    kept = await trial.noticed_defects(
+        found, await trial.right_outcome(), wanted=2 if rng.random() < 0.3 else 1, tried=TRIED
+    )
     apart = abs(kept[0].line - kept[-1].line) > 2 * NEAR_LINES + 1 if len(kept) == 2 else True
     return kept if apart else kept[:1]
 
@@ -146,7 +148,10 @@ def _diff(files: dict[str, str], part: CodeSlice) -> str:
     """The change as a reviewer gets it, its lines those of the tree as it is."""
     after = files[part.path]
     rows = difflib.unified_diff(
-        cut(after, part).splitlines(keepends=True), after.splitlines(keepends=True), f"a/{part.path}", f"b/{part.path}"
+        cut_part(after, part).splitlines(keepends=True),
+        after.splitlines(keepends=True),
+        f"a/{part.path}",
+        f"b/{part.path}",
     )
     return "".join(row if row.endswith("\n") else f"{row}\n" for row in rows)
 

@@ -15,7 +15,7 @@ from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.prompts.content import names
 from etude.tasks.generate.prompts.facts import KEY, Facts
 from etude.tasks.generate.prompts.interface import with_interface
-from etude.tasks.generate.prompts.writing import written
+from etude.tasks.generate.prompts.writing import template_prompts
 from etude.tasks.leftovers import leftovers
 from etude.tasks.protected import PROSE, SETTINGS, is_protected, is_test
 from etude.tasks.task import Task
@@ -44,9 +44,9 @@ class States:
     prompts: Mapping[str, str] = field(default_factory=dict)
 
 
-def drafted(project: InstalledProject, states: States) -> TaskDraft:
+def draft_states(project: InstalledProject, states: States) -> TaskDraft:
     """Raises CandidateRejected for a change that no test can show, or that is none of code."""
-    before, after = fitted(project, states.before), fitted(project, states.after)
+    before, after = with_project_settings(project, states.before), with_project_settings(project, states.after)
     differing = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
     code = [path for path in differing if not is_protected(path)]
     if not any(not PROSE.search(path) for path in code):
@@ -72,10 +72,10 @@ def drafted(project: InstalledProject, states: States) -> TaskDraft:
     return _with_prompts(draft, project, states)
 
 
-async def proved(project: InstalledProject, bench: ProofContext, states: States) -> Task:
+async def prove_states(project: InstalledProject, bench: ProofContext, states: States) -> Task:
     """Raises CandidateRejected, InfraError."""
     return await prove_draft(
-        drafted(project, states), bench.pool, bench.timeout_s, flaky=frozenset(project.baseline.flaky)
+        draft_states(project, states), bench.pool, bench.timeout_s, flaky=frozenset(project.baseline.flaky)
     )
 
 
@@ -94,7 +94,7 @@ def _with_prompts(draft: TaskDraft, project: InstalledProject, states: States) -
         full = states.prompts["full"] + (f"\n\n## Interface\n\n{missing}" if missing else "")
         return replace(draft, prompts={**states.prompts, "full": full}, metadata=metadata)
     metadata[KEY] = facts.to_record()
-    prompts = {str(style): text for style, text in written(states.category, facts, states.id).items()}
+    prompts = {str(style): text for style, text in template_prompts(states.category, facts, states.id).items()}
     return replace(draft, prompts=prompts, metadata=metadata)
 
 
@@ -108,7 +108,7 @@ def _placed(facts: Facts, draft: TaskDraft) -> Facts:
     return replace(facts, place=", ".join(f"`{path}`" for path in paths if path != "."))
 
 
-def fitted(project: InstalledProject, files: Mapping[str, str]) -> dict[str, str]:
+def with_project_settings(project: InstalledProject, files: Mapping[str, str]) -> dict[str, str]:
     """The tree with the installed project's settings."""
     noise = leftovers(files) | {path for path in files if path.rpartition("/")[2] == "PKG-INFO"}
     kept = {path: text for path, text in files.items() if not _is_setting(path) and path not in noise}

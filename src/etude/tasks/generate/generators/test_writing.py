@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from etude.tasks.content import like
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
-from etude.tasks.generate.generators.kinds.defects import Defect, spread
-from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, proved
+from etude.tasks.generate.generators.kinds.defects import Defect, spread_by_function
+from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, prove_draft_task
 from etude.tasks.generate.generators.kinds.modules import Tested
-from etude.tasks.generate.generators.kinds.reading import LANGUAGES, reading
+from etude.tasks.generate.generators.kinds.reading import LANGUAGES, language_support
 from etude.tasks.generate.generators.kinds.trial import MutantTrial
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.mutants import NAME as GRADER
@@ -40,7 +40,7 @@ class TestWriting:
     __test__ = False  # not a test class, whatever a collector thinks of its name
 
     def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
-        read = reading(project)
+        read = language_support(project)
         for place in read.tested(project):
             found = read.defects(place.path, project.files[place.path])
             for part in ("", *parts(found)) if len(found) >= FEWEST else ():
@@ -73,16 +73,16 @@ def parts(found: list[Defect]) -> list[str]:
 
 async def build(candidate: _TestWritingCandidate, project: InstalledProject, bench: ProofContext) -> Task:
     place = candidate.place
-    read = reading(project)
+    read = language_support(project)
     text = project.files[place.path]
     test = place.tests[0]
     trial = MutantTrial(project, (test,), bench)
-    right = await trial.right()
+    right = await trial.right_outcome()
     reference = read.passing(project.files[test], right)
     found = read.defects(place.path, text)
     sites = [one for one in found if not candidate.part or one.function.partition(".")[0] == candidate.part]
     random.Random(f"{candidate.id} {candidate.seed}").shuffle(sites)
-    killed = await trial.shown(spread(sites), right, MOST, TRIED)
+    killed = await trial.noticed_defects(spread_by_function(sites), right, MOST, TRIED)
     if len(killed) < FEWEST:
         raise CandidateRejected(
             f"the project's own tests notice {len(killed)} of {min(len(sites), TRIED)} mutants, {FEWEST} are needed"
@@ -110,7 +110,7 @@ async def build(candidate: _TestWritingCandidate, project: InstalledProject, ben
         editable=(test,),
         operators=tuple(sorted({one.operator for one in killed})),
     )
-    return await proved(draft, project, bench)
+    return await prove_draft_task(draft, project, bench)
 
 
 def _facts(place: Tested, part: str) -> Facts:

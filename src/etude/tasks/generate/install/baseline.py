@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.environment.environment import KEY, Environment
 from etude.tasks.generate.generator import Baseline
-from etude.tasks.graders.commands import machine, unfitted
+from etude.tasks.graders.commands import keep_spec, machine
 from etude.tasks.running.testrun import RunReport, Tests, run_tests
 from etude.tasks.task import Task
 
@@ -29,7 +29,7 @@ class _Bench:
         self.tree = {path: text.encode() for path, text in files.items()}
         metadata = {KEY: environment.to_record()}
         task = Task(environment.name, "", "", "", dict(files), (), "commands", metadata=metadata)
-        self.fresh = machine(task, pool, unfitted)
+        self.fresh = machine(task, pool, keep_spec)
 
     async def run(self, files: Sequence[str]) -> RunReport:
         self.runs += 1

@@ -16,7 +16,7 @@ from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.content import LINK, mode_of
 from etude.tasks.environment.toolchains import with_toolchain
-from etude.tasks.generate.install.goal import Goal, chosen
+from etude.tasks.generate.install.goal import Goal, choose_goals
 from etude.tasks.generate.install.pair import (
     RULES,
     Builder,
@@ -29,7 +29,7 @@ from etude.tasks.generate.install.pair import (
     why,
 )
 from etude.tasks.generate.install.recipe import InstallRecipe
-from etude.tasks.generate.install.site import first_failure, opened, run_command
+from etude.tasks.generate.install.site import first_failure, open_site, run_command
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
 from etude.tasks.running.pin import default_cache
@@ -50,7 +50,7 @@ async def build(
     """The recipe that passes, its snapshot made, and the tries before it. Raises Discarded, InfraError, UserError."""
     setter, builder = setter or RuleSetter(), builder or RuleBuilder()
     try:
-        goals = chosen(await setter.goals(project), f"{project.wanted.id} {project.digest}")
+        goals = choose_goals(await setter.goals(project), f"{project.wanted.id} {project.digest}")
     except ProjectDiscarded as error:
         raise ProjectDiscarded(str(error), builder.name) from error
     if not goals:
@@ -90,7 +90,7 @@ async def replay(
 ) -> tuple[str, str]:
     """Makes the snapshot of a recipe and holds it against goals: what speaks against it, and what was printed then. Raises InfraError."""
     try:
-        site = await opened(recipe, files, pool)
+        site = await open_site(recipe, files, pool)
     except UserError as error:
         return f"no sandbox can be made with its variables: {error}", ""
     try:
@@ -119,7 +119,7 @@ async def _behaves(
         for goal in goals:
             done = await run_command(box, goal.command, GOAL_TIMEOUT_S)
             if done.timed_out:
-                return f"{goal.shown} hangs: it took longer than {GOAL_TIMEOUT_S:.0f} s", done.text
+                return f"{goal.short_command} hangs: it took longer than {GOAL_TIMEOUT_S:.0f} s", done.text
             if objection := await judge.objection(goal, done.rc, done.text, project):
                 return objection, done.text
     finally:

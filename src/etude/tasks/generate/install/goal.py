@@ -47,7 +47,7 @@ class Goal:
     tests: bool = False
 
     @property
-    def shown(self) -> str:
+    def short_command(self) -> str:
         """The command as a reason quotes it: a suite may name hundreds of files."""
         if len(self.command) <= SHOWN:
             return f"`{self.command}`"
@@ -57,18 +57,20 @@ class Goal:
     def objection(self, rc: int, output: str) -> str:
         """Why the output is not the described one; empty if it is."""
         if self.status is not None and rc != self.status:
-            return f"{self.shown} ended with status {rc}, not {self.status}: {_end(output)}"
+            return f"{self.short_command} ended with status {rc}, not {self.status}: {_end(output)}"
         if self.pattern and not re.search(self.pattern, _looked_at(output)):
             note = network_note(output) if self.tests else ""
-            return f"{self.shown} printed nothing like {self.pattern!r} ({self.description}): {note}{_end(output)}"
+            return (
+                f"{self.short_command} printed nothing like {self.pattern!r} ({self.description}): {note}{_end(output)}"
+            )
         if self.tests and rc != 0:
             good, bad = counts(output)
             if good < SHARE * (good + bad) or not good:
-                return f"{self.shown}: {good} tests passed, {bad} did not: {network_note(output)}{_end(output)}"
+                return f"{self.short_command}: {good} tests passed, {bad} did not: {network_note(output)}{_end(output)}"
         return ""
 
 
-def chosen(goals: Sequence[Goal], seed: str) -> list[Goal]:
+def choose_goals(goals: Sequence[Goal], seed: str) -> list[Goal]:
     """Three, drawn by `seed`; a test command is among them wherever there is one."""
     draw = random.Random(f"goals {seed}")
     suites = [goal for goal in goals if goal.tests]

@@ -9,7 +9,7 @@ from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.content import PLAIN, mode_of
 from etude.tasks.environment.toolchains import with_toolchain
-from etude.tasks.environment.workspace import placed
+from etude.tasks.environment.workspace import place_files
 from etude.tasks.generate.install.cause import cause
 from etude.tasks.generate.install.recipe import INSTALL_DISK_MB, INSTALL_MEMORY_MB, INSTALL_PIDS, InstallRecipe
 
@@ -33,7 +33,7 @@ class CommandResult:
         return cause(self.text)
 
 
-async def opened(recipe: InstallRecipe, files: Mapping[str, bytes], pool: SandboxPool) -> Sandbox:
+async def open_site(recipe: InstallRecipe, files: Mapping[str, bytes], pool: SandboxPool) -> Sandbox:
     """Raises InfraError, UserError."""
     env = {**QUIET, **NPM, **recipe.env}
     spec = SandboxSpec(
@@ -49,7 +49,7 @@ async def opened(recipe: InstallRecipe, files: Mapping[str, bytes], pool: Sandbo
     special = {path: data for path, data in files.items() if mode_of(data) != PLAIN}
     sandbox = await pool.create(with_toolchain(spec, recipe.language))
     try:
-        await placed(sandbox, special)
+        await place_files(sandbox, special)
     except BaseException:
         await sandbox.kill()
         raise

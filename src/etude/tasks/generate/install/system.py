@@ -11,7 +11,7 @@ _PATIENCE_S = 30.0
 _FORMAT = "${Package} ${db:Status-Status}\n"
 
 
-def lacking(packages: Sequence[str]) -> tuple[str, ...]:
+def missing_packages(packages: Sequence[str]) -> tuple[str, ...]:
     """In their order; all of them where the machine can't say what it has."""
     if not packages:
         return ()
@@ -32,7 +32,7 @@ def notes(wanted: Container) -> tuple[str, ...]:
     """What the project's container has and a sandbox of this machine won't, for people."""
     found: list[str] = []
     where = " and ".join(wanted.sources)
-    if missing := lacking(wanted.system):
+    if missing := missing_packages(wanted.system):
         found.append(f"{where} installs {', '.join(missing)}, which this machine does not have")
     if wanted.features:
         found.append(f"{where} asks for the features {', '.join(wanted.features)}, which no sandbox installs")

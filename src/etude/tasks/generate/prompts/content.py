@@ -41,16 +41,16 @@ _EMPTY = frozenset(
 
 def names(text: str) -> list[str]:
     """What a text names of code, in its order, each once: spans in backticks, and what looks like code outside of them."""
-    return list(dict.fromkeys(CODE.findall(marked(text))))
+    return list(dict.fromkeys(CODE.findall(mark_code(text))))
 
 
-def marked(text: str) -> str:
+def mark_code(text: str) -> str:
     """The text with backticks around what looks like code."""
     parts = re.split(r"(`[^`\n]*`)", text)
     return "".join(part if part.startswith("`") else _BARE_CODE.sub(r"`\g<0>`", part) for part in parts)
 
 
-def spoken(code: str) -> str:
+def spoken_words(code: str) -> str:
     """A name as somebody says it, in words: `sqlite_utils.db` is "sqlite utils db". Empty for what is no name but a value."""
     code = _KEYWORDS.sub("", code.strip())
     code = code[1:-1] if re.fullmatch(r"\[[A-Za-z][\w.-]*\]", code) else code
@@ -71,7 +71,7 @@ def name_of(interface: str) -> str:
 
 def places(facts: Facts) -> list[str]:
     """Where the task is, in words; the first of many. Empty where the facts do not say it."""
-    listed = [spoken_name for code in names(facts.place) if (spoken_name := spoken(code))]
+    listed = [spoken_name for code in names(facts.place) if (spoken_name := spoken_words(code))]
     clause = re.split(r"[,;:]", facts.place)[0].strip()
     return list(dict.fromkeys(listed))[:MOST_PLACES] or ([clause] if clause else [])
 
@@ -86,7 +86,7 @@ def lacking_content(facts: Facts, text: str, features: Iterable[str] = ()) -> li
     """What the text leaves out: subject, place, both or nothing. `features`: further names that say where a task is if its facts name no
     place, such as those that hidden tests call."""
     lacking = []
-    where = [_core(code) for code in names(facts.place) if spoken(code)] or [
+    where = [_core(code) for code in names(facts.place) if spoken_words(code)] or [
         word for word in _content_words(facts.place)
     ]
     named = [core for code in names(facts.headline) if (core := _core(code)) and core not in where]
@@ -112,8 +112,8 @@ def _some(found: Sequence[str]) -> str:
 def _core(code: str) -> str:
     """The words of a name's own part: `pkg.mod.f` is "f"."""
     code = _KEYWORDS.sub("", code.strip())
-    if not spoken(code) or " " in code:
-        return spoken(code)
+    if not spoken_words(code) or " " in code:
+        return spoken_words(code)
     head = re.match(r"[-.@/]*[A-Za-z_$][\w$./:@-]*", code)
     return _in_words(head[0] if head else code, most=1)
 
@@ -140,7 +140,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _content_words(text: str) -> list[str]:
-    plain = CODE.sub(" ", marked(text))
+    plain = CODE.sub(" ", mark_code(text))
     return list(dict.fromkeys(word for word in map(str.lower, _PROSE.findall(plain)) if word not in _EMPTY))
 
 

@@ -16,7 +16,7 @@ from etude.core.trace.message import Message
 from etude.tasks.generate.prompts.checks import objections
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.prompts.interface import with_interface
-from etude.tasks.generate.prompts.writing import STYLES, written
+from etude.tasks.generate.prompts.writing import STYLES, template_prompts
 from etude.tasks.task import Task
 
 TRIES = 2
@@ -33,10 +33,10 @@ class Worded:
     usages: tuple[Usage, ...]
 
 
-async def worded(task: Task, facts: Facts, policy: Policy) -> Worded:
+async def write_prompts(task: Task, facts: Facts, policy: Policy) -> Worded:
     """Raises PolicyError where the policy can't be asked."""
     facts = with_interface(task, facts)
-    rules = {str(style): text for style, text in written(task.category, facts, task.id).items()}
+    rules = {str(style): text for style, text in template_prompts(task.category, facts, task.id).items()}
     taken: dict[str, str] = {}
     complaints: dict[str, str] = dict.fromkeys(STYLES, "")
     usages: list[Usage] = []

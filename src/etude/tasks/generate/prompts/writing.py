@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from etude.tasks.generate.prompts.content import marked, name_of, places, says, spoken
+from etude.tasks.generate.prompts.content import mark_code, name_of, places, says, spoken_words
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.prompts.typing_errors import hasty
 
@@ -46,7 +46,7 @@ _TITLES = {
 }
 
 
-def written(category: str, facts: Facts, seed: str) -> dict[Style, str]:
+def template_prompts(category: str, facts: Facts, seed: str) -> dict[Style, str]:
     """All three; `seed` is the task's id, so that neighbours are not worded alike."""
     rng = random.Random(f"prompts {seed}")
     return {
@@ -83,7 +83,7 @@ def ambiguous(category: str, facts: Facts, rng: random.Random) -> str:
     not have it. Names that an interface needs and the headline leaves out follow in brackets."""
     wish = vague(facts.headline, rng, broken=category in BROKEN)
     also: list[str] = []
-    for name in filter(None, (spoken(name_of(line)) for line in facts.interface)):
+    for name in filter(None, (spoken_words(name_of(line)) for line in facts.interface)):
         if not says(f"{wish} {' '.join(also)}", name) and len(wish) + sum(map(len, also)) < LONGEST["ambiguous"] - ROOM:
             also.append(name)
     if also:
@@ -103,7 +103,7 @@ def vague(text: str, rng: random.Random, *, broken: bool) -> str:
     spoken_of: set[str] = set()
 
     def replaced(match: re.Match[str]) -> str:
-        article, phrase = match[1] or "", spoken(match[2])
+        article, phrase = match[1] or "", spoken_words(match[2])
         if not phrase:
             return SOME_VALUE
         if phrase in spoken_of:
@@ -111,7 +111,7 @@ def vague(text: str, rng: random.Random, *, broken: bool) -> str:
         spoken_of.add(phrase)
         return f"{article}`{phrase}`"
 
-    parts = re.split(r"(`[^`\n]*`)", marked(" ".join(text.split()).rstrip(".")))
+    parts = re.split(r"(`[^`\n]*`)", mark_code(" ".join(text.split()).rstrip(".")))
     text = "".join(part if part.startswith("`") else _MESSAGE.sub(SOME_MESSAGE, part) for part in parts)
     text = _NAMED.sub(replaced, text)
     return re.sub(rf"\b(gives|returns) {SOME_VALUE}$", rf"\1 {WRONG_VALUE}", text) if broken else text

@@ -24,10 +24,10 @@ from etude.tasks.generate.generator import InstalledProject
 from etude.tasks.generate.prompts.checks import needed_names, objections, words
 from etude.tasks.generate.prompts.facts import KEY, Facts, facts_of
 from etude.tasks.generate.prompts.interface import with_interface
-from etude.tasks.generate.prompts.writer import worded
-from etude.tasks.generate.prompts.writing import STYLES, Style, written
+from etude.tasks.generate.prompts.writer import write_prompts
+from etude.tasks.generate.prompts.writing import STYLES, Style, template_prompts
 from etude.tasks.generate.protocols import FinalizeFunction
-from etude.tasks.generate.sources.workspaces import concerned, workspaces
+from etude.tasks.generate.sources.workspaces import concerned_workspaces, workspaces
 from etude.tasks.task import Task
 
 # Shares of the styles. Most requests that people type are terse (Composer 2 technical report: median prompt 390 characters).
@@ -68,7 +68,7 @@ def _with_workspaces(task: Task, project: InstalledProject) -> Task:
     The prompts name the workspace if the reference changes only one.
     """
     folders = workspaces(project.files)
-    found = concerned([*task.solution, *task.metadata.get("removed", ())], folders)
+    found = concerned_workspaces([*task.solution, *task.metadata.get("removed", ())], folders)
     if not found:
         return task
     added: dict[str, Any] = {"workspaces": found}
@@ -83,7 +83,7 @@ async def _write_prompts(
     task: Task, facts: Facts, writer: Policy, dollars: Callable[[Usage], float | None]
 ) -> tuple[dict[str, str], dict[str, Any]]:
     try:
-        prompts = await worded(task, facts, writer)
+        prompts = await write_prompts(task, facts, writer)
     except PolicyError as error:
         raise InfraError(f"the prompt writer is unavailable: {error}") from error
     dollars_by_call = [dollars(usage) for usage in prompts.usages]
@@ -99,7 +99,8 @@ def rule_prompts(task: Task) -> dict[str, str]:
     facts = facts_of(task.metadata)
     if facts is not None:
         return {
-            str(style): text for style, text in written(task.category, with_interface(task, facts), task.id).items()
+            str(style): text
+            for style, text in template_prompts(task.category, with_interface(task, facts), task.id).items()
         }
     prompts = task.metadata.get("prompts")
     if isinstance(prompts, Mapping) and all(prompts.get(style) for style in STYLES):

@@ -37,7 +37,7 @@ def workspace_of(path: str, folders: Iterable[str]) -> str | None:
     return max(holding, key=len, default=None)
 
 
-def concerned(paths: Iterable[str], folders: Iterable[str]) -> list[str]:
+def concerned_workspaces(paths: Iterable[str], folders: Iterable[str]) -> list[str]:
     """The workspaces that the paths lie in; what lies in none is of the whole."""
     known = list(folders)
     return sorted({found for path in paths if (found := workspace_of(path, known))})

@@ -145,7 +145,7 @@ class Code:
         return parse_python(self.source)
 
 
-def inside(node: Node) -> Iterator[Node]:
+def descendants(node: Node) -> Iterator[Node]:
     """The node's descendants, itself first, in order."""
     waiting = [node]
     while waiting:
@@ -173,7 +173,7 @@ def _functions(code: Code, node: Node, owner: str) -> Iterator[CodeFunction]:
     for child in node.children:
         name = _name(code, child)
         if name and child.type in FUNCTIONS:
-            complexity = 1 + sum(one.type in DECISIONS for one in inside(child))
+            complexity = 1 + sum(one.type in DECISIONS for one in descendants(child))
             yield CodeFunction(owner + name, child, complexity)
         yield from _functions(code, child, f"{owner}{name}." if name else owner)
 

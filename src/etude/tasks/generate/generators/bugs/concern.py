@@ -28,7 +28,7 @@ class Concern:
         self._words = {path: frozenset(_WORD.findall(text)) for path, text in self.tests.items()}
         self._spread = _spread(self._words)
 
-    def known(self, tests: Collection[str]) -> frozenset[str]:
+    def passing_tests(self, tests: Collection[str]) -> frozenset[str]:
         """The ids of these files that pass on the untouched project."""
         if not self.tests:
             return self.baseline.passed

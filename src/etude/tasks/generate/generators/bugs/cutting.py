@@ -8,11 +8,11 @@ from etude.tasks.generate.generators.bugs.code import Code, Node
 from etude.tasks.generate.generators.bugs.operator import Change
 
 
-def replaced(node: Node, text: str) -> Change:
+def replace_node(node: Node, text: str) -> Change:
     return [(node.start_byte, node.end_byte, text)]
 
 
-def swapped(code: Code, one: Node, other: Node) -> Change:
+def swap_nodes(code: Code, one: Node, other: Node) -> Change:
     return [(one.start_byte, one.end_byte, code.text(other)), (other.start_byte, other.end_byte, code.text(one))]
 
 
@@ -29,11 +29,11 @@ def statements(block: Node) -> list[Node]:
     return [one for one in block.named_children if one.type != "comment"]
 
 
-def removed(code: Code, node: Node) -> Change:
+def remove_statement(code: Code, node: Node) -> Change:
     """A statement goes, with its lines where it fills them; in Python `pass` holds a block that would be empty."""
     holder = node.parent
     if code.language == "python" and holder is not None and holder.type == "block" and len(statements(holder)) == 1:
-        return replaced(node, "pass")
+        return replace_node(node, "pass")
     start, end = lines_of(code, node)
     return [(start, end, "")]
 
@@ -47,7 +47,7 @@ def lines_of(code: Code, node: Node) -> tuple[int, int]:
     return (begin, stop) if alone else (node.start_byte, node.end_byte)
 
 
-def dedented(code: Code, block: Node, holder: Node) -> str:
+def dedent_block(code: Code, block: Node, holder: Node) -> str:
     """A block's text as it would stand in the holder's place: its lines begin where the holder does."""
     less = block.start_point[1] - holder.start_point[1]
     first, *rest = code.text(block).split("\n")
@@ -57,7 +57,7 @@ def dedented(code: Code, block: Node, holder: Node) -> str:
 
 def table(code: Code, node: Node, replacements: Mapping[str, tuple[str, ...]]) -> list[Change]:
     """One change for each thing that this token may become."""
-    return [replaced(node, text) for text in replacements.get(code.text(node), ())]
+    return [replace_node(node, text) for text in replacements.get(code.text(node), ())]
 
 
 def callee(code: Code, call: Node) -> str:

@@ -20,7 +20,7 @@ class OverlappingEdits(ValueError):
     """Two edits of the same bytes: they can't both be made."""
 
 
-def applied(source: bytes, edits: Iterable[SourceEdit]) -> bytes:
+def apply_edits(source: bytes, edits: Iterable[SourceEdit]) -> bytes:
     """The source with all edits of one file made. Raises Overlap."""
     parts: list[bytes] = []
     at = 0
@@ -37,4 +37,4 @@ def changed_files(files: dict[str, bytes], edits: Iterable[SourceEdit]) -> dict[
     by_path: dict[str, list[SourceEdit]] = {}
     for edit in edits:
         by_path.setdefault(edit.path, []).append(edit)
-    return {path: applied(files[path], own) for path, own in sorted(by_path.items())}
+    return {path: apply_edits(files[path], own) for path, own in sorted(by_path.items())}

@@ -38,7 +38,7 @@ class Failure:
     frames: tuple[TracebackFrame, ...] = field(default=())
 
     @property
-    def asserted(self) -> bool:
+    def is_assertion(self) -> bool:
         return self.kind in ("AssertionError", "Failed")
 
 
@@ -47,7 +47,7 @@ def read_failures(output: str) -> Iterator[Failure]:
     for match in _HEADER.finditer(output):
         rest = output[match.end() + 1 :]
         stop = _END.search(rest)
-        text = scrubbed(rest[: stop.start()] if stop else rest).strip("\n")
+        text = scrub_paths(rest[: stop.start()] if stop else rest).strip("\n")
         raised = list(_RAISED.finditer(text))
         if raised and "Traceback" in text:
             last = raised[-1]
@@ -67,7 +67,7 @@ def _frames(text: str) -> Iterator[TracebackFrame]:
         yield TracebackFrame(match["path"], int(match["line"]), match["function"], "\n".join(lines))
 
 
-def scrubbed(text: str) -> str:
+def scrub_paths(text: str) -> str:
     """Paths relative to the project, addresses without their numbers."""
     text = re.sub(rf"{re.escape(WORKDIR)}/(?:\./)?", "", text)
     return re.sub(r"\b0x[0-9a-f]{6,}", "0x7f2a10c4", text)
@@ -82,7 +82,7 @@ class Compared:
     came: str
 
 
-def compared(failure: Failure, source: str, line: int) -> Compared | None:
+def parse_comparison(failure: Failure, source: str, line: int) -> Compared | None:
     """From the assertion at a line of a test file, with the value from the message. None where it compares nothing."""
     statement = statement_at(source, line)
     if isinstance(statement, ast.Assert):

@@ -12,13 +12,13 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.bugs.code import Code
 from etude.tasks.generate.generators.bugs.concern import Concern
-from etude.tasks.generate.generators.bugs.listing import listed, outcome_of, sources
+from etude.tasks.generate.generators.bugs.listing import list_sites, outcome_of, sources
 from etude.tasks.generate.generators.bugs.operator import Site
 from etude.tasks.generate.generators.bugs.symptom import facts
 from etude.tasks.generate.generators.bugs.trial import BugTrial, draft_of
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.prompts.interface import with_interface
-from etude.tasks.generate.prompts.writing import written
+from etude.tasks.generate.prompts.writing import template_prompts
 from etude.tasks.task import Task
 from etude.tasks.validation.project import TaskDraft, task_of
 from etude.tasks.validation.suite_build import Candidate
@@ -39,7 +39,7 @@ class BugInjection:
     def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         codes = sources(project.files)
         trial = BugTrial(project, bench, Concern(project))
-        for site in listed(codes, seed, self.only):
+        for site in list_sites(codes, seed, self.only):
             task_id = f"debugging/{project.name}/{site.operator}/{site.key}"
             yield Candidate(task_id, partial(build, trial, codes, (site,), task_id, self.name))
 
@@ -49,13 +49,13 @@ async def build(
 ) -> Task:
     """One task of these sites. Raises CandidateRejected, InfraError."""
     draft = with_bugs(trial, codes, sites, task_id, generator)
-    broken = await trial.broken(draft, place_of(sites))
+    broken = await trial.broken_tests(draft, place_of(sites))
     output = await trial.output(draft)
     draft = trial.without_tests(draft, broken)
     failures = trial.failures(output, broken)
     found = facts(failures, _tests(trial, draft), public_names(codes), place_in_words(sites), len(broken))
     draft = with_prompts(draft, found)
-    return await trial.proved(draft, {"facts": found.to_record(), "failing": len(broken)})
+    return await trial.prove_task(draft, {"facts": found.to_record(), "failing": len(broken)})
 
 
 def with_bugs(
@@ -85,7 +85,7 @@ def with_bugs(
 
 def with_prompts(draft: TaskDraft, found: Facts) -> TaskDraft:
     facts_of_task = with_interface(task_of(draft), found)
-    texts = written(draft.category, facts_of_task, draft.id)
+    texts = template_prompts(draft.category, facts_of_task, draft.id)
     return replace(draft, prompts={str(style): text for style, text in texts.items()})
 
 

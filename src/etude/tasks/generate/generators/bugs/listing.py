@@ -41,10 +41,10 @@ def sources(files: Mapping[str, str]) -> dict[str, Code]:
     return found
 
 
-def listed(codes: Mapping[str, Code], seed: int, only: Collection[str] = ()) -> Iterator[Site]:
+def list_sites(codes: Mapping[str, Code], seed: int, only: Collection[str] = ()) -> Iterator[Site]:
     """Each sound, no two with the same outcome. `only`: operators to draw from; empty: all."""
     rng = random.Random(f"bugs {seed}")
-    proposed = [site for code in codes.values() for operator in OPERATORS for site in operator.proposed(code)]
+    proposed = [site for code in codes.values() for operator in OPERATORS for site in operator.propose_sites(code)]
     proposed += across_files.sites(codes)
     proposed = [site for site in proposed if not only or site.operator in only]
     many = Counter(site.operator for site in proposed)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.edit import OverlappingEdits, SourceEdit, applied
+from etude.tasks.generate.generators.bugs.edit import OverlappingEdits, SourceEdit, apply_edits
 
 Change = Sequence[tuple[int, int, str]]  # start, end, text
 Make = Callable[[Code, Node], Iterable[Change]]
@@ -55,9 +55,9 @@ class Operator:
 
     def sites(self, code: Code) -> Iterator[Site]:
         """All of a file that leave it one that parses and says something else."""
-        return (site for site in self.proposed(code) if sound(code, site))
+        return (site for site in self.propose_sites(code) if sound(code, site))
 
-    def proposed(self, code: Code) -> Iterator[Site]:
+    def propose_sites(self, code: Code) -> Iterator[Site]:
         """All of a file, unchecked: a check costs a parse, a list of ten thousand needs only those that are tried."""
         if code.language != self.language:
             return
@@ -83,7 +83,7 @@ class Operator:
 def sound(code: Code, site: Site) -> bool:
     """Whether the file with the bug parses and differs in meaning, not in layout alone."""
     try:
-        return code.sound(applied(code.source, site.edits))
+        return code.sound(apply_edits(code.source, site.edits))
     except OverlappingEdits:
         return False
 

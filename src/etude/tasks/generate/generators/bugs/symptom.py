@@ -6,7 +6,13 @@ import ast
 from collections.abc import Collection, Mapping, Sequence
 
 from etude.core.bounded_python import parse_python
-from etude.tasks.generate.generators.bugs.failures import Compared, Failure, TracebackFrame, compared, statement_at
+from etude.tasks.generate.generators.bugs.failures import (
+    Compared,
+    Failure,
+    TracebackFrame,
+    parse_comparison,
+    statement_at,
+)
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.protected import is_test
 
@@ -44,7 +50,7 @@ def _seen(failure: Failure, tests: Mapping[str, str], public: Collection[str]) -
     subject = _subject(source, frame, public)
     steps = _steps(source, frame)
     raised = f"`{failure.kind}: {_short(failure.message)}`" if failure.message else f"`{failure.kind}`"
-    if not failure.asserted:
+    if not failure.is_assertion:
         return (
             Facts(f"{subject} fails with {raised}", steps, "no exception", f"{failure.kind}: {_short(failure.message)}")
             if subject
@@ -58,7 +64,7 @@ def _seen(failure: Failure, tests: Mapping[str, str], public: Collection[str]) -
         return Facts(
             f"{subject or 'a bad input'} is accepted without a word", steps, f"`{wanted}` raised", "no exception"
         )
-    found = compared(failure, source, frame.line)
+    found = parse_comparison(failure, source, frame.line)
     return _wrong(found, subject, steps) if found is not None else None
 
 

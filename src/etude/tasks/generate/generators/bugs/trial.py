@@ -19,7 +19,7 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.bugs.concern import Concern
 from etude.tasks.generate.generators.bugs.failures import Failure, read_failures
-from etude.tasks.graders.commands import machine, tests_of, unfitted
+from etude.tasks.graders.commands import keep_spec, machine, tests_of
 from etude.tasks.graders.judged import graded_files
 from etude.tasks.real.hiding import hidden
 from etude.tasks.running.testrun import Tests, run_tests, visible_command
@@ -40,11 +40,11 @@ class BugTrial:
     concern: Concern
     shown: dict[tuple[str, frozenset[str]], str] = field(default_factory=dict)
 
-    async def broken(self, draft: TaskDraft, place: str) -> frozenset[str]:
+    async def broken_tests(self, draft: TaskDraft, place: str) -> frozenset[str]:
         """The tests that the bug breaks. Raises CandidateRejected, InfraError."""
         task = task_of(draft)
-        known = self.concern.known(draft.tests)
-        opener = machine(task, self.bench.pool, unfitted)
+        known = self.concern.passing_tests(draft.tests)
+        opener = machine(task, self.bench.pool, keep_spec)
         limit_s = self.concern.limit_s(draft.tests, self.bench.timeout_s)
         ran = await run_tests(tests_of(task), graded_files(task, nop(task)), opener, limit_s)
         if ran.run.timed_out:
@@ -69,7 +69,7 @@ class BugTrial:
                 argv += [*draft.tests]
             argv += ["--tb=native", "-o", "console_output_style=classic"]
         try:
-            sandbox = await machine(task, self.bench.pool, unfitted)(graded_files(task, nop(task)))
+            sandbox = await machine(task, self.bench.pool, keep_spec)(graded_files(task, nop(task)))
         except UserError as error:
             raise CandidateRejected(f"its files were refused: {error}") from error
         try:
@@ -95,9 +95,9 @@ class BugTrial:
             return replace(draft, changed={**draft.changed, **cut}, hidden={path: tests[path] for path in cut})
         return replace(draft, removed=tuple(tests), hidden=tests)
 
-    async def proved(self, draft: TaskDraft, metadata: Mapping[str, Any]) -> Task:
+    async def prove_task(self, draft: TaskDraft, metadata: Mapping[str, Any]) -> Task:
         """The task, sound. Raises CandidateRejected, InfraError."""
-        known = self.concern.known(draft.tests)
+        known = self.concern.passing_tests(draft.tests)
         task = await prove_draft(
             replace(draft, metadata={**draft.metadata, **metadata}),
             self.bench.pool,

@@ -20,10 +20,10 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.deletion.index import Defined, DefinitionIndex
 from etude.tasks.generate.generators.deletion.language import LANGUAGES, Language, language, runnable_settings
-from etude.tasks.generate.generators.deletion.leftovers import leftovers, undocumented
+from etude.tasks.generate.generators.deletion.leftovers import leftovers, remove_mentions
 from etude.tasks.generate.generators.deletion.related import Groups, References
 from etude.tasks.generate.prompts.facts import KEY, Facts
-from etude.tasks.generate.prompts.writing import written
+from etude.tasks.generate.prompts.writing import template_prompts
 from etude.tasks.protected import PROSE, SETTINGS, is_protected
 from etude.tasks.task import Task
 from etude.tasks.validation.project import TaskDraft, prove_draft, task_of
@@ -52,7 +52,7 @@ class FeatureDeletion:
     def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
         known = language(project).index(project)
         found = False
-        for names in chosen(project, known, seed, self.size):
+        for names in choose_features(project, known, seed, self.size):
             found = True
             anchor = re.sub(r"\W+", "-", "-".join(sorted(names)[:3])).strip("-")
             task_id = f"features/{project.name}/{self.name}/{anchor}-{len(names)}"
@@ -61,7 +61,9 @@ class FeatureDeletion:
             yield Candidate(f"features/{project.name}/{self.name}/none", _none_related)
 
 
-def chosen(project: InstalledProject, known: DefinitionIndex, seed: int, size: Size) -> Iterator[frozenset[str]]:
+def choose_features(
+    project: InstalledProject, known: DefinitionIndex, seed: int, size: Size
+) -> Iterator[frozenset[str]]:
     """Features that tests speak of, none twice, and no large ones that have most of their lines in common."""
     rng = random.Random(f"deletion {project.name} {seed}")
     tongue = language(project)
@@ -89,7 +91,7 @@ def _like_one(names: frozenset[str], others: list[frozenset[str]], lines: Mappin
 
 def _is_large(known: DefinitionIndex, words_by_path: Mapping[str, frozenset[str]], names: frozenset[str]) -> bool:
     """By lines, and by files that name any of them (code, stubs, documents; `words_by_path`). One definition alone is none, whatever its size."""
-    if len(names) < LARGE_FEWEST or sum(one.lines for one in known.named(names)) < LARGE_LINES:
+    if len(names) < LARGE_FEWEST or sum(one.lines for one in known.definitions_of(names)) < LARGE_LINES:
         return False
     return sum(not names.isdisjoint(words) for words in words_by_path.values()) >= LARGE_FILES
 
@@ -110,7 +112,7 @@ async def build(
     task_id: str,
 ) -> Task:
     """Raises CandidateRejected, InfraError."""
-    draft = await asyncio.to_thread(drafted, project, known, names, size, task_id)
+    draft = await asyncio.to_thread(draft_deletion, project, known, names, size, task_id)
     passed = frozenset(name for path in draft.tests for name in project.baseline.by_file.get(path, ()))
     return await prove_draft(
         draft,
@@ -121,11 +123,11 @@ async def build(
     )
 
 
-def drafted(
+def draft_deletion(
     project: InstalledProject, known: DefinitionIndex, names: frozenset[str], size: Size, task_id: str
 ) -> TaskDraft:
     """The task before anything was run. Raises CandidateRejected."""
-    gone = known.named(names)
+    gone = known.definitions_of(names)
     changed, removed = _cut(project, names)
     solution = {path: project.files[path] for path in {*changed, *removed} if not is_protected(path)}
     hidden = {path: project.files[path] for path in {*changed, *removed} if is_protected(path)}
@@ -140,7 +142,7 @@ def drafted(
         id=task_id,
         category="features",
         level=f"{size}-feature",
-        prompts={str(style): text for style, text in written("features", facts, task_id).items()},
+        prompts={str(style): text for style, text in template_prompts("features", facts, task_id).items()},
         environment=project.environment,
         base=project.files,
         changed=changed,
@@ -194,7 +196,7 @@ def _cut_file(path: str, text: str, names: frozenset[str], test: bool, tongue: L
         return tongue.tests_without(path, text, names)
     if tongue.code.search(path):
         return tongue.without(path, text, names)
-    return undocumented(text, names) if PROSE.search(path) else text
+    return remove_mentions(text, names) if PROSE.search(path) else text
 
 
 def _tests(project: InstalledProject, hidden: dict[str, str], most: int) -> list[str]:

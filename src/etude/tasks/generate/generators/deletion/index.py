@@ -50,7 +50,7 @@ class DefinitionIndex:
     rest: Mapping[str, frozenset[str]]
     imports: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    def named(self, names: Iterable[str]) -> list[Defined]:
+    def definitions_of(self, names: Iterable[str]) -> list[Defined]:
         wanted = set(names)
         return [one for one in self.defined if one.name in wanted]
 
@@ -80,9 +80,9 @@ class DefinitionIndex:
             chosen |= fresh
             if len(chosen) > most:
                 return frozenset()
-        return self.closed(chosen)
+        return self.with_helpers(chosen)
 
-    def closed(self, names: Iterable[str]) -> frozenset[str]:
+    def with_helpers(self, names: Iterable[str]) -> frozenset[str]:
         """With the private helpers that nothing else uses."""
         chosen = set(names)
         while helpers := self._helpers(chosen):
@@ -107,17 +107,17 @@ def index(files: Mapping[str, str]) -> DefinitionIndex:
     for path, text in files.items():
         around: list[ast.stmt] = []
         tree = parse_python(text)
-        imports[path] = imported(tree)
+        imports[path] = imported_names(tree)
         for node in tree.body:
             if isinstance(node, Definition):
                 defined.append(_defined(path, node, text))
             elif not isinstance(node, ast.Import | ast.ImportFrom):
                 around.append(node)
-        rest[path] = frozenset().union(*(uses(node) - listed(node) for node in around))
+        rest[path] = frozenset().union(*(uses(node) - listed_names(node) for node in around))
     return DefinitionIndex(tuple(defined), rest, imports)
 
 
-def imported(tree: ast.Module) -> frozenset[str]:
+def imported_names(tree: ast.Module) -> frozenset[str]:
     """What it imports anywhere: names, and last parts of modules."""
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -141,7 +141,7 @@ def uses(node: ast.AST) -> frozenset[str]:
     return frozenset(found - {""})
 
 
-def listed(node: ast.AST) -> frozenset[str]:
+def listed_names(node: ast.AST) -> frozenset[str]:
     """Names that stand as plain elements of a list, tuple, set or dictionary which is assigned: exports and registrations. They can be
     taken out one by one."""
     value = node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) else None

@@ -15,7 +15,7 @@ COPIED = 0.25  # of the runs of one definition, in one file
 LETTERS = 12  # a line with fewer is said everywhere (`else:`, `return None`)
 
 
-def undocumented(text: str, names: Collection[str]) -> str:
+def remove_mentions(text: str, names: Collection[str]) -> str:
     """Without the paragraphs and list items that speak of the names as code."""
     mention = _mention_pattern(names)
     blocks = re.split(r"(\n[ \t]*\n+|\n(?=[ \t]*[-*+] ))", text)

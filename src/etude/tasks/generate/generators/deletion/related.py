@@ -37,7 +37,7 @@ class References:
                     found[name].add(user.name)
         return {name: frozenset(others) for name, others in found.items()}
 
-    def connected(self, names: Iterable[str]) -> bool:
+    def is_connected(self, names: Iterable[str]) -> bool:
         """Whether each of the names is reached from each other over references between them alone."""
         left = set(names)
         waiting = [left.pop()] if left else []
@@ -72,7 +72,7 @@ class Groups:
         """Large groups, each piece in one of them at most."""
         used: set[frozenset[str]] = set()
         for seed in rng.sample(self.pieces, len(self.pieces)):
-            if seed in used or not self.references.connected(seed):
+            if seed in used or not self.references.is_connected(seed):
                 continue
             group, members = self._grown(seed, used, rng)
             if group:
@@ -96,8 +96,8 @@ class Groups:
             if not fits:
                 break
             piece = rng.choice(fits)
-            whole = self.references.known.closed(group | piece)
-            if len(whole) <= self.most and self.references.connected(whole):
+            whole = self.references.known.with_helpers(group | piece)
+            if len(whole) <= self.most and self.references.is_connected(whole):
                 group, members = whole, members | {piece}
             else:
                 refused.add(piece)

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator
 
 from etude.tasks.generate.generators.bugs.code import Code, Node, ancestors
 from etude.tasks.generate.generators.deletion.script_index import (
-    assigned,
-    declared,
+    assigned_export,
+    declared_name,
     element_names,
     elements,
-    exported,
+    exported_names,
     imports,
     lists,
     mentions,
@@ -80,7 +80,7 @@ def _gone(code: Code, names: frozenset[str]) -> tuple[list[Node] | None, frozens
                 found[test.id] = test
                 continue
             top = up[-2]  # the last is the root
-            name = declared(code, top)
+            name = declared_name(code, top)
             if name:
                 helpers.add(name)
             elif not imports(code, top):
@@ -108,11 +108,11 @@ def _holds(outer: Node, inner: Node) -> bool:
 
 def _cuts(code: Code, names: frozenset[str]) -> Iterator[Cut]:
     for node in code.root.children:
-        target, _ = assigned(code, node)
-        gone = declared(code, node) in names or target in names or (target and exported(code, node) & names)
+        target, _ = assigned_export(code, node)
+        gone = declared_name(code, node) in names or target in names or (target and exported_names(code, node) & names)
         if gone or (imports(code, node) and _brought(code, node) <= names):
             yield _statement(code, node)
-        elif node.type != "comment" and not declared(code, node):
+        elif node.type != "comment" and not declared_name(code, node):
             yield from _listed(code, node, names)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from etude.tasks.generate.generators.bugs.code import CLASSES, FUNCTIONS, Code, Node, inside
+from etude.tasks.generate.generators.bugs.code import CLASSES, FUNCTIONS, Code, Node, descendants
 from etude.tasks.generate.generators.deletion.index import Defined, DefinitionIndex
 
 DECLARATIONS = frozenset(
@@ -31,24 +31,24 @@ def script_index(files: Mapping[str, str]) -> DefinitionIndex:
     """Of modules by path; a definition that no module exports is private, and what is all of a module may still be a helper of others."""
     codes = {path: Code(path, text.encode()) for path, text in files.items()}
     every = [(code, node) for code in codes.values() for node in code.root.children]
-    listed = frozenset(name for code, node in every if not whole(code, node) for name in exported(code, node))
+    listed = frozenset(name for code, node in every if not whole(code, node) for name in exported_names(code, node))
     defined: list[Defined] = []
     rest: dict[str, frozenset[str]] = {}
     for path, code in codes.items():
         around: set[str] = set()
         for node in code.root.children:
-            name = declared(code, node)
+            name = declared_name(code, node)
             if name:
                 defined.append(_defined(code, node, name, listed))
             elif imports(code, node):
-                around |= renamed(code, node)
+                around |= renamed_imports(code, node)
             else:
-                around |= uses(code, node) - exported(code, node)
+                around |= uses(code, node) - exported_names(code, node)
         rest[path] = frozenset(around)
-    return DefinitionIndex(tuple(defined), rest, {path: imported(text) for path, text in files.items()})
+    return DefinitionIndex(tuple(defined), rest, {path: imported_modules(text) for path, text in files.items()})
 
 
-def imported(text: str) -> frozenset[str]:
+def imported_modules(text: str) -> frozenset[str]:
     """Last parts of the modules that a text imports or requires anywhere; a folder means its index file."""
     sources = re.findall(r"(?:\bfrom|\bimport|\b(?:require|import)\s*\()\s*['\"]([^'\"\n]+)['\"]", text)
     return frozenset(re.sub(r"\.[cm]?[jt]sx?$", "", one.rstrip("/").rpartition("/")[2]) for one in sources)
@@ -60,7 +60,7 @@ def uses(code: Code, node: Node) -> frozenset[str]:
 
 
 def mentions(code: Code, node: Node) -> Iterator[Node]:
-    for one in inside(node):
+    for one in descendants(node):
         if one.type in _NAMES:
             holder = one.parent
             owner = holder.child_by_field_name("object") if holder is not None else None
@@ -68,7 +68,7 @@ def mentions(code: Code, node: Node) -> Iterator[Node]:
                 yield one
 
 
-def declared(code: Code, node: Node) -> str:
+def declared_name(code: Code, node: Node) -> str:
     """What a statement at the top defines as a function or class, exported on the spot or not; empty for others."""
     if node.type == "export_statement" and any(one.type == "default" for one in node.children):
         return ""  # the importer chooses a name
@@ -82,11 +82,11 @@ def declared(code: Code, node: Node) -> str:
         named = found[0].child_by_field_name("name") if found else None
         is_one = value is not None and value.type in VALUES and named is not None and named.type == "identifier"
         return code.text(named) if is_one else ""
-    target, value = assigned(code, node)
+    target, value = assigned_export(code, node)
     return target if value is not None and value.type in VALUES else ""
 
 
-def assigned(code: Code, node: Node) -> tuple[str, Node | None]:
+def assigned_export(code: Code, node: Node) -> tuple[str, Node | None]:
     """`name` and the value of `exports.name = …`, `module.exports.name = …` and `Kind.prototype.name = …`; a function that is all a module
     exports has its own name, or the file's."""
     inner = node.named_children[0] if node.type == "expression_statement" and node.named_children else None
@@ -101,11 +101,11 @@ def assigned(code: Code, node: Node) -> tuple[str, Node | None]:
     return (match[1] if match else ""), right
 
 
-def exported(code: Code, node: Node) -> frozenset[str]:
+def exported_names(code: Code, node: Node) -> frozenset[str]:
     """Names that a statement at the top passes on, which can be taken out one by one."""
     if node.type == "export_statement" and (declaration := bare(node)) is not node:
-        return frozenset((declared(code, declaration),)) - {""}
-    target, value = assigned(code, node)
+        return frozenset((declared_name(code, declaration),)) - {""}
+    target, value = assigned_export(code, node)
     found = {target} if value is not None and (value.type in VALUES or same(target, code.text(value))) else set()
     if (
         node.type in VARIABLES
@@ -152,7 +152,7 @@ def same(name: str, value: str) -> bool:
     return bool(name) and (value == name or re.fullmatch(r"require\([^()]*\)", value) is not None)
 
 
-def renamed(code: Code, node: Node) -> frozenset[str]:
+def renamed_imports(code: Code, node: Node) -> frozenset[str]:
     """What an import gives a second name: its users can't be found by name."""
     found = (one for holder in lists(node) for one in elements(holder) if not element_names(code, one))
     return frozenset(name for one in found for name in uses(code, one))
@@ -183,11 +183,11 @@ def bare(node: Node) -> Node:
 
 def whole(code: Code, node: Node) -> bool:
     """Whether it is a definition that is all its module exports."""
-    return bool(declared(code, node)) and re.match(r"module\.exports\s*=[^=]", code.text(node)) is not None
+    return bool(declared_name(code, node)) and re.match(r"module\.exports\s*=[^=]", code.text(node)) is not None
 
 
 def _defined(code: Code, node: Node, name: str, listed: frozenset[str]) -> Defined:
-    function = next((one for one in inside(node) if one.type in VALUES or one.type in DECLARATIONS), node)
+    function = next((one for one in descendants(node) if one.type in VALUES or one.type in DECLARATIONS), node)
     if (parameters := function.child_by_field_name("parameters")) is not None:
         signature = f"{name}{code.text(parameters)}"
     else:

@@ -32,7 +32,7 @@ jobs:
       - uses: actions/setup-python@v5
       - name: Test
         run: |
-          {subject.testing("${{ matrix.tests }}")}
+          {subject.test_command("${{ matrix.tests }}")}
   package:
     needs: [lint, test]
     runs-on: ubuntu-latest

@@ -18,9 +18,9 @@ from etude.tasks.generate.generators.devops.makefile import makefile
 from etude.tasks.generate.generators.devops.recipe import Breakage, DevopsProject, DevopsRecipe, Maker
 from etude.tasks.generate.generators.devops.script import release_script
 from etude.tasks.generate.generators.devops.service import service
-from etude.tasks.generate.generators.kinds.defects import defects, spread
-from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, proved
-from etude.tasks.generate.generators.kinds.modules import Tested, tested
+from etude.tasks.generate.generators.kinds.defects import defects, spread_by_function
+from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, prove_draft_task
+from etude.tasks.generate.generators.kinds.modules import Tested, tested_modules
 from etude.tasks.generate.generators.kinds.trial import MutantTrial
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.devops import NAME as GRADER
@@ -79,15 +79,17 @@ class _Found:
 
     async def _search(self) -> DevopsProject:
         files = self._project.files
-        usable = [place for place in tested(self._project) if _in_package(place)]
+        usable = [place for place in tested_modules(self._project) if _in_package(place)]
         # Small test files first: every scenario runs one.
         for place in sorted(usable, key=lambda place: (len(files[place.tests[0]]), place.path))[:4]:
             trial = MutantTrial(self._project, place.tests[:1], self._bench)
             try:
-                right = await trial.right()
+                right = await trial.right_outcome()
             except CandidateRejected:
                 continue  # the next module's tests may run
-            shown = await trial.shown(spread(defects(place.path, files[place.path])), right, 1, TRIED)
+            shown = await trial.noticed_defects(
+                spread_by_function(defects(place.path, files[place.path])), right, 1, TRIED
+            )
             if shown and not right.failed:
                 return DevopsProject(self._project, place, shown[0])
         raise CandidateRejected("no module has tests that pass whole here and notice a defect")
@@ -131,7 +133,7 @@ async def build(candidate: _DevopsCandidate, found: _Found, project: InstalledPr
         editable=tuple(recipe.files),
         operators=tuple(f"{recipe.level}:{one.name}" for one in chosen),
     )
-    return await proved(draft, project, bench)
+    return await prove_draft_task(draft, project, bench)
 
 
 def drawn(recipe: DevopsRecipe, count: int, rng: random.Random) -> list[Breakage]:

@@ -14,7 +14,7 @@ from etude.tasks.environment.attached import KEY as SERVICES
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.devops.logs import DIMENSIONS, Dimension, day, records
-from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, proved
+from etude.tasks.generate.generators.kinds.draft import ProjectTaskDraft, prove_draft_task
 from etude.tasks.generate.generators.kinds.modules import modules
 from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.graders.answer import NAME as GRADER
@@ -80,7 +80,7 @@ async def build(
             **({SERVICES: [{"name": "log_service", "files": {"log.jsonl": records(found.text)}}]} if served else {}),
         },
     )
-    return await proved(draft, project, bench)
+    return await prove_draft_task(draft, project, bench)
 
 
 def _modules_in_packages(project: InstalledProject) -> list[str]:

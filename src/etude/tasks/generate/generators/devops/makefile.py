@@ -24,7 +24,7 @@ check:
 \t$(PYTHON) -m compileall -q -f $(SRC)
 
 test:
-\t{_escaped(subject.testing("$(TESTS)"))}
+\t{_escaped(subject.test_command("$(TESTS)"))}
 
 dist: $(BUILD)/{package}.tar.gz
 

@@ -67,7 +67,7 @@ class DevopsProject:
     def test(self) -> str:
         return self.place.tests[0]
 
-    def testing(self, test: str | None = None) -> str:
+    def test_command(self, test: str | None = None) -> str:
         """The shell command that runs the test file; `test`: another spelling of it, as in `$(TESTS)`."""
         plan = self.project.environment.tests
         command = visible_command(Tests((self.test,), plan.command, plan.runner))

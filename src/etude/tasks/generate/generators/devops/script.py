@@ -22,7 +22,7 @@ out="${{1:?FOLDER is missing}}"
 version="${{2:?VERSION is missing}}"
 cd "$root"
 
-{subject.testing()}
+{subject.test_command()}
 
 mkdir -p "$out"
 archive="{subject.package}-$version.tar.gz"
@@ -64,7 +64,7 @@ def release_script(subject: DevopsProject) -> DevopsRecipe:
 
 
 def _breakages(subject: DevopsProject) -> tuple[Breakage, ...]:
-    test = subject.testing()
+    test = subject.test_command()
     return (
         Breakage("strict", PATH, "set -euo pipefail", "set -u", "a release is made although tests fail"),
         Breakage("quotes", PATH, 'mkdir -p "$out"', "mkdir -p $out", "it fails for a folder with a space in its name"),

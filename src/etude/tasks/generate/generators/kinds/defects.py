@@ -77,7 +77,7 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
             yield from ((f"{node.name}.{inner.name}", inner) for inner in node.body if isinstance(inner, Function))
 
 
-def spread(found: Sequence[Defect]) -> list[Defect]:
+def spread_by_function(found: Sequence[Defect]) -> list[Defect]:
     """The same, one of each function in turn: the first few tell of the whole module."""
     turns: dict[str, list[Defect]] = {}
     for one in found:

@@ -24,7 +24,7 @@ class Docstring:
     examples: int
 
 
-def exemplified(text: str) -> list[Docstring]:
+def documented_names(text: str) -> list[Docstring]:
     """The public names whose docstrings have examples, in the order in which they stand. Raises SyntaxError."""
     found: list[Docstring] = []
     for name, node in symbols(parse_python(text)).items():

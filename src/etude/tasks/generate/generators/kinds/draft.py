@@ -14,7 +14,7 @@ from etude.tasks.environment.workspace import OVERLAY, overlay
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.prompts.facts import KEY, Facts
-from etude.tasks.generate.prompts.writing import written
+from etude.tasks.generate.prompts.writing import template_prompts
 from etude.tasks.running.testrun import Tests, visible_command
 from etude.tasks.task import Task
 
@@ -38,21 +38,21 @@ class ProjectTaskDraft:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-async def proved(draft: ProjectTaskDraft, project: InstalledProject, bench: ProofContext) -> Task:
+async def prove_draft_task(draft: ProjectTaskDraft, project: InstalledProject, bench: ProofContext) -> Task:
     """The task: reference 1, nothing 0, every cheat 0. Raises CandidateRejected with the complaint, and InfraError."""
-    task = drafted(draft, project)
+    task = task_from_draft(draft, project)
     found = await check(task, bench.pool, cheats=cheats_for(task))
     if not found.sound:
         raise CandidateRejected(f"not sound: {found.complaint()}")
     return task
 
 
-def drafted(draft: ProjectTaskDraft, project: InstalledProject) -> Task:
+def task_from_draft(draft: ProjectTaskDraft, project: InstalledProject) -> Task:
     """The task before anything was run."""
     plan = project.environment.tests
     prompts = {
         style: f"{text.rstrip()}\n\n{draft.demand}\n" if style == "full" else f"{_stopped(text)} {draft.demand}"
-        for style, text in written(draft.category, draft.facts, draft.id).items()
+        for style, text in template_prompts(draft.category, draft.facts, draft.id).items()
     }
     return Task(
         id=draft.id,
@@ -74,14 +74,14 @@ def drafted(draft: ProjectTaskDraft, project: InstalledProject) -> Task:
             KEY: draft.facts.to_record(),
             "prompts": prompts,
             "style": "full",
-            "changed": changed(draft.files, draft.solution),
+            "changed": count_changes(draft.files, draft.solution),
             "editable": list(draft.editable),
             **draft.metadata,
         },
     )
 
 
-def changed(files: Mapping[str, str], solution: Mapping[str, str]) -> dict[str, int]:
+def count_changes(files: Mapping[str, str], solution: Mapping[str, str]) -> dict[str, int]:
     """Lines added and removed by the reference, and its files."""
     lines = 0
     for path, text in solution.items():

@@ -46,7 +46,7 @@ def test_files(project: InstalledProject) -> list[str]:
     return sorted(path for path in found if path in project.texts and path.endswith(".py") and is_test(path))
 
 
-def tested(project: InstalledProject) -> Iterator[Tested]:
+def tested_modules(project: InstalledProject) -> Iterator[Tested]:
     """Modules with the test files about them: by name (`test_x.py` is about `x.py`), else by what a test file speaks of most: what a module
     defines, and the module itself. A package that defines nothing represents no module: it passes on what others define."""
     names = modules(project)

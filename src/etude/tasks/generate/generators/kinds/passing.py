@@ -8,7 +8,7 @@ from etude.tasks.generate.generators.kinds.trial import Right
 from etude.tasks.real.hiding import without
 
 
-def passing(text: str, right: Right) -> str:
+def passing_file(text: str, right: Right) -> str:
     """The file without those that fail or are skipped: a reference must pass whole. Raises CandidateRejected."""
     fails = {name.partition("::")[2].partition("[")[0] for name in right.failed}
     holders = {name.partition("::")[0].rpartition(".")[2] for name in right.failed}

@@ -8,8 +8,8 @@ from typing import Any
 
 from etude.tasks.generate.generator import InstalledProject
 from etude.tasks.generate.generators.kinds.defects import Defect, defects
-from etude.tasks.generate.generators.kinds.modules import Tested, tested
-from etude.tasks.generate.generators.kinds.passing import passing, script_passing
+from etude.tasks.generate.generators.kinds.modules import Tested, tested_modules
+from etude.tasks.generate.generators.kinds.passing import passing_file, script_passing
 from etude.tasks.generate.generators.kinds.same import same, script_same
 from etude.tasks.generate.generators.kinds.script import (
     script_defects,
@@ -36,10 +36,10 @@ class LanguageSupport:
     imported: Callable[[Tested, str], str]
 
 
-PYTHON = LanguageSupport(tested, slices, defects, same, passing, lambda place, _: place.name)
+PYTHON = LanguageSupport(tested_modules, slices, defects, same, passing_file, lambda place, _: place.name)
 SCRIPT = LanguageSupport(script_tested, script_slices, script_defects, script_same, script_passing, script_imported)
 
 
-def reading(project: InstalledProject) -> LanguageSupport:
+def language_support(project: InstalledProject) -> LanguageSupport:
     """Of the project's language, one of LANGUAGES."""
     return PYTHON if project.environment.language == "python" else SCRIPT

@@ -17,7 +17,7 @@ from etude.tasks.generate.generators.bugs.operator import sound
 from etude.tasks.generate.generators.bugs.registry import OPERATORS
 from etude.tasks.generate.generators.kinds.defects import Defect
 from etude.tasks.generate.generators.kinds.modules import Tested, nearest
-from etude.tasks.generate.generators.kinds.slices import CodeSlice, joined
+from etude.tasks.generate.generators.kinds.slices import CodeSlice, join_slices
 
 _DEFINES = frozenset(
     ("function_declaration", "generator_function_declaration", "lexical_declaration", "variable_declaration")
@@ -54,7 +54,7 @@ def script_defects(path: str, text: str) -> list[Defect]:
         return []
     found: dict[tuple[int, str, str], Defect] = {}
     for operator in OPERATORS:
-        for site in operator.proposed(code):
+        for site in operator.propose_sites(code):
             if len(site.edits) != 1 or not site.function or not sound(code, site):
                 continue
             edit = site.edits[0]
@@ -78,7 +78,7 @@ def script_slices(path: str, text: str, fewest: int, most: int) -> list[CodeSlic
         run = [*run, _part(code, node, names)] if names else []
         if not run:
             continue
-        if (whole := joined(run)).lines > most:
+        if (whole := join_slices(run)).lines > most:
             run = run[-1:] if run[-1].lines <= most else []
         elif whole.lines >= fewest:
             found.append(whole)

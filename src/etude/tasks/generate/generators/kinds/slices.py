@@ -42,7 +42,7 @@ def slices(path: str, text: str, fewest: int, most: int) -> list[CodeSlice]:
                 run = []
                 continue
             run.append(_part(path, node, known[id(node)], lines))
-            if (whole := joined(run)).lines > most:
+            if (whole := join_slices(run)).lines > most:
                 run = run[-1:] if run[-1].lines <= most else []
             elif whole.lines >= fewest:
                 # A class that would be left without a body is no change that anybody makes.
@@ -52,7 +52,7 @@ def slices(path: str, text: str, fewest: int, most: int) -> list[CodeSlice]:
     return found
 
 
-def cut(text: str, part: CodeSlice) -> str:
+def cut_part(text: str, part: CodeSlice) -> str:
     """The file before the change that added the part."""
     lines = text.splitlines(keepends=True)
     return "".join([*lines[: part.first - 1], *lines[part.last :]])
@@ -72,6 +72,6 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def joined(run: Sequence[CodeSlice]) -> CodeSlice:
+def join_slices(run: Sequence[CodeSlice]) -> CodeSlice:
     """Neighbouring parts as one."""
     return CodeSlice(run[0].path, run[0].first, run[-1].last, tuple(name for part in run for name in part.names))

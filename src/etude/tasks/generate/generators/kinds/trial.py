@@ -12,8 +12,8 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds.defects import Defect
 from etude.tasks.graders.chosen import tests_of
-from etude.tasks.graders.commands import machine, unfitted
-from etude.tasks.graders.edits import edited, encoded
+from etude.tasks.graders.commands import keep_spec, machine
+from etude.tasks.graders.edits import apply_edits, encoded
 from etude.tasks.running.testrun import RunReport, run_tests
 from etude.tasks.task import Task
 
@@ -42,11 +42,11 @@ class MutantTrial:
         self, files: Mapping[str, str], timeout_s: float | None = None, needed: Collection[str] = ()
     ) -> RunReport:
         """`needed`: tests of which the first that does not pass ends the run."""
-        fresh = machine(self._task, self.bench.pool, unfitted)
+        fresh = machine(self._task, self.bench.pool, keep_spec)
         limit_s = self.bench.timeout_s if timeout_s is None else timeout_s
         return await run_tests(tests_of(self._task, self.tests, needed), encoded(files), fresh, limit_s)
 
-    async def right(self) -> Right:
+    async def right_outcome(self) -> Right:
         """Raises CandidateRejected where the tests do not run on the code as it is."""
         ran = await self.run(self.project.files)
         if ran.run.timed_out or not ran.run.passed or not ran.honest:
@@ -55,14 +55,14 @@ class MutantTrial:
             )
         return Right(ran.run.passed, ran.run.failed, ran.run.seconds)
 
-    async def shown(self, found: Sequence[Defect], right: Right, wanted: int, tried: int) -> list[Defect]:
+    async def noticed_defects(self, found: Sequence[Defect], right: Right, wanted: int, tried: int) -> list[Defect]:
         """The first `wanted` of the defects that a test shows, of `tried` at most."""
         kept: list[Defect] = []
         limit_s = max(10.0, PATIENCE * right.seconds)
         for at in range(0, min(len(found), tried), TOGETHER):
             batch = found[at : min(at + TOGETHER, tried)]
             runs = await asyncio.gather(
-                *(self.run(edited(self.project.files, [one.edit()]), limit_s, right.passed) for one in batch)
+                *(self.run(apply_edits(self.project.files, [one.edit()]), limit_s, right.passed) for one in batch)
             )
             # A time-out is shown too, and costs every grading its whole limit: not kept.
             kept += [

@@ -21,11 +21,11 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds.modules import modules, test_files
 from etude.tasks.generate.generators.migration import stale as typing_checks
-from etude.tasks.generate.generators.migration.generics import migrated
+from etude.tasks.generate.generators.migration.generics import migrate_source
 from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.prompts.facts import KEY, Facts
 from etude.tasks.generate.prompts.interface import with_interface
-from etude.tasks.generate.prompts.writing import written
+from etude.tasks.generate.prompts.writing import template_prompts
 from etude.tasks.protected import is_test
 from etude.tasks.task import Task
 from etude.tasks.validation.project import TaskDraft, prove_draft, task_of
@@ -54,7 +54,7 @@ class Migration:
     languages: tuple[str, ...] = ("python",)
 
     def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
-        done = rewritten(project)
+        done = rewrite_modules(project)
         found = scopes(project, done)
         rest = found[1:]
         random.Random(f"migration {project.name} {seed}").shuffle(rest)
@@ -63,13 +63,13 @@ class Migration:
             yield Candidate(task_id, partial(build, project, bench, scope, done, task_id))
 
 
-def rewritten(project: InstalledProject) -> dict[str, str]:
+def rewrite_modules(project: InstalledProject) -> dict[str, str]:
     """The modules that use what is deprecated, as they are without it; empty where that can't be written."""
     found: dict[str, str] = {}
     for path in modules(project):
         try:
             if typing_checks.stale(parse_python(project.files[path])):
-                found[path] = like(project.files[path], migrated(project.files[path]))
+                found[path] = like(project.files[path], migrate_source(project.files[path]))
         except CandidateRejected:
             found[path] = ""
         except (SyntaxError, ValueError):
@@ -100,13 +100,13 @@ async def build(
     project: InstalledProject, bench: ProofContext, scope: Scope, done: Mapping[str, str], task_id: str
 ) -> Task:
     """Raises CandidateRejected, InfraError."""
-    draft = drafted(project, scope, done, task_id)
+    draft = draft_migration(project, scope, done, task_id)
     return await prove_draft(draft, bench.pool, bench.timeout_s, flaky=frozenset(project.baseline.flaky))
 
 
-def drafted(project: InstalledProject, scope: Scope, done: Mapping[str, str], task_id: str) -> TaskDraft:
+def draft_migration(project: InstalledProject, scope: Scope, done: Mapping[str, str], task_id: str) -> TaskDraft:
     """Raises CandidateRejected where no test of the project would notice a mistake."""
-    tests = concerned(project, scope)
+    tests = concerned_tests(project, scope)
     place = str(PurePosixPath(tests[0]).parent / HIDDEN)
     metadata = {
         "generator": NAME,
@@ -128,11 +128,11 @@ def drafted(project: InstalledProject, scope: Scope, done: Mapping[str, str], ta
         metadata=metadata,
     )
     facts = with_interface(task_of(draft), facts_of(scope))
-    prompts = {str(style): text for style, text in written(Migration.category, facts, task_id).items()}
+    prompts = {str(style): text for style, text in template_prompts(Migration.category, facts, task_id).items()}
     return TaskDraft(**{**vars(draft), "prompts": prompts, "metadata": {**metadata, KEY: facts.to_record()}})
 
 
-def concerned(project: InstalledProject, scope: Scope) -> list[str]:
+def concerned_tests(project: InstalledProject, scope: Scope) -> list[str]:
     """Test files that speak of the modules, the most telling first, as long as their time allows. Raises CandidateRejected."""
     stems = {PurePosixPath(path).stem for path in scope.paths} - {"__init__"}
     stems |= {PurePosixPath(path).parent.name for path in scope.paths} - {"", "src", "lib"}

@@ -21,7 +21,7 @@ from etude.tasks.generate.generators.migration.stale import MOVED, TAKING, stale
 _QUOTED = re.compile(r"[\w.]+\[|^[\w.]+\.\w+$")
 
 
-def migrated(text: str) -> str:
+def migrate_source(text: str) -> str:
     """Raises CandidateRejected with what is in the way."""
     try:
         tree = parse_python(text)

@@ -16,12 +16,12 @@ from etude.tasks.cheats.refactored import REFACTORED
 from etude.tasks.content import like
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
-from etude.tasks.generate.generators.refactor.move import moved, target_module, targets
-from etude.tasks.generate.generators.refactor.rename import new_name, renamed
+from etude.tasks.generate.generators.refactor.move import move_symbol, target_module, targets
+from etude.tasks.generate.generators.refactor.rename import new_name, rename_symbol
 from etude.tasks.generate.generators.refactor.sources import RefactorSymbol, Sources
 from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.prompts.facts import KEY, Facts
-from etude.tasks.generate.prompts.writing import written
+from etude.tasks.generate.prompts.writing import template_prompts
 from etude.tasks.graders.refactor import NAME as GRADER
 from etude.tasks.graders.refactor import RefactorGrader
 from etude.tasks.protected import is_protected
@@ -52,7 +52,7 @@ async def build(
 ) -> Task:
     """Raises CandidateRejected, InfraError."""
     project = sources.project
-    draft, hidden = drafted(sources, subject, operation, task_id, seed)
+    draft, hidden = draft_refactoring(sources, subject, operation, task_id, seed)
     task = await prove_draft(draft, bench.pool, bench.timeout_s, flaky=project.baseline.flaky)
     task = replace(task, grader=GRADER, hidden={**task.hidden, **hidden})
     found = await check(task, bench.pool, grade=RefactorGrader().grade, cheats=REFACTORED)
@@ -61,28 +61,28 @@ async def build(
     return task
 
 
-def drafted(
+def draft_refactoring(
     sources: Sources, subject: RefactorSymbol, operation: str, task_id: str, seed: int
 ) -> tuple[TaskDraft, dict[str, object]]:
     """The task before anything was run, and what its grader needs in addition. Raises CandidateRejected."""
     project = sources.project
     if operation == "rename":
         new = new_name(subject, frozenset[str]().union(*sources.words.values()))
-        changed, target, target_path = renamed(sources, subject, new), subject.module, subject.path
+        changed, target, target_path = rename_symbol(sources, subject, new), subject.module, subject.path
     else:
         new = subject.name
         changed, target_path = _placed(sources, subject, task_id, seed)
         target = target_module(subject.module, target_path)
     changed = {path: like(project.files.get(path), text) for path, text in changed.items()}
     changed = {path: text for path, text in changed.items() if text != project.files.get(path)}
-    tests = sources.concerned(set(changed))
+    tests = sources.concerned_tests(set(changed))
     facts = _facts(subject, operation, new, target, target_path, target_path in project.files)
     request = {"operation": operation, "module": subject.module, "old": subject.name, "new": new, "target": target}
     draft = TaskDraft(
         id=task_id,
         category="refactors",
         level=f"{operation}-{subject.kind}",
-        prompts={str(style): text for style, text in written("refactors", facts, task_id).items()},
+        prompts={str(style): text for style, text in template_prompts("refactors", facts, task_id).items()},
         environment=project.environment,
         base=project.files,
         solution={path: text for path, text in changed.items() if not is_protected(path)},
@@ -108,7 +108,7 @@ def _placed(sources: Sources, subject: RefactorSymbol, task_id: str, seed: int) 
     why = CandidateRejected("there is no module it could go to")
     for path in [*siblings, *new]:
         try:
-            return moved(sources, subject, path), path
+            return move_symbol(sources, subject, path), path
         except CandidateRejected as error:
             why = error
     raise why

@@ -10,9 +10,9 @@ import libcst as cst
 
 from etude.core.bounded_python import parse_python
 from etude.tasks.fail_to_pass import CandidateRejected
-from etude.tasks.generate.generators.concrete import concrete, transformed
+from etude.tasks.generate.generators.concrete import concrete, transform_source
 from etude.tasks.generate.generators.refactor.sources import RefactorSymbol, Sources
-from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported, origin, top
+from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported_bindings, origin, top
 
 
 def targets(sources: Sources, subject: RefactorSymbol) -> list[str]:
@@ -28,17 +28,17 @@ def targets(sources: Sources, subject: RefactorSymbol) -> list[str]:
     return [*siblings, *([] if new in sources.project.files or not folder else [new])]
 
 
-def moved(sources: Sources, subject: RefactorSymbol, target_path: str) -> dict[str, str]:
+def move_symbol(sources: Sources, subject: RefactorSymbol, target_path: str) -> dict[str, str]:
     """The files that change. Raises CandidateRejected."""
     made, name = sources.program, subject.name
     target = target_module(subject.module, target_path)
-    paths = sources.speaking(name)
+    paths = sources.files_with_word(name)
     _require_movable(sources, subject, target, paths)
     needs = _needs(sources, subject, target)
     _require_no_circle(made, subject, target, needs, paths, sources)
     old_text = sources.project.files[subject.path]
     cut = _Cut(name)
-    changed = {subject.path: transformed(old_text, cut)}
+    changed = {subject.path: transform_source(old_text, cut)}
     assert cut.found is not None
     changed[target_path] = _with(
         sources.project.files.get(target_path, ""), cut.found, needs, name in exports(made.trees[subject.module]), name
@@ -48,7 +48,9 @@ def moved(sources: Sources, subject: RefactorSymbol, target_path: str) -> dict[s
             continue
         text = sources.project.files[path]
         if path.endswith(".py"):
-            text = transformed(text, _MoveImports(sources.python[path], path.endswith("__init__.py"), subject, target))
+            text = transform_source(
+                text, _MoveImports(sources.python[path], path.endswith("__init__.py"), subject, target)
+            )
         text = re.sub(rf"\b{re.escape(subject.module)}\.{name}\b", f"{target}.{name}", text)
         if text != sources.project.files[path]:
             changed[path] = text
@@ -85,7 +87,9 @@ def _require_movable(sources: Sources, subject: RefactorSymbol, target: str, pat
             if isinstance(node, ast.Attribute) and node.attr == name:
                 dotted = ast.unparse(node.value)
                 head, _, tail = dotted.partition(".")
-                inner = [imported(each, module, module in made.packages) for each in ast.walk(made.trees[module])]
+                inner = [
+                    imported_bindings(each, module, module in made.packages) for each in ast.walk(made.trees[module])
+                ]
                 meant = next((found[head] for found in inner if head in found), "")
                 if made.resolved(".".join(filter(None, [meant, tail]))) == subject.module:
                     raise CandidateRejected(f"{path} uses it as an attribute of its module")
@@ -122,7 +126,7 @@ def _needs(sources: Sources, subject: RefactorSymbol, target: str) -> list[str]:
 
 def _statement(made: Program, module: str, name: str, plain: set[int]) -> str:
     for node in top(made.trees[module].body):
-        if name not in imported(node, module, module in made.packages):
+        if name not in imported_bindings(node, module, module in made.packages):
             continue
         if id(node) not in plain:
             raise CandidateRejected(f"`{name}` is imported under a condition")
@@ -171,7 +175,7 @@ def _require_no_circle(
 def _imports(made: Program, module: str) -> set[str]:
     found: set[str] = set()
     for node in top(made.trees[module].body):
-        for meant in imported(node, module, module in made.packages).values():
+        for meant in imported_bindings(node, module, module in made.packages).values():
             found.add(made.split(meant)[0])
         if isinstance(node, ast.Import):
             found.update(made.split(alias.name)[0] for alias in node.names)
@@ -281,4 +285,4 @@ def _exported(code: str, name: str) -> str:
                 return updated_node.with_changes(value=value.with_changes(elements=elements))
             return updated_node
 
-    return transformed(code, Add())
+    return transform_source(code, Add())

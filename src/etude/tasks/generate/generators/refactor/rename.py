@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from etude.tasks.fail_to_pass import CandidateRejected
-from etude.tasks.generate.generators.concrete import transformed
+from etude.tasks.generate.generators.concrete import transform_source
 from etude.tasks.generate.generators.refactor.sources import RefactorSymbol, Sources
-from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported
+from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported_bindings
 
 SYNONYMS = {
     "get": "fetch",
@@ -58,10 +58,10 @@ def new_name(subject: RefactorSymbol, taken: frozenset[str]) -> str:
     return free[0]
 
 
-def renamed(sources: Sources, subject: RefactorSymbol, new: str) -> dict[str, str]:
+def rename_symbol(sources: Sources, subject: RefactorSymbol, new: str) -> dict[str, str]:
     """The files that change. Raises CandidateRejected."""
     old = subject.name
-    paths = sources.speaking(old)
+    paths = sources.files_with_word(old)
     for path in paths:
         if path.endswith(".py"):
             _require_one_meaning(sources, path, subject)
@@ -87,7 +87,9 @@ def other_meanings(made: Program, module: str, subject: RefactorSymbol) -> Itera
     """Uses of the word that are none of the thing."""
     old, thing, tree = subject.name, f"{subject.module}.{subject.name}", made.trees[module]
     local = {
-        key: value for node in ast.walk(tree) for key, value in imported(node, module, module in made.packages).items()
+        key: value
+        for node in ast.walk(tree)
+        for key, value in imported_bindings(node, module, module in made.packages).items()
     }
     scope = {**made.bound[module], **local}
     definitions = [node for node in tree.body if isinstance(node, DEFINITION) and node.name == old]
@@ -104,7 +106,7 @@ def other_meanings(made: Program, module: str, subject: RefactorSymbol) -> Itera
         elif isinstance(node, ast.Attribute) and node.attr == old and _dotted(made, scope, node) != thing:
             yield "an attribute"
         elif isinstance(node, ast.alias) and old in (node.asname, *node.name.split(".")):
-            bound = imported_under(made, tree, module, node)
+            bound = import_alias(made, tree, module, node)
             if node.asname == old or made.resolved(bound) != thing:
                 yield "an import"
     if not distinct(old) and _strings(tree, old) != exports(tree).count(old):
@@ -121,10 +123,10 @@ def _strings(tree: ast.Module, word: str) -> int:
     return sum(isinstance(node, ast.Constant) and node.value == word for node in ast.walk(tree))
 
 
-def imported_under(made: Program, tree: ast.Module, module: str, alias: ast.alias) -> str:
+def import_alias(made: Program, tree: ast.Module, module: str, alias: ast.alias) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom) and alias in node.names:
-            return imported(node, module, module in made.packages).get(alias.asname or alias.name, "")
+            return imported_bindings(node, module, module in made.packages).get(alias.asname or alias.name, "")
     return ""
 
 
@@ -151,7 +153,7 @@ def prose(text: str, old: str, new: str) -> str:
 
 
 def _python(text: str, old: str, new: str) -> str:
-    return transformed(text, _Rename(old, new))
+    return transform_source(text, _Rename(old, new))
 
 
 class _Rename(cst.CSTTransformer):

@@ -77,7 +77,7 @@ class Sources:
                     found.append(RefactorSymbol(path, module, node.name, kind))
         return found
 
-    def concerned(self, changed: set[str]) -> list[str]:
+    def concerned_tests(self, changed: set[str]) -> list[str]:
         """The test files that a reference changes. Raises CandidateRejected for none and for too many."""
         tests = [path for path in test_files(self.project) if path in changed]
         if not tests:
@@ -88,7 +88,7 @@ class Sources:
             )
         return tests
 
-    def speaking(self, name: str) -> list[str]:
+    def files_with_word(self, name: str) -> list[str]:
         """Files with this word, but for news, which tell of the past; of neither Python nor prose those where it
         is code. Raises CandidateRejected for settings, which no agent may change."""
         mention = re.compile(

@@ -23,7 +23,7 @@ from etude.tasks.generate.install.goal import Goal
 from etude.tasks.generate.install.pair import RecipeTrial
 from etude.tasks.generate.install.recipe import INSTALL_MEMORY_MB, InstallRecipe
 from etude.tasks.generate.install.rules import python_layout
-from etude.tasks.generate.install.site import opened
+from etude.tasks.generate.install.site import open_site
 from etude.tasks.generate.install.system import notes
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import Fetched
@@ -46,12 +46,12 @@ class ModelBuilder:
 
     @property
     def name(self) -> str:
-        return self.model.called
+        return self.model.label
 
     async def build(self, project: Fetched, goals: Sequence[Goal], trials: Sequence[RecipeTrial]) -> InstallRecipe:
         """Raises Discarded where the model has no answer, InfraError."""
         wanted = project.wanted
-        box = await opened(self._recipe(project, goals, BuildAnswer((), TestPlan())), project.files, self.pool)
+        box = await open_site(self._recipe(project, goals, BuildAnswer((), TestPlan())), project.files, self.pool)
         try:
             facts = TaskFacts(f"{wanted.id}.build-{len(trials) + 1}", _user_prompt(project, goals, trials))
             answer = await interview(

@@ -53,7 +53,7 @@ class Model:
     name: str = ""
 
     @property
-    def called(self) -> str:
+    def label(self) -> str:
         return self.name or self.policy.name
 
 
@@ -126,9 +126,9 @@ async def interview(
     try:
         await agent.run()
     except PolicyError as error:
-        raise InfraError(f"{model.called} can't be asked: {error}") from error
+        raise InfraError(f"{model.label} can't be asked: {error}") from error
     if answers.answer is None:
-        raise NoAnswer(f"{model.called} gave none: {answers.failed}")
+        raise NoAnswer(f"{model.label} gave none: {answers.failed}")
     return answers.answer
 
 

@@ -45,10 +45,10 @@ class ModelJudge:
                 again = 'That is no verdict. Answer with {"matches": true or false, "why": "..."} and nothing else.'
                 messages += [Message("assistant", text), Message("user", again)]
         except PolicyError as error:
-            raise InfraError(f"{self.model.called} can't judge: {error}") from error
+            raise InfraError(f"{self.model.label} can't judge: {error}") from error
         finally:
             await meter.release(session)
-        raise InfraError(f"{self.model.called} gave no verdict in {TRIES} answers on `{goal.command}`")
+        raise InfraError(f"{self.model.label} gave no verdict in {TRIES} answers on `{goal.command}`")
 
 
 def _user_prompt(goal: Goal, rc: int, output: str) -> str:

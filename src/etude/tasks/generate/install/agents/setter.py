@@ -47,6 +47,6 @@ class ModelSetter:
             facts = TaskFacts(f"{wanted.id}.goals", headline)
             return await interview(self.model, box, facts, goals, wanted.id, reads_only=True)
         except NoAnswer as error:
-            raise ProjectDiscarded(f"no goals: {error}", self.model.called) from error
+            raise ProjectDiscarded(f"no goals: {error}", self.model.label) from error
         finally:
             await box.kill()

@@ -81,7 +81,7 @@ def newer_node(required: int) -> dict[str, str]:
     return {NODE: f"^{required}"} if 0 < own < required else {}
 
 
-def installed(folders: Sequence[str], singly: Mapping[str, str]) -> str:
+def install_step(folders: Sequence[str], singly: Mapping[str, str]) -> str:
     """The step, for the package.json files of these folders below PLACE. `singly`: installed one by one where all at once can't be."""
     values = {
         "FOLDERS": list(folders),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from etude.tasks.environment.environment import Runner, TestPlan
 from etude.tasks.generate.install.rules.node_build import needs_build, reached_files
 from etude.tasks.generate.install.rules.node_package import needs, package, scripts, workspaces
-from etude.tasks.generate.install.rules.node_script import Script, build_of, glob, read
+from etude.tasks.generate.install.rules.node_script import Script, build_of, glob, read_test_script
 from etude.tasks.generate.install.rules.outside import without_services
 from etude.tasks.generate.sources.fetched import Fetched
 
@@ -111,7 +111,7 @@ def builds_of(files: Mapping[str, str], other: bool = False) -> Builds:
 
 
 def script(files: Mapping[str, str]) -> Script | None:
-    return read(scripts(package(files)), _of_members(files), lambda patterns: bool(_named(patterns, files)))
+    return read_test_script(scripts(package(files)), _of_members(files), lambda patterns: bool(_named(patterns, files)))
 
 
 def programs(chosen: TestPlan) -> list[str]:

@@ -22,7 +22,7 @@ from etude.tasks.generate.install.rules.node_install import (
     NODE,
     PLACE,
     WITHOUT_TESTS,
-    installed,
+    install_step,
     newer_node,
     own_node,
 )
@@ -106,7 +106,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
             described["workspaces"] = list(members.values())
         place = f"{PLACE}/{folder}".rstrip("/")
         found.append(f"mkdir -p {place} && cat > {place}/package.json <<'EOF'\n{json.dumps(described)}\nEOF")
-    found.append(installed(["", *members.values()], singly if plain else {}))
+    found.append(install_step(["", *members.values()], singly if plain else {}))
     found.append(f"mkdir -p {PLACE}/node_modules && ln -s {PLACE}/node_modules {WORKDIR}/node_modules")
     for name, folder in members.items():
         found.append(

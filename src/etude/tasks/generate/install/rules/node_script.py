@@ -138,7 +138,7 @@ class _ScriptReader:
         return [name for name in self.scripts if shape.fullmatch(name)]
 
 
-def read(
+def read_test_script(
     scripts: Mapping[str, str],
     members: Sequence[Mapping[str, str]] = (),
     there: Callable[[Sequence[str]], bool] = lambda patterns: True,

@@ -56,7 +56,9 @@ for name in sys.argv[2:]:
 """
 
 
-def emptied(python: str, distributions: Iterable[str], modules: Iterable[str], python_path: str) -> tuple[str, ...]:
+def remove_copies(
+    python: str, distributions: Iterable[str], modules: Iterable[str], python_path: str
+) -> tuple[str, ...]:
     """Steps of a recipe. `python_path`: where the project's own `modules` lie, as `PYTHONPATH` has it."""
     return (
         f"{python} -I -c {shlex.quote(_INSTALLED)} {python_path} {' '.join(distributions)}",

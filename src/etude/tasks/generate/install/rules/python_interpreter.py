@@ -13,7 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from etude.sandbox import interpreter
 from etude.tasks.environment.toolchains import INSIDE, PYTHONS
-from etude.tasks.generate.install.rules.python_needs import mapping, project_table, setup_cfg
+from etude.tasks.generate.install.rules.python_needs import project_table, setup_cfg, table_or_empty
 
 DEMAND = "python"  # in a list of wanted distributions: a demand on the interpreter, e.g. "python>=3.12"
 _LATEST = 99  # a patch release of a minor version whose own is not known
@@ -35,16 +35,16 @@ _SINCE = {
 _NAME = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
-def declared(files: Mapping[str, str]) -> SpecifierSet:
+def declared_versions(files: Mapping[str, str]) -> SpecifierSet:
     """What the project asks of the interpreter, by pyproject.toml, its release's metadata, setup.cfg or setup.py; empty: nothing that can
     be read."""
     table = project_table(files)
-    poetry = mapping(mapping(mapping(table.get("tool")).get("poetry")).get("dependencies"))
+    poetry = table_or_empty(table_or_empty(table_or_empty(table.get("tool")).get("poetry")).get("dependencies"))
     released = re.search(r"(?m)^Requires-Python:\s*(.+)$", files.get("PKG-INFO", ""))
     config = setup_cfg(files).get("options", "python_requires", fallback="")
     written = _DECLARED.search(files.get("setup.py", ""))
     texts = (
-        mapping(table.get("project")).get("requires-python"),
+        table_or_empty(table.get("project")).get("requires-python"),
         poetry.get("python"),
         released[1] if released else "",
         config,
@@ -53,7 +53,7 @@ def declared(files: Mapping[str, str]) -> SpecifierSet:
     return next((found for text in texts if isinstance(text, str) and (found := _specifier(text))), SpecifierSet())
 
 
-def learned(output: str) -> list[str]:
+def learn_demand(output: str) -> list[str]:
     """What a failed try asks of the interpreter, as one demand: the versions of a missing requirement are for other Pythons, or a name of
     the standard library is newer."""
     found = [f"{DEMAND}{one.replace(' ', '')}" for one in _IGNORED.findall(output)] if _MISSED.search(output) else []
@@ -66,7 +66,7 @@ def learned(output: str) -> list[str]:
 
 def venv(files: Mapping[str, str], wanted: Sequence[str], folder: str) -> str:
     """The step that makes the virtual environment `folder`. `wanted`: its demands on the interpreter are heard too."""
-    specifier = declared(files)
+    specifier = declared_versions(files)
     for one in demands(wanted):
         specifier &= _specifier(one.removeprefix(DEMAND))
     if _own(specifier):

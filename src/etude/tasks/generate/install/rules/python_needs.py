@@ -73,10 +73,14 @@ def test_requirements(files: Mapping[str, str]) -> list[str]:
 
 def own_requirements(files: Mapping[str, str], chosen: Iterable[str] = ()) -> list[str]:
     """What the project itself needs, and its extras of `chosen`: by pyproject.toml, setup.cfg and setup.py, else by requirements.txt."""
-    project = mapping(project_table(files).get("project"))
+    project = table_or_empty(project_table(files).get("project"))
     found = [str(line) for line in project.get("dependencies") or ()]
-    tool = mapping(project_table(files).get("tool"))
-    found += [name for name in mapping(mapping(tool.get("poetry")).get("dependencies")) if name.lower() != "python"]
+    tool = table_or_empty(project_table(files).get("tool"))
+    found += [
+        name
+        for name in table_or_empty(table_or_empty(tool.get("poetry")).get("dependencies"))
+        if name.lower() != "python"
+    ]
     config = setup_cfg(files)
     found += _lines(config.get("options", "install_requires", fallback=""))
     for listed in _listed(files.get("setup.py", "")):
@@ -96,7 +100,7 @@ def _listed(text: str) -> list[str]:
 
 def own_extras(files: Mapping[str, str], chosen: Iterable[str]) -> list[str]:
     """The requirements of these extras."""
-    optional = mapping(mapping(project_table(files).get("project")).get("optional-dependencies"))
+    optional = table_or_empty(table_or_empty(project_table(files).get("project")).get("optional-dependencies"))
     config, found = setup_cfg(files), []
     for name in chosen:
         found += [str(line) for line in optional.get(name) or ()]
@@ -104,7 +108,7 @@ def own_extras(files: Mapping[str, str], chosen: Iterable[str]) -> list[str]:
     return _kept(found)
 
 
-def mapping(value: Any) -> dict[str, Any]:
+def table_or_empty(value: Any) -> dict[str, Any]:
     """A table of somebody's settings, or an empty one where something else is written."""
     return value if isinstance(value, dict) else {}
 

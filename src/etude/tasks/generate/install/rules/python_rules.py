@@ -17,7 +17,7 @@ from etude.tasks.generate.install.left_out import LEFT_OUT
 from etude.tasks.generate.install.rules import python_django, python_interpreter, python_version
 from etude.tasks.generate.install.rules import python_layout as layout
 from etude.tasks.generate.install.rules.outside import without_services
-from etude.tasks.generate.install.rules.python_copies import emptied
+from etude.tasks.generate.install.rules.python_copies import remove_copies
 from etude.tasks.generate.install.rules.python_needs import (
     extras,
     own_extras,
@@ -103,7 +103,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
         before = f"{variables} " if (variables := python_version.variables(project)) else ""
         kept = "".join(
             f" && if [ -f {DEPS}/build/{path} ]; then cp {DEPS}/build/{path} {WORKDIR}/{path}; fi"
-            for path in python_version.written(files)
+            for path in python_version.version_files(files)
         )
         found.append(f"cp -r {WORKDIR} {DEPS}/build && {before}{PIP} '{target}'{kept} && rm -rf {DEPS}/build")
     if quoted:
@@ -113,7 +113,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
     if guessed := _quoted([one for one in wanted if one not in demanded]):
         found.append(f'for one in {guessed}; do {PIP} "$one" || true; done')  # what lacks may be no distribution
     found += [*python_django.steps(files), *(_programs(files) if bare else [])]
-    found += emptied(f"{VENV}/bin/python3", names, layout.modules(files), layout.python_path(files))
+    found += remove_copies(f"{VENV}/bin/python3", names, layout.modules(files), layout.python_path(files))
     found.append(f"find {DEPS} -name __pycache__ -prune -exec rm -rf {{}} + ; rm -rf /tmp/pip-* /tmp/.cache /tmp/tmp*")
     return tuple(found)
 
@@ -126,7 +126,7 @@ def learned(project: Fetched, output: str, wanted: Sequence[str]) -> list[str]:
     """What to add after a failed try, a demand on the interpreter among it; modules of the project itself are not looked for in an index."""
     own = {name.replace("_", "-") for name in layout.modules(project.files)} | {"tests", "test", "conftest"}
     missing = [name for name in python_wants(output, set(wanted)) if name not in own]
-    return [*missing, *(one for one in python_interpreter.learned(output) if one not in wanted)]
+    return [*missing, *(one for one in python_interpreter.learn_demand(output) if one not in wanted)]
 
 
 def _entry_points(files: Mapping[str, str]) -> dict[str, str]:

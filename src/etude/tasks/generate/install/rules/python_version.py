@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from packaging.version import InvalidVersion, Version
 
-from etude.tasks.generate.install.rules.python_needs import mapping, project_table
+from etude.tasks.generate.install.rules.python_needs import project_table, table_or_empty
 from etude.tasks.generate.sources.fetched import Fetched
 
 UNKNOWN = "999.0.0"  # above every bound of another package that asks for a recent one
@@ -53,13 +53,17 @@ def variables(project: Fetched) -> str:
     return " ".join(f"{name}={shlex.quote(version(project))}" for name in names)
 
 
-def written(files: Mapping[str, str]) -> list[str]:
+def version_files(files: Mapping[str, str]) -> list[str]:
     """Files of the tree that the build writes the version into, by the project's own settings; those that the tree has are left out."""
-    tool = mapping(project_table(files).get("tool"))
-    tables = [tool.get("setuptools_scm"), tool.get("setuptools-scm"), mapping(mapping(tool.get("pdm")).get("version"))]
-    build = mapping(mapping(tool.get("hatch")).get("build"))
-    tables.append(mapping(mapping(build.get("hooks")).get("vcs")))
-    found = [str(table[key]) for table in map(mapping, tables) for key in _FILE_KEYS if key in table]
+    tool = table_or_empty(project_table(files).get("tool"))
+    tables = [
+        tool.get("setuptools_scm"),
+        tool.get("setuptools-scm"),
+        table_or_empty(table_or_empty(tool.get("pdm")).get("version")),
+    ]
+    build = table_or_empty(table_or_empty(tool.get("hatch")).get("build"))
+    tables.append(table_or_empty(table_or_empty(build.get("hooks")).get("vcs")))
+    found = [str(table[key]) for table in map(table_or_empty, tables) for key in _FILE_KEYS if key in table]
     found += _WRITTEN.findall(files.get("setup.py", ""))
     return [path for path in dict.fromkeys(found) if path not in files and _inside(path)]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.cutting import field, replaced, swapped, table
+from etude.tasks.generate.generators.bugs.cutting import field, replace_node, swap_nodes, table
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
 FAMILY = OperatorFamily("arithmetic")
@@ -25,7 +25,7 @@ def _near(code: Code, node: Node) -> list[Change]:
     text = code.text(node)
     if not PLAIN_INTEGER.fullmatch(text):
         return []
-    return [replaced(node, str(int(text) + 1)), *([replaced(node, str(int(text) - 1))] if int(text) else [])]
+    return [replace_node(node, str(int(text) + 1)), *([replace_node(node, str(int(text) - 1))] if int(text) else [])]
 
 
 @FAMILY.operator("python", "operator-change", "binary_operator", weight=2, complexity=3)
@@ -41,25 +41,25 @@ def js_changed(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("python", "augmented-change", "augmented_assignment", weight=2)
 def augmented(code: Code, node: Node) -> Iterable[Change]:
     yield from table(code, field(node, "operator"), AUGMENTED)
-    yield replaced(field(node, "operator"), "=")
+    yield replace_node(field(node, "operator"), "=")
 
 
 @FAMILY.operator("javascript", "augmented-change", "augmented_assignment_expression", weight=2)
 def js_augmented(code: Code, node: Node) -> Iterable[Change]:
     yield from table(code, field(node, "operator"), JS_AUGMENTED)
-    yield replaced(field(node, "operator"), "=")
+    yield replace_node(field(node, "operator"), "=")
 
 
 @FAMILY.operator("python", "operand-swap", "binary_operator", weight=1, complexity=3)
 def operands_swapped(code: Code, node: Node) -> Iterable[Change]:
     if code.text(field(node, "left")) != code.text(field(node, "right")):
-        yield swapped(code, field(node, "left"), field(node, "right"))
+        yield swap_nodes(code, field(node, "left"), field(node, "right"))
 
 
 @FAMILY.operator("javascript", "operand-swap", "binary_expression", weight=1, complexity=3)
 def js_operands_swapped(code: Code, node: Node) -> Iterable[Change]:
     if code.text(field(node, "operator")) in ("-", "/", "%", "+", "**", "<", ">", "<=", ">="):
-        yield swapped(code, field(node, "left"), field(node, "right"))
+        yield swap_nodes(code, field(node, "left"), field(node, "right"))
 
 
 @FAMILY.operator("python", "constant-change", "integer", weight=3, complexity=3)
@@ -79,17 +79,17 @@ def broken(code: Code, node: Node) -> Iterable[Change]:
     for side in ("left", "right"):
         nested = field(node, side)
         if nested.type == "binary_operator":
-            yield replaced(node, code.text(field(nested, "left")))
-            yield replaced(node, code.text(field(nested, "right")))
+            yield replace_node(node, code.text(field(nested, "left")))
+            yield replace_node(node, code.text(field(nested, "right")))
 
 
 @FAMILY.operator("javascript", "chain-break", "binary_expression", weight=1, complexity=3)
 def js_broken(code: Code, node: Node) -> Iterable[Change]:
     if code.text(field(node, "operator")) in JS_OTHERS and field(node, "left").type == "binary_expression":
-        yield replaced(node, code.text(field(node, "left")))
-        yield replaced(node, code.text(field(node, "right")))
+        yield replace_node(node, code.text(field(node, "left")))
+        yield replace_node(node, code.text(field(node, "right")))
 
 
 @FAMILY.operator("python", "drop-sign", "unary_operator", weight=2)
 def unsigned(code: Code, node: Node) -> Iterable[Change]:
-    yield replaced(node, code.text(field(node, "argument")))
+    yield replace_node(node, code.text(field(node, "argument")))

@@ -8,10 +8,10 @@ from etude.tasks.generate.generators.bugs.code import Code, Node
 from etude.tasks.generate.generators.bugs.cutting import (
     arguments,
     callee,
-    dedented,
+    dedent_block,
     field,
     keyword,
-    replaced,
+    replace_node,
     without_argument,
 )
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
@@ -22,7 +22,7 @@ FAMILY = OperatorFamily("async")
 @FAMILY.operator("python", "missing-await", "await", weight=4)
 @FAMILY.operator("javascript", "missing-await", "await_expression", weight=4)
 def unawaited(code: Code, node: Node) -> Iterable[Change]:
-    yield replaced(node, code.text(node.named_children[-1]))
+    yield replace_node(node, code.text(node.named_children[-1]))
 
 
 @FAMILY.operator("python", "wrong-gather", "call", weight=3)
@@ -51,14 +51,14 @@ def js_gathered(code: Code, node: Node) -> Iterable[Change]:
         "Promise.allSettled": ("Promise.all",),
         "Promise.race": ("Promise.all",),
     }
-    yield from (replaced(called, other) for other in replacements.get(code.text(called), ()))
+    yield from (replace_node(called, other) for other in replacements.get(code.text(called), ()))
 
 
 @FAMILY.operator("python", "unlocked", "with_statement", weight=3)
 def unlocked(code: Code, node: Node) -> Iterable[Change]:
     header = code.text(node).partition(":")[0].lower()
     if "lock" in header or "semaphore" in header:
-        yield replaced(node, dedented(code, field(node, "body"), node))
+        yield replace_node(node, dedent_block(code, field(node, "body"), node))
 
 
 @FAMILY.operator("python", "sync-iteration", "for_statement", weight=1)
@@ -78,4 +78,4 @@ def js_lost(code: Code, node: Node) -> Iterable[Change]:
         and value.type == "call_expression"
         and any(f".{w}(" in code.text(value) for w in ("then", "catch", "finally"))
     ):
-        yield replaced(node, f"{code.text(value)};")
+        yield replace_node(node, f"{code.text(value)};")

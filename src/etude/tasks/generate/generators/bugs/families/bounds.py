@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.cutting import arguments, callee, field, replaced, without_argument
+from etude.tasks.generate.generators.bugs.cutting import arguments, callee, field, replace_node, without_argument
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
 FAMILY = OperatorFamily("bounds")
@@ -33,10 +33,10 @@ def off(code: Code, node: Node) -> list[str]:
 @FAMILY.operator("python", "slice-bound", "slice", weight=4)
 def sliced(code: Code, node: Node) -> Iterable[Change]:
     for part in node.named_children:
-        yield from (replaced(part, text) for text in off(code, part))
+        yield from (replace_node(part, text) for text in off(code, part))
     if len(node.named_children) == 1 and code.text(node).count(":") == 1:
         part = node.named_children[0]
-        yield replaced(node, f":{code.text(part)}" if code.text(node).endswith(":") else f"{code.text(part)}:")
+        yield replace_node(node, f":{code.text(part)}" if code.text(node).endswith(":") else f"{code.text(part)}:")
 
 
 @FAMILY.operator("python", "range-bound", "call", weight=4)
@@ -45,7 +45,7 @@ def ranged(code: Code, node: Node) -> Iterable[Change]:
     if callee(code, node) not in ("range", "islice") or not args:
         return
     for one in args[:3]:
-        yield from (replaced(one, text) for text in off(code, one))
+        yield from (replace_node(one, text) for text in off(code, one))
     if len(args) == 3:
         yield without_argument(code, node, args[2])
     elif len(args) == 2 and code.text(field(node, "function")) == "range":
@@ -67,12 +67,12 @@ def placed(code: Code, node: Node) -> Iterable[Change]:
     place = field(node, "subscript")
     text = code.text(place)
     swaps = {"0": ("1", "-1"), "-1": ("0", "-2"), "1": ("0", "2"), "2": ("1",)}
-    yield from (replaced(place, other) for other in swaps.get(text, ()))
+    yield from (replace_node(place, other) for other in swaps.get(text, ()))
 
 
 @FAMILY.operator("javascript", "subscript-place", "subscript_expression", weight=3)
 def js_placed(code: Code, node: Node) -> Iterable[Change]:
-    yield from (replaced(field(node, "index"), text) for text in off(code, field(node, "index")))
+    yield from (replace_node(field(node, "index"), text) for text in off(code, field(node, "index")))
 
 
 @FAMILY.operator("javascript", "slice-bound", "call_expression", weight=4)
@@ -90,7 +90,7 @@ def js_sliced(code: Code, node: Node) -> Iterable[Change]:
         return
     args = arguments(node)
     for one in args[:2]:
-        yield from (replaced(one, text) for text in off(code, one))
+        yield from (replace_node(one, text) for text in off(code, one))
     if len(args) == 2:
         yield without_argument(code, node, args[1])
 
@@ -99,10 +99,10 @@ def js_sliced(code: Code, node: Node) -> Iterable[Change]:
 def js_started(code: Code, node: Node) -> Iterable[Change]:
     declared = [one for one in field(node, "initializer").named_children if one.type == "variable_declarator"]
     if declared and (value := declared[0].child_by_field_name("value")) is not None and code.text(value) in ("0", "1"):
-        yield replaced(value, "1" if code.text(value) == "0" else "0")
+        yield replace_node(value, "1" if code.text(value) == "0" else "0")
 
 
 @FAMILY.operator("javascript", "length-bound", "member_expression", weight=3)
 def js_length(code: Code, node: Node) -> Iterable[Change]:
     if code.text(field(node, "property")) == "length" and node.parent.type == "binary_expression":
-        yield replaced(node, f"{code.text(node)} - 1")
+        yield replace_node(node, f"{code.text(node)} - 1")

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from etude.tasks.generate.generators.bugs.code import DECISIONS, Code, Node, inside
-from etude.tasks.generate.generators.bugs.cutting import callee, field, lines_of, removed, replaced, statements, swapped
+from etude.tasks.generate.generators.bugs.code import DECISIONS, Code, Node, descendants
+from etude.tasks.generate.generators.bugs.cutting import (
+    callee,
+    field,
+    lines_of,
+    remove_statement,
+    replace_node,
+    statements,
+    swap_nodes,
+)
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
 FAMILY = OperatorFamily("classes")
@@ -13,7 +21,7 @@ COMPLEX = 10  # of a whole class, SWE-smith's gate
 
 
 def _complex(node: Node) -> bool:
-    return sum(one.type in DECISIONS for one in inside(node)) >= COMPLEX
+    return sum(one.type in DECISIONS for one in descendants(node)) >= COMPLEX
 
 
 @FAMILY.operator("python", "remove-base", "class_definition", weight=1, module_level=True)
@@ -23,7 +31,7 @@ def baseless(code: Code, node: Node) -> Iterable[Change]:
     if not named or not _complex(node):
         return
     if len(bases.named_children) == 1:
-        yield replaced(bases, "")
+        yield replace_node(bases, "")
         return
     for place, one in enumerate(bases.named_children):
         if one.type == "keyword_argument":
@@ -36,7 +44,7 @@ def baseless(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("javascript", "remove-base", "class_heritage", weight=0.5, module_level=True)
 def js_baseless(code: Code, node: Node) -> Iterable[Change]:
     if _complex(node.parent) and "super" not in code.text(node.parent):
-        yield replaced(node, "")
+        yield replace_node(node, "")
 
 
 @FAMILY.operator("python", "remove-method", "class_definition", weight=0.3, module_level=True)
@@ -46,7 +54,7 @@ def methodless(code: Code, node: Node) -> Iterable[Change]:
     methods = [one for one in statements(body) if one.type == "function_definition"]
     if not _complex(node) or len(methods) < 2:
         return
-    calls = [one for one in inside(body) if one.type == "call"]
+    calls = [one for one in descendants(body) if one.type == "call"]
     for method in methods:
         name = code.text(field(method, "name"))
         if name.startswith("__"):
@@ -67,14 +75,14 @@ def reordered(code: Code, node: Node) -> Iterable[Change]:
     if _complex(node):
         for one, other in zip(methods, methods[1:], strict=False):
             if code.text(one.children[0]) != "def" or code.text(other.children[0]) != "def":
-                yield swapped(code, one, other)
+                yield swap_nodes(code, one, other)
 
 
 @FAMILY.operator("python", "forgotten-super", "expression_statement", weight=2)
 @FAMILY.operator("javascript", "forgotten-super", "expression_statement", weight=2)
 def superless(code: Code, node: Node) -> Iterable[Change]:
     if code.text(node).startswith(("super().", "super.")):
-        yield removed(code, node)
+        yield remove_statement(code, node)
 
 
 @FAMILY.operator("python", "wrong-decorator", "decorator", weight=1, module_level=True)
@@ -84,4 +92,4 @@ def undecorated(code: Code, node: Node) -> Iterable[Change]:
         start, end = lines_of(code, node)
         yield [(start, end, "")]
     elif decorator == "classmethod":
-        yield replaced(node, "@staticmethod")
+        yield replace_node(node, "@staticmethod")

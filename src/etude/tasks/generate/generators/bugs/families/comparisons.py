@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.cutting import field, replaced, table
+from etude.tasks.generate.generators.bugs.cutting import field, replace_node, table
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
 FAMILY = OperatorFamily("comparisons")
@@ -58,13 +58,13 @@ def js_loose(code: Code, node: Node) -> Iterable[Change]:
 
 @FAMILY.operator("python", "drop-not", "not_operator", weight=3)
 def unnegated(code: Code, node: Node) -> Iterable[Change]:
-    yield replaced(node, code.text(field(node, "argument")))
+    yield replace_node(node, code.text(field(node, "argument")))
 
 
 @FAMILY.operator("javascript", "drop-not", "unary_expression", weight=3)
 def js_unnegated(code: Code, node: Node) -> Iterable[Change]:
     if code.text(field(node, "operator")) == "!":
-        yield replaced(node, code.text(field(node, "argument")))
+        yield replace_node(node, code.text(field(node, "argument")))
 
 
 @FAMILY.operator("python", "and-or", "boolean_operator", weight=3)
@@ -79,12 +79,12 @@ def js_joined(code: Code, node: Node) -> Iterable[Change]:
 
 @FAMILY.operator("python", "drop-condition-part", "boolean_operator", weight=4)
 def part_dropped(code: Code, node: Node) -> Iterable[Change]:
-    yield replaced(node, code.text(field(node, "left")))
-    yield replaced(node, code.text(field(node, "right")))
+    yield replace_node(node, code.text(field(node, "left")))
+    yield replace_node(node, code.text(field(node, "right")))
 
 
 @FAMILY.operator("javascript", "drop-condition-part", "binary_expression", weight=4)
 def js_part_dropped(code: Code, node: Node) -> Iterable[Change]:
     if code.text(field(node, "operator")) in ("&&", "||"):
-        yield replaced(node, code.text(field(node, "left")))
-        yield replaced(node, code.text(field(node, "right")))
+        yield replace_node(node, code.text(field(node, "left")))
+        yield replace_node(node, code.text(field(node, "right")))

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.cutting import dedented, field, removed, replaced, statements, swapped, table
+from etude.tasks.generate.generators.bugs.cutting import (
+    dedent_block,
+    field,
+    remove_statement,
+    replace_node,
+    statements,
+    swap_nodes,
+    table,
+)
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
 FAMILY = OperatorFamily("control")
@@ -24,17 +32,17 @@ def _else(node: Node) -> Node | None:
 @FAMILY.operator("javascript", "invert-if", "if_statement", weight=1, complexity=5)
 def inverted(code: Code, node: Node) -> Iterable[Change]:
     if (other := _else(node)) is not None:
-        yield swapped(code, field(node, "consequence"), other)
+        yield swap_nodes(code, field(node, "consequence"), other)
 
 
 @FAMILY.operator("python", "invert-choice", "conditional_expression", weight=2)
 def choice(code: Code, node: Node) -> Iterable[Change]:
-    yield swapped(code, node.named_children[0], node.named_children[-1])
+    yield swap_nodes(code, node.named_children[0], node.named_children[-1])
 
 
 @FAMILY.operator("javascript", "invert-choice", "ternary_expression", weight=2)
 def js_choice(code: Code, node: Node) -> Iterable[Change]:
-    yield swapped(code, field(node, "consequence"), field(node, "alternative"))
+    yield swap_nodes(code, field(node, "consequence"), field(node, "alternative"))
 
 
 @FAMILY.operator("python", "shuffle-statements", "function_definition", weight=0.3)
@@ -47,19 +55,19 @@ def shuffled(code: Code, node: Node) -> Iterable[Change]:
         return
     for one, other in zip(rows, rows[1:], strict=False):
         if not {one.type, other.type} & {"return_statement", "import_statement", "function_definition"}:
-            yield swapped(code, one, other)
+            yield swap_nodes(code, one, other)
 
 
 @FAMILY.operator("python", "remove-assignment", "expression_statement", weight=1, complexity=3)
 def unassigned(code: Code, node: Node) -> Iterable[Change]:
     if node.named_children and node.named_children[0].type in ("assignment", "augmented_assignment"):
-        yield removed(code, node)
+        yield remove_statement(code, node)
 
 
 @FAMILY.operator("javascript", "remove-assignment", "expression_statement", weight=1, complexity=3)
 def js_unassigned(code: Code, node: Node) -> Iterable[Change]:
     if node.named_children[0].type in ("assignment_expression", "augmented_assignment_expression", "update_expression"):
-        yield removed(code, node)
+        yield remove_statement(code, node)
 
 
 @FAMILY.operator("python", "remove-condition", "if_statement", weight=2, complexity=3)
@@ -68,7 +76,7 @@ def unconditional(code: Code, node: Node) -> Iterable[Change]:
     if node.parent.type in ("block", "statement_block") and not any(
         "else" in c.type or "elif" in c.type for c in node.children
     ):
-        yield removed(code, node)
+        yield remove_statement(code, node)
 
 
 @FAMILY.operator("python", "remove-branch", "elif_clause", weight=3)
@@ -83,17 +91,17 @@ def branch(code: Code, node: Node) -> Iterable[Change]:
 )
 def unlooped(code: Code, node: Node) -> Iterable[Change]:
     if node.parent.type in ("block", "statement_block"):
-        yield removed(code, node)
+        yield remove_statement(code, node)
 
 
 @FAMILY.operator("python", "remove-wrapper", "with_statement", "try_statement", weight=1.5, complexity=3)
 def unwrapped(code: Code, node: Node) -> Iterable[Change]:
-    yield replaced(node, dedented(code, field(node, "body"), node))
+    yield replace_node(node, dedent_block(code, field(node, "body"), node))
 
 
 @FAMILY.operator("javascript", "remove-wrapper", "try_statement", weight=1.5, complexity=3)
 def js_unwrapped(code: Code, node: Node) -> Iterable[Change]:
-    yield replaced(node, code.text(field(node, "body")))
+    yield replace_node(node, code.text(field(node, "body")))
 
 
 @FAMILY.operator("python", "break-continue", "break_statement", "continue_statement", weight=3)
@@ -109,4 +117,4 @@ def loop_end(code: Code, node: Node) -> Iterable[Change]:
 def uncalled(code: Code, node: Node) -> Iterable[Change]:
     """A step forgotten: a call whose value is not used."""
     if node.named_children and node.named_children[0].type in ("call", "call_expression", "await", "await_expression"):
-        yield removed(code, node)
+        yield remove_statement(code, node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.cutting import arguments, field, replaced, swapped, without_argument
+from etude.tasks.generate.generators.bugs.cutting import arguments, field, replace_node, swap_nodes, without_argument
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
 FAMILY = OperatorFamily("defaults")
@@ -34,7 +34,7 @@ PLAIN = frozenset(("identifier", "attribute", "string", "integer", "subscript", 
 @FAMILY.operator("python", "other-default", "default_parameter", "typed_default_parameter", weight=3, module_level=True)
 def changed(code: Code, node: Node) -> Iterable[Change]:
     value = field(node, "value")
-    yield from (replaced(value, other) for other in OTHER.get(code.text(value), ()))
+    yield from (replace_node(value, other) for other in OTHER.get(code.text(value), ()))
 
 
 @FAMILY.operator("python", "mutable-default", "if_statement", weight=3)
@@ -59,7 +59,7 @@ def shared(code: Code, node: Node) -> Iterable[Change]:
 @FAMILY.operator("javascript", "other-default", "assignment_pattern", "object_assignment_pattern", weight=3)
 def js_changed(code: Code, node: Node) -> Iterable[Change]:
     value = field(node, "right")
-    yield from (replaced(value, other) for other in JS_OTHER.get(code.text(value), ()))
+    yield from (replace_node(value, other) for other in JS_OTHER.get(code.text(value), ()))
 
 
 @FAMILY.operator("python", "swapped-arguments", "call", weight=2)
@@ -73,7 +73,7 @@ def in_wrong_order(code: Code, node: Node) -> Iterable[Change]:
             and one.next_named_sibling.id == other.id
             and code.text(one) != code.text(other)
         ):
-            yield swapped(code, one, other)
+            yield swap_nodes(code, one, other)
 
 
 @FAMILY.operator("python", "forgotten-keyword", "call", weight=3)
@@ -95,10 +95,10 @@ def js_unsaid(code: Code, node: Node) -> Iterable[Change]:
 def flag(code: Code, node: Node) -> Iterable[Change]:
     value = field(node, "value")
     if value.type in ("true", "false"):
-        yield replaced(value, "False" if value.type == "true" else "True")
+        yield replace_node(value, "False" if value.type == "true" else "True")
 
 
 @FAMILY.operator("javascript", "flipped-flag", "true", "false", weight=2)
 def js_flag(code: Code, node: Node) -> Iterable[Change]:
     if node.parent.type in ("arguments", "assignment_expression", "pair", "variable_declarator"):
-        yield replaced(node, "false" if node.type == "true" else "true")
+        yield replace_node(node, "false" if node.type == "true" else "true")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.cutting import arguments, callee, field, keyword, replaced, without_argument
+from etude.tasks.generate.generators.bugs.cutting import (
+    arguments,
+    callee,
+    field,
+    keyword,
+    replace_node,
+    without_argument,
+)
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
 FAMILY = OperatorFamily("encoding")
@@ -44,14 +51,14 @@ def codec(code: Code, node: Node) -> Iterable[Change]:
     if node.parent.type in ("argument_list", "keyword_argument", "default_parameter"):
         for known in (CODECS, ERRORS):
             if (word := _quoted(code, node).lower()) in known:
-                yield replaced(node, f"{text[0]}{known[word]}{text[-1]}")
+                yield replace_node(node, f"{text[0]}{known[word]}{text[-1]}")
 
 
 @FAMILY.operator("javascript", "other-codec", "string", weight=3)
 def js_codec(code: Code, node: Node) -> Iterable[Change]:
     text = code.text(node)
     if node.parent.type == "arguments" and _quoted(code, node) in JS_CODECS:
-        yield replaced(node, f"{text[0]}{JS_CODECS[_quoted(code, node)]}{text[-1]}")
+        yield replace_node(node, f"{text[0]}{JS_CODECS[_quoted(code, node)]}{text[-1]}")
 
 
 @FAMILY.operator("python", "forgotten-codec", "call", weight=3)
@@ -73,7 +80,7 @@ def lengths(code: Code, node: Node) -> Iterable[Change]:
         and args[0].type == "call"
         and callee(code, args[0]) in ("encode", "decode")
     ):
-        yield replaced(args[0], code.text(field(field(args[0], "function"), "object")))
+        yield replace_node(args[0], code.text(field(field(args[0], "function"), "object")))
 
 
 @FAMILY.operator("python", "forgotten-zone", "call", weight=4)
@@ -101,13 +108,13 @@ def local(code: Code, node: Node) -> Iterable[Change]:
     }
     name = field(node, "attribute")
     if code.text(name) in replacements:
-        yield replaced(name, replacements[code.text(name)])
+        yield replace_node(name, replacements[code.text(name)])
 
 
 @FAMILY.operator("javascript", "local-for-universal", "property_identifier", weight=4)
 def js_local(code: Code, node: Node) -> Iterable[Change]:
     text = code.text(node)
     if text.startswith(("getUTC", "setUTC")):
-        yield replaced(node, text[:3] + text[6:])
+        yield replace_node(node, text[:3] + text[6:])
     elif text in ("getFullYear", "getMonth", "getDate", "getHours", "getDay"):
-        yield replaced(node, f"getUTC{text[3:]}")
+        yield replace_node(node, f"getUTC{text[3:]}")

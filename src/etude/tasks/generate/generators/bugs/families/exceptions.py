@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.cutting import field, removed, replaced, statements
+from etude.tasks.generate.generators.bugs.cutting import field, remove_statement, replace_node, statements
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
 FAMILY = OperatorFamily("exceptions")
@@ -48,22 +48,22 @@ def narrowed(code: Code, node: Node) -> Iterable[Change]:
     if kinds is None:
         return
     if kinds.type == "tuple":
-        yield from (replaced(kinds, code.text(one)) for one in kinds.named_children)
-    yield from (replaced(kinds, other) for other in MISTAKEN.get(code.text(kinds), ()))
+        yield from (replace_node(kinds, code.text(one)) for one in kinds.named_children)
+    yield from (replace_node(kinds, other) for other in MISTAKEN.get(code.text(kinds), ()))
 
 
 @FAMILY.operator("python", "widen-except", "except_clause", weight=2)
 def widened(code: Code, node: Node) -> Iterable[Change]:
     kinds = _caught(node)
     if kinds is not None and code.text(kinds) not in ("Exception", "BaseException"):
-        yield replaced(kinds, "Exception")
+        yield replace_node(kinds, "Exception")
 
 
 @FAMILY.operator("python", "swallow-exception", "raise_statement", weight=3)
 def swallowed(code: Code, node: Node) -> Iterable[Change]:
     """Inside a handler: what was passed on is kept quiet."""
     if node.parent.type == "block" and node.parent.parent.type == "except_clause":
-        yield replaced(node, "pass")
+        yield replace_node(node, "pass")
 
 
 @FAMILY.operator("python", "forgotten-raise", "raise_statement", weight=2)
@@ -76,9 +76,9 @@ def unraised(code: Code, node: Node) -> Iterable[Change]:
         and len(statements(node.parent)) == 1
         and len(holder.children) < 5
     ):
-        yield removed(code, holder)
+        yield remove_statement(code, holder)
     if node.named_children:
-        yield replaced(node, code.text(node.named_children[0]))
+        yield replace_node(node, code.text(node.named_children[0]))
 
 
 @FAMILY.operator("python", "wrong-exception", "raise_statement", weight=3)
@@ -87,7 +87,7 @@ def mistaken(code: Code, node: Node) -> Iterable[Change]:
     if kind is not None and kind.type == "call":
         kind = field(kind, "function")
     if kind is not None:
-        yield from (replaced(kind, other) for other in MISTAKEN.get(code.text(kind), ()))
+        yield from (replace_node(kind, other) for other in MISTAKEN.get(code.text(kind), ()))
 
 
 @FAMILY.operator("python", "forgotten-finally", "finally_clause", weight=2)
@@ -105,19 +105,19 @@ def js_mistaken(code: Code, node: Node) -> Iterable[Change]:
     made = node.named_children[0]
     if made.type == "new_expression":
         kind = field(made, "constructor")
-        yield from (replaced(kind, other) for other in JS_MISTAKEN.get(code.text(kind), ()))
+        yield from (replace_node(kind, other) for other in JS_MISTAKEN.get(code.text(kind), ()))
 
 
 @FAMILY.operator("javascript", "forgotten-raise", "throw_statement", weight=2)
 def js_unraised(code: Code, node: Node) -> Iterable[Change]:
     if node.parent.type == "statement_block":
-        yield removed(code, node)
+        yield remove_statement(code, node)
         made = node.named_children[0]
-        yield replaced(node, f"return {code.text(made)};")
+        yield replace_node(node, f"return {code.text(made)};")
 
 
 @FAMILY.operator("javascript", "swallow-exception", "catch_clause", weight=2)
 def js_swallowed(code: Code, node: Node) -> Iterable[Change]:
     body = field(node, "body")
     if statements(body):
-        yield replaced(body, "{}")
+        yield replace_node(body, "{}")

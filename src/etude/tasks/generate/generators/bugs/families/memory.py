@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.cutting import arguments, callee, field, lines_of, removed, replaced
+from etude.tasks.generate.generators.bugs.cutting import (
+    arguments,
+    callee,
+    field,
+    lines_of,
+    remove_statement,
+    replace_node,
+)
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
 FAMILY = OperatorFamily("memory")
@@ -23,7 +30,7 @@ def stale(code: Code, node: Node) -> Iterable[Change]:
         and len(text) < 120
         and (EMPTYING.search(text) or " = None" in text or " = {}" in text or "= null" in text)
     ):
-        yield removed(code, node)
+        yield remove_statement(code, node)
 
 
 @FAMILY.operator("python", "poor-key", "subscript", weight=2)
@@ -55,20 +62,20 @@ def aliased(code: Code, node: Node) -> Iterable[Change]:
     function, name = field(node, "function"), callee(code, node)
     args = arguments(node) if field(node, "arguments").type == "argument_list" else []
     if name == "copy" and function.type == "attribute" and not args:
-        yield replaced(node, code.text(field(function, "object")))
+        yield replace_node(node, code.text(field(function, "object")))
     elif name in ("copy", "deepcopy") and len(args) == 1:
-        yield replaced(node, code.text(args[0]))
+        yield replace_node(node, code.text(args[0]))
         if name == "deepcopy" and function.type == "identifier":
-            yield replaced(node, f"list({code.text(args[0])})")
+            yield replace_node(node, f"list({code.text(args[0])})")
     elif function.type == "identifier" and name in ("list", "dict", "set", "tuple", "bytearray") and len(args) == 1:
         if args[0].type in ("identifier", "attribute", "subscript"):
-            yield replaced(node, code.text(args[0]))
+            yield replace_node(node, code.text(args[0]))
 
 
 @FAMILY.operator("python", "alias-for-slice", "subscript", weight=3)
 def unsliced(code: Code, node: Node) -> Iterable[Change]:
     if code.text(field(node, "subscript")) == ":" and node.parent.type != "delete_statement":
-        yield replaced(node, code.text(field(node, "value")))
+        yield replace_node(node, code.text(field(node, "value")))
 
 
 @FAMILY.operator("javascript", "alias-for-copy", "array", "object", "call_expression", weight=4)
@@ -76,11 +83,11 @@ def js_aliased(code: Code, node: Node) -> Iterable[Change]:
     if node.type == "call_expression":
         function = field(node, "function")
         if callee(code, node) in ("slice", "concat", "clone") and not arguments(node):
-            yield replaced(node, code.text(field(function, "object")))
+            yield replace_node(node, code.text(field(function, "object")))
         return
     inner = node.named_children
     if len(inner) == 1 and inner[0].type == "spread_element" and node.parent.type != "arrow_function":
-        yield replaced(node, code.text(inner[0].named_children[0]))
+        yield replace_node(node, code.text(inner[0].named_children[0]))
 
 
 @FAMILY.operator("python", "truth-for-none", "comparison_operator", weight=5)
@@ -88,9 +95,9 @@ def truthy(code: Code, node: Node) -> Iterable[Change]:
     """`x is not None` becomes `x`: zero, nothing and empty things are taken for missing."""
     text = code.text(node)
     if text.endswith(" is not None"):
-        yield replaced(node, text.removesuffix(" is not None"))
+        yield replace_node(node, text.removesuffix(" is not None"))
     elif text.endswith(" is None"):
-        yield replaced(node, f"not {text.removesuffix(' is None')}")
+        yield replace_node(node, f"not {text.removesuffix(' is None')}")
 
 
 @FAMILY.operator("javascript", "truth-for-null", "binary_expression", weight=5)
@@ -104,7 +111,7 @@ def js_truthy(code: Code, node: Node) -> Iterable[Change]:
     ):
         left = code.text(field(node, "left"))
         if field(node, "left").type in ("identifier", "member_expression", "subscript_expression"):
-            yield replaced(node, left if operator.startswith("!") else f"!{left}")
+            yield replace_node(node, left if operator.startswith("!") else f"!{left}")
 
 
 @FAMILY.operator("python", "or-for-none", "conditional_expression", weight=4)
@@ -114,7 +121,7 @@ def either(code: Code, node: Node) -> Iterable[Change]:
         (code.text(one) for one in node.named_children[:3]) if len(node.named_children) == 3 else ("", "", "")
     )
     if condition == f"{first} is not None" and first:
-        yield replaced(node, f"{first} or {last}")
+        yield replace_node(node, f"{first} or {last}")
 
 
 @FAMILY.operator("python", "unguarded-get", "call", weight=3)
@@ -127,9 +134,9 @@ def unguarded(code: Code, node: Node) -> Iterable[Change]:
         and len(args) in (1, 2)
         and args[0].type != "keyword_argument"
     ):
-        yield replaced(node, f"{code.text(field(function, 'object'))}[{code.text(args[0])}]")
+        yield replace_node(node, f"{code.text(field(function, 'object'))}[{code.text(args[0])}]")
         if len(args) == 2:
-            yield replaced(node, f"{code.text(function)}({code.text(args[0])})")
+            yield replace_node(node, f"{code.text(function)}({code.text(args[0])})")
     elif callee(code, node) == "getattr" and len(args) == 3:
         yield [(args[1].end_byte, args[2].end_byte, "")]
     elif callee(code, node) in ("setdefault", "pop") and len(args) == 2:

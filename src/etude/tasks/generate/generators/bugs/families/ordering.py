@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.cutting import arguments, callee, field, keyword, replaced, without_argument
+from etude.tasks.generate.generators.bugs.cutting import (
+    arguments,
+    callee,
+    field,
+    keyword,
+    replace_node,
+    without_argument,
+)
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
 FAMILY = OperatorFamily("ordering")
@@ -84,9 +91,9 @@ def unsorted(code: Code, node: Node) -> Iterable[Change]:
         and len(arguments(node)) >= 1
         and field(node, "function").type == "identifier"
     ):
-        yield replaced(field(node, "function"), "list")
+        yield replace_node(field(node, "function"), "list")
     if callee(code, node) == "sort":
-        yield replaced(field(node, "function"), code.text(field(node, "function")).removesuffix("sort") + "reverse")
+        yield replace_node(field(node, "function"), code.text(field(node, "function")).removesuffix("sort") + "reverse")
 
 
 @FAMILY.operator("python", "first-for-last", "call", weight=2)
@@ -94,7 +101,7 @@ def other_end(code: Code, node: Node) -> Iterable[Change]:
     function = field(node, "function")
     name = callee(code, node)
     if name in OTHERS and (function.type == "attribute" or name in ("min", "max", "any", "all")):
-        yield replaced(function, code.text(function).removesuffix(name) + OTHERS[name])
+        yield replace_node(function, code.text(function).removesuffix(name) + OTHERS[name])
 
 
 @FAMILY.operator("javascript", "first-for-last", "call_expression", weight=2)
@@ -102,19 +109,19 @@ def js_other_end(code: Code, node: Node) -> Iterable[Change]:
     function = field(node, "function")
     name = callee(code, node)
     if name in JS_OTHERS and function.type == "member_expression":
-        yield replaced(field(function, "property"), JS_OTHERS[name])
+        yield replace_node(field(function, "property"), JS_OTHERS[name])
 
 
 @FAMILY.operator("javascript", "sort-order", "call_expression", weight=3)
 def js_sorted(code: Code, node: Node) -> Iterable[Change]:
     if callee(code, node) in ("sort", "toSorted") and len(args := arguments(node)) == 1:
-        yield replaced(args[0], "")
+        yield replace_node(args[0], "")
 
 
 @FAMILY.operator("javascript", "unreversed", "call_expression", weight=3)
 def js_unreversed(code: Code, node: Node) -> Iterable[Change]:
     if callee(code, node) == "reverse":
-        yield replaced(node, code.text(field(field(node, "function"), "object")))
+        yield replace_node(node, code.text(field(field(node, "function"), "object")))
 
 
 @FAMILY.operator("python", "popped-wrong-end", "call", weight=3)
@@ -122,6 +129,6 @@ def popped(code: Code, node: Node) -> Iterable[Change]:
     if callee(code, node) == "pop" and field(node, "arguments").type == "argument_list":
         args = arguments(node)
         if not args:
-            yield replaced(field(node, "arguments"), "(0)")
+            yield replace_node(field(node, "arguments"), "(0)")
         elif code.text(args[0]) == "0" and len(args) == 1:
-            yield replaced(field(node, "arguments"), "()")
+            yield replace_node(field(node, "arguments"), "()")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.cutting import field, lines_of, removed, replaced, statements
+from etude.tasks.generate.generators.bugs.cutting import field, lines_of, remove_statement, replace_node, statements
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
 FAMILY = OperatorFamily("resources")
@@ -29,7 +29,7 @@ ENDINGS = (
 def unclosed(code: Code, node: Node) -> Iterable[Change]:
     text = code.text(node)
     if any(word in text for word in ENDINGS) and "=" not in text.partition("(")[0] and len(text) < 80:
-        yield removed(code, node)
+        yield remove_statement(code, node)
 
 
 @FAMILY.operator("python", "closed-early", "with_statement", weight=4)
@@ -63,7 +63,7 @@ def never_closed(code: Code, node: Node) -> Iterable[Change]:
     rest = code.text(body).split("\n")
     cut = "\n".join([rest[0], *(line[less:] if not line[:less].strip() else line for line in rest[1:])])
     margin = " " * node.start_point[1]
-    yield replaced(node, f"{code.text(target)} = {code.text(what)}\n{margin}{cut}")
+    yield replace_node(node, f"{code.text(target)} = {code.text(what)}\n{margin}{cut}")
 
 
 @FAMILY.operator("python", "wrong-mode", "string", weight=2)
@@ -77,4 +77,4 @@ def mode(code: Code, node: Node) -> Iterable[Change]:
         and place.type in ("argument_list", "keyword_argument")
         and "open" in code.text(place.parent)[:40]
     ):
-        yield replaced(node, f"{text[0]}{replacements[text[1:-1]]}{text[-1]}")
+        yield replace_node(node, f"{text[0]}{replacements[text[1:-1]]}{text[-1]}")

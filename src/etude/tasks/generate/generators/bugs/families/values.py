@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterable
 
 from etude.tasks.generate.generators.bugs.code import Code, Node
-from etude.tasks.generate.generators.bugs.cutting import arguments, callee, field, removed, replaced, without_argument
+from etude.tasks.generate.generators.bugs.cutting import (
+    arguments,
+    callee,
+    field,
+    remove_statement,
+    replace_node,
+    without_argument,
+)
 from etude.tasks.generate.generators.bugs.operator import Change, OperatorFamily
 
 FAMILY = OperatorFamily("values")
@@ -78,21 +85,21 @@ REGEX = {
 def method(code: Code, node: Node) -> Iterable[Change]:
     function, name = field(node, "function"), callee(code, node)
     if function.type == "attribute":
-        yield from (replaced(field(function, "attribute"), other) for other in STRINGS.get(name, ()))
+        yield from (replace_node(field(function, "attribute"), other) for other in STRINGS.get(name, ()))
         if (
             name in ("strip", "lower", "rstrip", "lstrip", "casefold", "copy", "upper")
             and code.text(field(node, "arguments")) == "()"
         ):
-            yield replaced(node, code.text(field(function, "object")))
+            yield replace_node(node, code.text(field(function, "object")))
 
 
 @FAMILY.operator("javascript", "string-method", "call_expression", weight=2)
 def js_method(code: Code, node: Node) -> Iterable[Change]:
     function, name = field(node, "function"), callee(code, node)
     if function.type == "member_expression":
-        yield from (replaced(field(function, "property"), other) for other in JS_STRINGS.get(name, ()))
+        yield from (replace_node(field(function, "property"), other) for other in JS_STRINGS.get(name, ()))
         if name in ("trim", "toLowerCase", "toUpperCase", "toString"):
-            yield replaced(node, code.text(field(function, "object")))
+            yield replace_node(node, code.text(field(function, "object")))
 
 
 @FAMILY.operator("python", "replace-once", "call", weight=2)
@@ -110,7 +117,7 @@ def regex(code: Code, node: Node) -> Iterable[Change]:
     function = field(node, "function")
     if function.type == "attribute":
         name = field(function, "attribute")
-        yield from (replaced(name, other) for other in REGEX.get(code.text(name), ()))
+        yield from (replace_node(name, other) for other in REGEX.get(code.text(name), ()))
 
 
 @FAMILY.operator("python", "regex-flag", "argument_list", weight=3, module_level=True)
@@ -126,15 +133,15 @@ def flag(code: Code, node: Node) -> Iterable[Change]:
         if one.type == "attribute" and (call := node.parent).type == "call":
             yield without_argument(code, call, one)
         elif one.type == "binary_operator":
-            yield replaced(one, code.text(field(one, "left")))
-            yield replaced(one, code.text(field(one, "right")))
+            yield replace_node(one, code.text(field(one, "left")))
+            yield replace_node(one, code.text(field(one, "right")))
 
 
 @FAMILY.operator("javascript", "regex-flag", "regex", weight=3, module_level=True)
 def js_flag(code: Code, node: Node) -> Iterable[Change]:
     flags = node.child_by_field_name("flags")
     if flags is not None:
-        yield from (replaced(flags, code.text(flags).replace(letter, "")) for letter in code.text(flags))
+        yield from (replace_node(flags, code.text(flags).replace(letter, "")) for letter in code.text(flags))
 
 
 @FAMILY.operator("python", "regex-pattern", "string", weight=3, module_level=True)
@@ -177,7 +184,7 @@ def returned(code: Code, node: Node) -> Iterable[Change]:
         '""': "None",
     }
     if (other := replacements.get(code.text(value))) is not None:
-        yield replaced(value, other)
+        yield replace_node(value, other)
     elif value.type == "expression_list" and len(value.named_children) == 2:
         one, other = value.named_children
         yield [(one.start_byte, one.end_byte, code.text(other)), (other.start_byte, other.end_byte, code.text(one))]
@@ -193,7 +200,7 @@ def returned(code: Code, node: Node) -> Iterable[Change]:
         "bytes",
     ):
         if len(args := arguments(value)) == 1 and args[0].type not in ("generator_expression", "keyword_argument"):
-            yield replaced(value, code.text(args[0]))
+            yield replace_node(value, code.text(args[0]))
 
 
 @FAMILY.operator("python", "forgotten-return", "return_statement", weight=2)
@@ -203,9 +210,9 @@ def unreturned(code: Code, node: Node) -> Iterable[Change]:
     if node.parent.type not in ("block", "statement_block"):
         return
     if not node.named_children or node.named_children[0].type in ("true", "false", "none", "null", "identifier"):
-        yield removed(code, node)
+        yield remove_statement(code, node)
     elif node.named_children[0].type in ("call", "call_expression", "await", "await_expression"):
-        yield replaced(node, code.text(node.named_children[0]))
+        yield replace_node(node, code.text(node.named_children[0]))
 
 
 @FAMILY.operator("javascript", "other-return", "return_statement", weight=2)
@@ -213,7 +220,7 @@ def js_returned(code: Code, node: Node) -> Iterable[Change]:
     value = node.named_children[0] if node.named_children else None
     replacements = {"true": "false", "false": "true", "null": "undefined", "[]": "null", "{}": "null", "0": "null"}
     if value is not None and (other := replacements.get(code.text(value))) is not None:
-        yield replaced(value, other)
+        yield replace_node(value, other)
 
 
 @FAMILY.operator("python", "other-variable", "identifier", weight=3)
@@ -237,7 +244,7 @@ def neighbour(code: Code, node: Node) -> Iterable[Change]:
     names = [name for name in plain if name not in ("self", "cls")]
     text = code.text(node)
     if text in names and len(names) > 1:
-        yield replaced(node, names[(names.index(text) + 1) % len(names)])
+        yield replace_node(node, names[(names.index(text) + 1) % len(names)])
 
 
 @FAMILY.operator("python", "comprehension-filter", "if_clause", weight=4)
