@@ -14,8 +14,7 @@ from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.message import CUT_OFF, Message, ToolCall
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Recorder
-from etude.rl.hints.places import generation_ids, hint_ids, places
-from etude.rl.hints.rules import chosen, hints_of, kept_hints
+from etude.rl.hints.rules import chosen, generation_ids, hint_ids, hints_of, kept_hints, places
 
 RENDERER = NanoRenderer(byte_tokenizer())
 SCHEMAS = [

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from etude.agent.chat.check import check_model
 from etude.agent.chat.families import by_name
-from etude.agent.chat.hub_tokenizer import HubTokenizer
-from etude.agent.chat.tiktoken_model import CUTS
+from etude.agent.chat.hub_tokenizer import CUTS, HubTokenizer
 
 WORDS = "def total(items):\n    return sum(items)  # It's 完成了 42 naïve ÉTUDE's we'll\r\n\t\t  {'a': 12345}".encode()
 

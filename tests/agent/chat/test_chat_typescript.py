@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from etude.agent.chat.typescript import namespace
+from etude.agent.chat.harmony import namespace
 
 # The example of the harmony guide, "Function calling".
 GUIDE = """## functions

@@ -15,8 +15,7 @@ from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.session import Recorder
 from etude.core.trace.writer import write_session
 from etude.evaluate.report.board import server
-from etude.evaluate.report.board.connections import Connections
-from etude.evaluate.report.board.server import Board, in_background
+from etude.evaluate.report.board.server import Board, Connections, in_background
 from etude.evaluate.report.collect import NotARun
 
 EVIL = "</pre><script>alert(1)</script>"

@@ -17,7 +17,7 @@ from etude.core.trace.writer import write_session
 from etude.evaluate.report.compare.align import AlignedRow, AlignedStep, align, parts_at, steps_of
 from etude.evaluate.report.compare.document import compare, differences, names
 from etude.evaluate.report.compare.page import page
-from etude.evaluate.report.compare.patch import final_patch, net
+from etude.evaluate.report.compare.sessions import final_patch, net
 from etude.evaluate.report.compare.text import text
 from etude.evaluate.report.paired import RESAMPLES, SEED, Means, compare_means
 from etude.evaluate.report.query.tables import NoRun

@@ -10,10 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.evaluate.report.pareto.draw import FRAME, best_points, draw, staircase
+from etude.evaluate.report.pareto.draw import (
+    FRAME,
+    best_points,
+    cost_axis,
+    draw,
+    format_value,
+    score_axis,
+    staircase,
+    ticks,
+)
 from etude.evaluate.report.pareto.labels import Box, LabelRequest, crosses, place
 from etude.evaluate.report.pareto.points import NoPareto, Point, axes_of, curves, heading, read_report
-from etude.evaluate.report.pareto.scale import cost_axis, format_value, score_axis, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 

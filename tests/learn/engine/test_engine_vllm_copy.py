@@ -10,8 +10,7 @@ from engine_lab import small_model
 from safetensors import safe_open
 from vllm_lab import checkpoint_of, published
 
-from etude.learn.engine.vllm.host_copy import FILE, HELD, HostCopy, changed
-from etude.learn.engine.vllm.state_file import StateFile, write_state_file
+from etude.learn.engine.vllm.host_copy import FILE, HELD, HostCopy, StateFile, changed, write_state_file
 from etude.learn.model.checkpoint import load_checkpoint
 from etude.learn.model.hf_keys import to_hf
 from etude.learn.weights.digest import state_digest

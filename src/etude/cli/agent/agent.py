@@ -63,7 +63,7 @@ def _go(flags: Flags) -> Answer:
         raise UsageError('no request: give one with -p "…", on stdin, or start at a terminal')
     job = made.job(prompt or "", session)
     if flags.background:
-        from etude.agent.app.background.start import start_agent
+        from etude.agent.app.background.control import start_agent
 
         found = start_agent(job)
         text = f"{found.id} works in {found.tree} (branch {found.branch}); etude agents attach {found.id}"

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from etude.core.licence.licence import Licence
 from etude.learn.corpus.record import TextRecord
-from etude.learn.corpus.shape.blocks import TextBlock, apply_blocks, ended
 from etude.learn.corpus.shape.diffs import (
     LONGEST_NEW_FILE_LINES,
     ProjectFileChange,
+    TextBlock,
+    apply_blocks,
+    ended,
     file_changes,
     is_noise,
     release_diffs,

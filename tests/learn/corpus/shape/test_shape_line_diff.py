@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.learn.corpus.shape.blocks import TextBlock, apply_blocks, ended, search_replace_blocks
+from etude.learn.corpus.shape.diffs import TextBlock, apply_blocks, ended, search_replace_blocks
 from etude.learn.corpus.shape.line_diff import GAP_PAIRS, changes, split_lines
 from etude.learn.corpus.shape.unified import unified_diff
 
