@@ -114,7 +114,7 @@ def test_nothing_else_parses_text_that_may_be_of_other_people() -> None:
         "tasks/generate/generators/migration/generics.py": "lines of imports that we wrote",
         "tasks/cheats/exercise.py": "our own exercises",
         "tasks/cheats/written_tests.py": "writes a test that runs in a sandbox",
-        "tasks/export/carried.py": "our own modules",
+        "tasks/export/writing.py": "our own modules",
         "tasks/running/inside/etude_replies.py": "runs in a sandbox",
         "sandbox/inside/warm.py": "runs in a sandbox",
         "sandbox/launch/bundle.py": "our own modules",

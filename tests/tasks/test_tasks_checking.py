@@ -13,8 +13,7 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
-from etude.tasks.auditing.needles import needles
-from etude.tasks.auditing.scan import audit_problems, scan_for_leaks
+from etude.tasks.auditing.scan import audit_problems, needles, scan_for_leaks
 from etude.tasks.checking.check import KEPT, check_folder, check_task, folders_of
 from etude.tasks.checking.version import code_version
 from etude.tasks.environment.birth import history_of, objects

@@ -45,7 +45,7 @@ from etude.tasks.graders.edits import apply_edits, encoded
 from etude.tasks.harbor import read_task, write_task
 from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.solved import solved
-from etude.tasks.store.record import record_of, task_of
+from etude.tasks.store.folder import record_of, task_of
 from etude.tasks.store.trees import Trees, tree_digest
 from etude.tasks.task import Task
 from etude.tasks.tree import tree

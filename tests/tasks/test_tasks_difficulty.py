@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.tasks.difficulty.marking import foretold, mark
-from etude.tasks.difficulty.score import PRIOR_ATTEMPTS, DifficultySample, measure_difficulty, prior, score
+from etude.tasks.difficulty.marking import (
+    PRIOR_ATTEMPTS,
+    DifficultySample,
+    foretold,
+    mark,
+    measure_difficulty,
+    prior,
+    score,
+)
 from etude.tasks.difficulty.solver import effort, rank_files
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.task import Task

@@ -16,12 +16,11 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import DEPS, Environment, TestPlan
-from etude.tasks.export.carried import runtime_files
 from etude.tasks.export.freezing import freeze_environment
 from etude.tasks.export.here import main
 from etude.tasks.export.installation import Installation
 from etude.tasks.export.proving import prove_directory
-from etude.tasks.export.writing import export_task
+from etude.tasks.export.writing import export_task, runtime_files
 from etude.tasks.harbor import read_task
 from etude.tasks.importers.terminal import read_foreign_task
 from etude.tasks.task import Task

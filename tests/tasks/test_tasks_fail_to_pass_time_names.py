@@ -14,7 +14,7 @@ from etude.tasks.fail_to_pass import has_time_in_name
 from etude.tasks.graders.commands import keep_spec
 from etude.tasks.running.testrun import Tests
 from etude.tasks.task import Task
-from etude.tasks.validation.later_date import library, on_a_later_date
+from etude.tasks.validation.change import library, on_a_later_date
 
 NOW = datetime(2026, 11, 25, 16, 34, 10, tzinfo=UTC).timestamp()
 

@@ -10,8 +10,8 @@ import pytest
 
 from etude.tasks.errors import TaskError
 from etude.tasks.harbor import HarborError, read_task
-from etude.tasks.importers.compose import one_service
 from etude.tasks.importers.harbor_settings import read_settings
+from etude.tasks.importers.terminal_bench import one_service
 from etude.tasks.mix.weights import read_weights
 
 TOML = {

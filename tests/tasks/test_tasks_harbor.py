@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.audit import leaks
-from etude.tasks.generate.exercises.levels import LEVELS
-from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.exercises.source import LEVELS, ExerciseSource
 from etude.tasks.harbor import HarborError, read_task, write_task
 from etude.tasks.importers.harbor_settings import read_settings
 from etude.tasks.task import SPLITS, Task

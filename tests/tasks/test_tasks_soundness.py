@@ -10,8 +10,7 @@ import pytest
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.audit import check, leaks
 from etude.tasks.cheats.exercise import CHEATS, nop
-from etude.tasks.generate.exercises.levels import LEVELS
-from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.exercises.source import LEVELS, ExerciseSource
 from etude.tasks.registry import grade
 from etude.tasks.solved import solved
 from etude.tasks.task import SPLITS

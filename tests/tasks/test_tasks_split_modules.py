@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.tasks.errors import TaskError
-from etude.tasks.split_modules import decided, modules_of, split_modules, touched
+from etude.tasks.generate.run.split_assignment import decided, modules_of, split_modules, touched
 from etude.tasks.splits import Shares
 from etude.tasks.store.source import require_apart
 from etude.tasks.task import SPLITS, Split

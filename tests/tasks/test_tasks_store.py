@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from etude.tasks.environment.environment import Environment
 from etude.tasks.errors import TaskError
-from etude.tasks.store.folder import INDEX, TaskFolder
-from etude.tasks.store.record import record_of, task_of
+from etude.tasks.store.folder import INDEX, TaskFolder, record_of, task_of
 from etude.tasks.task import Task
 
 TREE = {"src/a.py": "a = 1\n", "src/b.py": "b = 2\n", "README": "read\n"}

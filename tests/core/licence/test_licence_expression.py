@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.core.licence import family
-from etude.core.licence.classifiers import of_classifiers
-from etude.core.licence.covering import covers
 from etude.core.licence.expression import equivalent, join_expressions, spdx, symbols
 from etude.core.licence.licence import FAMILIES
+from etude.core.licence.metadata import covers, of_classifiers
 from etude.core.licence.names import of_name
 
 KNOWN = st.sampled_from(

@@ -13,7 +13,7 @@ import pytest
 from archives import tar
 from registry_server import Registry
 
-from etude.core.sources import debian_version
+from etude.core.sources import debian
 from etude.core.sources.apt import AptSuite, suites
 from etude.core.sources.debian import DebianSource
 from etude.core.sources.folder import walk
@@ -345,6 +345,6 @@ ASCENDING = [
 
 def test_versions_are_ordered_as_dpkg_orders_them():
     for one, other in itertools.pairwise(ASCENDING):
-        assert debian_version.key(one) < debian_version.key(other), (one, other)
+        assert debian.key(one) < debian.key(other), (one, other)
     for one, other in (("1.0", "1.00"), ("0:1.0", "1.0"), ("1.0-0", "1.0"), ("1.a0", "1.a")):
-        assert debian_version.key(one) == debian_version.key(other)
+        assert debian.key(one) == debian.key(other)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from etude.core.statistics.comparison import comparison
-from etude.core.statistics.items import count_extremes, discrimination
+from etude.core.statistics.comparison import comparison, count_extremes, discrimination
 from etude.core.statistics.pairs import compare, holm, paired_differences
 from etude.core.statistics.power import detectable, pass_share, tasks_needed
 from etude.core.statistics.rank import split_half

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.core.statistics.items import count_extremes, discrimination
+from etude.core.statistics.comparison import count_extremes, discrimination
 
 
 def plain_discrimination(tables: dict[str, list[list[float]]], task: int) -> float:

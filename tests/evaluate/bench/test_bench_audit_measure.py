@@ -9,8 +9,7 @@ import pytest
 from etude.evaluate.bench.audit.measure import TripwireAccuracy, accuracy, check_changes
 from etude.evaluate.bench.suites import builtin
 from etude.tasks.cheats.exercise import CHEATS
-from etude.tasks.generate.exercises.levels import LEVELS
-from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.exercises.source import LEVELS, ExerciseSource
 from etude.tasks.generate.settings import ExerciseSettings
 from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Task

@@ -19,9 +19,8 @@ from etude.evaluate.bench.grading.edited_lines import EditedLines, edits_of_patc
 from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
 from etude.evaluate.bench.grading.log import ActionEvent
 from etude.tasks.cheats.exercise import CHEATS
-from etude.tasks.generate.exercises.levels import LEVELS
 from etude.tasks.generate.exercises.memory_sandbox import MemorySandbox
-from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.exercises.source import LEVELS, ExerciseSource
 from etude.tasks.generate.scripted_policies import cheat, expert
 from etude.tasks.generate.settings import ExerciseSettings
 from etude.tasks.task import Task

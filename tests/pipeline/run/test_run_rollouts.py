@@ -15,7 +15,7 @@ from etude.evaluate.bench.outcome import Outcome, OutcomeFile
 from etude.pipeline.run.rollouts import tried_in
 from etude.rl.store import GroupStore
 from etude.rollout.collect.tries import CollectedAttempt, CollectionLog
-from etude.tasks.difficulty.score import DifficultySample
+from etude.tasks.difficulty.marking import DifficultySample
 from etude.tasks.errors import TaskError
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.task import Task

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from etude.learn.corpus.fingerprints import Fingerprints
-from etude.tasks.generate.exercises import heldout_functions, published, validation_functions
+from etude.tasks.generate.exercises import catalogue, heldout_functions, published
 from etude.tasks.generate.exercises.documents import documents
 from etude.tasks.generate.settings import ExerciseSettings
 from etude.tasks.real import published as real
@@ -21,7 +21,7 @@ def suites(tmp_path_factory: pytest.TempPathFactory) -> Fingerprints:
 
 
 def test_files_that_hold_the_held_out_functions_are_refused(suites: Fingerprints) -> None:
-    for module in (heldout_functions, validation_functions):
+    for module in (heldout_functions, catalogue):
         reason = suites.refusal("somebody", Path(str(module.__file__)).read_text())
         assert reason is not None and reason.startswith("in suite exercises")
 

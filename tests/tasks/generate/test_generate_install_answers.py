@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from etude.tasks.generate.install.agents.answers import MalformedAnswer, build, goals
-from etude.tasks.generate.install.agents.patterns import unsafe
+from etude.tasks.generate.install.agents.answers import MalformedAnswer, build, goals, unsafe
 from etude.tasks.generate.install.goal import Goal, counts
 
 TREE = ("src/thing.py", "tests/test_a.py", "tests/test_b.py")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from etude.tasks.generate.install.rules.node_install import PLACE, WITHOUT_TESTS
-from etude.tasks.generate.install.rules.python_copies import remove_copies
+from etude.tasks.generate.install.rules.python_rules import remove_copies
 
 METADATA = """Metadata-Version: 2.1
 Name: thing

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from etude.tasks.environment.environment import TestPlan
 from etude.tasks.errors import TaskError
-from etude.tasks.generate.install.cause import MOST_CHARS, cause
-from etude.tasks.generate.install.goal import TEN, Goal, choose_goals
+from etude.tasks.generate.install.goal import MOST_CHARS, TEN, Goal, cause, choose_goals
 from etude.tasks.generate.install.pair import RecipeTrial, RuleBuilder, RuleSetter
 from etude.tasks.generate.install.recipe import InstallRecipe, read_recipe
 from etude.tasks.generate.install.rules import (

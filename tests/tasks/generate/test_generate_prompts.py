@@ -14,8 +14,7 @@ from etude.tasks.generate.prompts.checks import needed_names, objections
 from etude.tasks.generate.prompts.content import lacking_content
 from etude.tasks.generate.prompts.facts import Facts, facts_of
 from etude.tasks.generate.prompts.interface import with_interface
-from etude.tasks.generate.prompts.typing_errors import hasty, neighbours
-from etude.tasks.generate.prompts.writing import SHORT, template_prompts
+from etude.tasks.generate.prompts.writing import SHORT, hasty, neighbours, template_prompts
 from etude.tasks.task import Task
 
 FACTS = Facts(

@@ -13,9 +13,8 @@ from etude.agent.harness.edits.matching import replace
 from etude.agent.harness.settings import HarnessSettings
 from etude.tasks.generate import plan
 from etude.tasks.generate.demonstration import demonstrate
-from etude.tasks.generate.exercises.levels import LEVELS
 from etude.tasks.generate.exercises.memory_sandbox import run_script
-from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.exercises.source import LEVELS, ExerciseSource
 from etude.tasks.generate.exercises.trial import outcomes
 from etude.tasks.generate.plan import CARELESS, PLANNERS, ExpertPlan, Planner, make_plan
 from etude.tasks.generate.settings import SessionSettings

@@ -9,8 +9,7 @@ from collections import Counter
 
 import pytest
 
-from etude.tasks.generate.exercises.levels import LEVELS
-from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.exercises.source import LEVELS, ExerciseSource
 from etude.tasks.generate.exercises.words import FUNCTIONS, MODULES, VARIABLES
 from etude.tasks.generate.settings import ExerciseSettings
 

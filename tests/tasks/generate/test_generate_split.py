@@ -9,9 +9,8 @@ import pytest
 
 from etude.tasks.generate.exercises.catalogue import HELD_OUT, TRAINING, VALIDATION
 from etude.tasks.generate.exercises.documents import documents
-from etude.tasks.generate.exercises.levels import LEVELS
 from etude.tasks.generate.exercises.overlap import overlap, seen_share, shared_with_validation, target_bodies
-from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.exercises.source import LEVELS, ExerciseSource
 from etude.tasks.generate.settings import ExerciseSettings
 from etude.tasks.task import Split
 

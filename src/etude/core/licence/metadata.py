@@ -12,11 +12,91 @@ from pathlib import Path
 from typing import Any
 
 from etude.core import bounded_toml
-from etude.core.licence.classifiers import of_classifiers
-from etude.core.licence.covering import covers
-from etude.core.licence.expression import SOME_BSD, join_expressions, spdx, symbols
+from etude.core.licence.expression import PUBLIC_DOMAIN, SOME_BSD, join_expressions, spdx, symbols
 from etude.core.licence.names import MOST_CHARS, of_name
 from etude.core.licence.texts import of_files
+
+# Whether a licence that somebody names is borne out by a text that somebody encloses: names are vaguer than texts,
+# and a text has no "or later".
+
+
+# What a name in metadata is used for in addition to its own licence.
+ALSO_MEANT: dict[str, frozenset[str]] = {
+    "MIT": frozenset(("X11", "MIT-0", "MIT-CMU")),
+    "PSF-2.0": frozenset(("Python-2.0", "0BSD")),
+    "Python-2.0": frozenset(("PSF-2.0", "0BSD")),
+    PUBLIC_DOMAIN: frozenset(("CC0-1.0", "Unlicense", "0BSD", "WTFPL", "MIT-0")),
+}
+GNU = re.compile(r"(A?L?GPL)-(\d\.\d)-(only|or-later)")
+
+
+def covers(claim: str, grant: str) -> bool:
+    """Whether metadata that says `claim` is borne out by a text of `grant`."""
+    claim_base, grant_base = claim.partition(" WITH ")[0], grant.partition(" WITH ")[0]
+    if claim_base == grant_base:
+        return " WITH " in claim or " WITH " not in grant
+    if grant_base in ALSO_MEANT.get(claim_base, ()):
+        return True
+    if claim_base == SOME_BSD:
+        return grant_base.startswith("BSD-")
+    one, other = GNU.fullmatch(claim_base), GNU.fullmatch(grant_base)
+    if not one or not other:
+        return False
+    if (
+        one[1] == "LGPL" and one[2] == "3.0" and other[1] == "GPL"
+    ):  # LGPL 3 refers to GPL 3, whose text is often the one enclosed
+        return other[2] == "3.0"
+    return one[1] == other[1] and (one[2] == other[2] or (one[3] == "or-later" and one[2] <= other[2]))
+
+
+# Trove classifiers as SPDX expressions: `License :: OSI Approved :: X`. Those that name no version or variant say so
+# in their own way (names.py).
+
+
+LICENCE_OF_CLASSIFIER = {
+    "Academic Free License (AFL)": "",
+    "Apache Software License": "Apache-2.0",
+    "Artistic License": "Artistic-1.0-Perl",
+    "BSD License": SOME_BSD,
+    "Boost Software License 1.0 (BSL-1.0)": "BSL-1.0",
+    "CEA CNRS Inria Logiciel Libre License, version 2.1 (CeCILL-2.1)": "CECILL-2.1",
+    "CC0 1.0 Universal (CC0 1.0) Public Domain Dedication": "CC0-1.0",
+    "European Union Public Licence 1.2 (EUPL 1.2)": "EUPL-1.2",
+    "GNU Library or Lesser General Public License (LGPL)": "LGPL-2.0-or-later",
+    "GNU Lesser General Public License v2 (LGPLv2)": "LGPL-2.0-only",
+    "GNU Lesser General Public License v2 or later (LGPLv2+)": "LGPL-2.0-or-later",
+    "Historical Permission Notice and Disclaimer (HPND)": "HPND",
+    "MIT No Attribution License (MIT-0)": "MIT-0",
+    "Mozilla Public License 1.1 (MPL 1.1)": "MPL-1.1",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+    "Public Domain": PUBLIC_DOMAIN,
+    "Python License (CNRI Python License)": "CNRI-Python",
+    "Python Software Foundation License": "PSF-2.0",
+    "The Unlicense (Unlicense)": "Unlicense",
+    "University of Illinois/NCSA Open Source License": "NCSA",
+    "Universal Permissive License (UPL)": "UPL-1.0",
+    "Zope Public License": "ZPL-2.1",
+    "zlib/libpng License": "Zlib",
+    "ISC License (ISCL)": "ISC",
+}
+# They say that there is a licence, not which.
+GROUPS = frozenset(("OSI Approved", "DFSG approved", "License"))
+
+
+def of_classifiers(lines: list[str]) -> list[str]:
+    """What each classifier about a licence says, groups left out; "" for one that names nothing known."""
+    found: list[str] = []
+    for line in lines:
+        name = line.rpartition(" :: ")[2].strip()
+        if not line.startswith("License") or name in GROUPS:
+            continue
+        found.append(
+            LICENCE_OF_CLASSIFIER[name]
+            if name in LICENCE_OF_CLASSIFIER
+            else of_name(re.sub(r"\s*\([^)]*\)$", "", name))
+        )
+    return found
+
 
 # A package.json with its README inside reaches some hundred kilobytes; what is larger isn't metadata.
 MOST_BYTES = 2_000_000

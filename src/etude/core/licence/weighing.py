@@ -7,10 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from etude.core.licence.covering import GNU, covers
 from etude.core.licence.expression import PUBLIC_DOMAIN, SOME_BSD, family, join_expressions, symbols
 from etude.core.licence.licence import FAMILIES
-from etude.core.licence.metadata import MetadataLicence
+from etude.core.licence.metadata import GNU, MetadataLicence, covers
 from etude.core.licence.texts import Texts
 
 # Names that stand for more than one licence in everyday use.

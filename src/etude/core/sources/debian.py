@@ -6,9 +6,15 @@ The chain of trust is apt's: a signed InRelease file names the checksum of a sui
 
 from __future__ import annotations
 
+import base64
+import binascii
 import gzip
 import lzma
-from collections.abc import Iterator, Sequence
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -16,7 +22,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import quote, urljoin
 
-from etude.core.sources import debian_version
 from etude.core.sources.apt import APT, AptSuite, stanzas, suites
 from etude.core.sources.archive import check, refused_ref
 from etude.core.sources.checksum import Checksum, of_address
@@ -24,8 +29,98 @@ from etude.core.sources.download import Missing
 from etude.core.sources.dsc import assemble, checksums, read_dsc
 from etude.core.sources.fetch import Fetcher
 from etude.core.sources.project import ProjectRefused, Ref, SourceOffline, SourceProject
-from etude.core.sources.signature import signed_text, trusted_keys
 from etude.core.sources.unpack import UnpackLimits, work_folder
+
+# A clear-signed text, checked with gpgv against the keys that apt trusts: mirrors speak plain http, so nothing else
+# says that an index is the distribution's.
+
+
+VERIFY_S = 60  # milliseconds; more only on a machine under load
+BEGIN = b"-----BEGIN PGP PUBLIC KEY BLOCK-----"
+
+
+def trusted_keys(apt: Path) -> list[Path]:
+    """The key files that may sign for a source which names none (apt-key(8))."""
+    folder = apt / "trusted.gpg.d"
+    parts = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [key for key in [apt / "trusted.gpg", *parts] if key.suffix in (".gpg", ".asc") and key.is_file()]
+
+
+def signed_text(message: bytes, keys: Iterable[Path]) -> str:
+    """What is signed, without the signature; raises ValueError unless one of the keys made a good signature and none a bad one."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rings: list[str] = []
+        for number, key in enumerate(keys):
+            ring = folder / f"{number}.gpg"
+            ring.write_bytes(_binary(key))
+            rings += ["--keyring", str(ring)]
+        (folder / "message").write_bytes(message)
+        command = ["gpgv", *rings, "--status-fd", "1", "--output", str(folder / "text"), str(folder / "message")]
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=VERIFY_S,
+                env={"PATH": os.environ.get("PATH", os.defpath), "GNUPGHOME": name},
+            )
+        except FileNotFoundError:
+            raise SourceOffline("gpgv is not installed, so no index of a mirror can be checked; install gpgv") from None
+        # The exit status is also a failure if one of several signatures is by a key that isn't here.
+        statuses = {line.split(" ")[1] for line in done.stdout.decode(errors="replace").splitlines() if " " in line}
+        if "GOODSIG" not in statuses or "BADSIG" in statuses:
+            raise ValueError(
+                f"its signature is not by a key that apt trusts ({', '.join(sorted(statuses)) or 'unsigned'})"
+            )
+        return (folder / "text").read_text(errors="replace")
+
+
+def _binary(key: Path) -> bytes:
+    """A key file as gpgv reads it: without the armour (RFC 9580 6.2)."""
+    data = key.read_bytes()
+    if BEGIN not in data:
+        return data
+    lines = data.partition(BEGIN)[2].partition(b"-----END")[0].splitlines()
+    body = lines[lines.index(b"") + 1 :] if b"" in lines[1:] else lines
+    try:
+        # The last line, "=" and four characters, is a checksum that is not needed.
+        return base64.b64decode(b"".join(line for line in body if not line.startswith(b"=")))
+    except binascii.Error:
+        raise SourceOffline(f"{key} is not a key file; correct apt's sources") from None
+
+
+# The order of Debian versions (deb-version(7)): epoch, upstream version, revision; "~" sorts before everything, even
+# the end.
+
+
+PART = re.compile(r"(\D*)(\d*)")
+
+Key = tuple[int, list[tuple[list[int], int]], list[tuple[list[int], int]]]
+
+
+def key(version: str) -> Key:
+    """A sort key. Versions that compare as equal ("1.0", "1.00") have equal keys."""
+    epoch, colon, rest = version.partition(":")
+    if not (colon and epoch.isdigit()):
+        epoch, rest = "0", version
+    upstream, dash, revision = rest.rpartition("-")
+    return int(epoch), _parts(upstream if dash else rest), _parts(revision if dash else "0")
+
+
+def _parts(text: str) -> list[tuple[list[int], int]]:
+    """Text and number in turn. Each text ends in a 0, which sorts between "~" and the letters."""
+    pairs = [(letters, digits) for letters, digits in PART.findall(text) if letters or digits]
+    # The end follows the last part: an empty text and a 0, above "~" and below all else.
+    return [([*map(_order, letters), 0], int(digits or 0)) for letters, digits in pairs] + [([0], 0)]
+
+
+def _order(character: str) -> int:
+    if character == "~":
+        return -1
+    # Letters before all else that isn't a digit.
+    return ord(character) if character.isalpha() else ord(character) + 0x110000
+
 
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}  # in the order they are preferred: xz is two thirds of gz
 # Of debian/changelog: the first entry's last line is within it, but for generated entries.
@@ -129,7 +224,7 @@ class DebianSource:
             if name not in self._names and not any(fnmatchcase(name, pattern) for pattern in self._patterns):
                 continue
             old = newest.get(name)
-            if old and debian_version.key(old.version) >= debian_version.key(version):
+            if old and key(old.version) >= key(version):
                 continue
             folder = urljoin(suite.uri, quote(fields.get("directory", "")) + "/")
             files = checksums(fields.get("checksums-sha256", ""))

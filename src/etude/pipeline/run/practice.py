@@ -11,8 +11,7 @@ from etude.evaluate.bench.suite import choose_tasks
 from etude.pipeline.recipe.recipe import Recipe
 from etude.rl.settings import RlSettings
 from etude.tasks.errors import TaskError
-from etude.tasks.generate.exercises.levels import LEVELS
-from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.exercises.source import LEVELS, ExerciseSource
 from etude.tasks.mix.weights import read_weights
 from etude.tasks.store.opened import open_tasks
 from etude.tasks.store.source import FolderTaskSource

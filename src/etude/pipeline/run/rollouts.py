@@ -12,7 +12,7 @@ from etude.evaluate.bench.outcome import OutcomeError, OutcomeFile
 from etude.rl.store import GroupStore
 from etude.rollout.collect.tries import FILE as TRIES
 from etude.rollout.collect.tries import read_tries
-from etude.tasks.difficulty.score import DifficultySample
+from etude.tasks.difficulty.marking import DifficultySample
 from etude.tasks.errors import TaskError
 
 GROUPS = "groups"

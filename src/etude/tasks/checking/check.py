@@ -1,7 +1,7 @@
 """A folder of tasks is checked, one row a task: the reference three times, nothing done, every cheat, the leaks of the whole sandbox.
 
 Findings are written next to the folder (`.check.jsonl`, keyed by the content of the task and the code that judges it), so that a check
-which was ended goes on; of a folder of tasks each one's `metadata["audit"]` holds the finding of its last check (`store/audits.py`). Trouble of the
+which was ended goes on; of a folder of tasks each one's `metadata["audit"]` holds the finding of its last check (`store/folder.py`). Trouble of the
 machine is no finding, is reported in the row, and is tried again next time. A task that can't be read is a row too.
 """
 

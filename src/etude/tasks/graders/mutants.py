@@ -25,13 +25,22 @@ from etude.core.bounded_python import parse_python
 from etude.sandbox.protocol import Machines
 from etude.tasks.bounded import LimitReached, run_bounded
 from etude.tasks.content import same_content
-from etude.tasks.graders.chosen import tests_of
+from etude.tasks.environment.environment import TestPlan, environment_of
 from etude.tasks.graders.commands import keep_spec, machine
 from etude.tasks.graders.edits import Edit, apply_edits, encoded
 from etude.tasks.graders.judged import MAX_FILE_BYTES
 from etude.tasks.restore import text_of
-from etude.tasks.running.testrun import RunReport, run_tests
+from etude.tasks.running.testrun import RunReport, Tests, run_tests
 from etude.tasks.task import Task, Verdict
+
+# How some test files of a task are run: by the test plan of its environment, else by the pinned pytest.
+
+
+def tests_of(task: Task, files: Sequence[str], needed: Collection[str] = ()) -> Tests:
+    environment = environment_of(task.metadata)
+    plan = environment.tests if environment is not None else TestPlan()
+    return Tests(tuple(files), plan.command, plan.runner, frozenset(needed))
+
 
 NAME = "mutants"
 TIMES = 3

@@ -5,16 +5,67 @@ Its tests are read off their output by the parser that task.yaml names (`logs/te
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from etude.core import bounded_yaml
 from etude.tasks.errors import TaskError
-from etude.tasks.importers.compose import one_service, parsed
-from etude.tasks.importers.foreign import TERMINAL_BENCH, Foreign
 from etude.tasks.importers.harbor_settings import Settings
 from etude.tasks.importers.table import ManifestTable
 from etude.tasks.importers.texts import FolderFiles, files_below, maybe_text, text_of
 from etude.tasks.test_logs.terminal_bench import PARSERS
+
+# A task's docker-compose.yaml: one service is the machine itself; more would be other machines, which do not exist
+# here.
+
+
+def one_service(place: Path) -> None:
+    """Nothing where there is no such file. Raises TaskError for more than one service, and for what is no such file."""
+    text = maybe_text(place)
+    if not text.strip():
+        return
+    document = parsed(text, place)
+    services = document.get("services") if isinstance(document, Mapping) else None
+    if not isinstance(services, Mapping) or not services:
+        raise TaskError(f"{place} names no services")
+    if len(services) > 1:
+        raise TaskError(
+            f"{place} is refused: it has {len(services)} services ({', '.join(map(str, services))}), and a task here has one machine"
+        )
+
+
+def parsed(text: str, place: Path) -> Any:
+    """YAML of plain values, within bounds. Raises TaskError."""
+    try:
+        return bounded_yaml.loads(text)
+    except bounded_yaml.YamlRefused as error:
+        raise TaskError(f"{place} does not parse: {error}") from error
+
+
+# A task of a foreign format, as read: what both formats have in common.
+
+
+# Reward files (Harbor), or a parser of what the tests print (Terminal-Bench 1).
+HARBOR, TERMINAL_BENCH = "harbor", "terminal-bench"
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A folder as either format describes it. `script`: which of `tests` grades. `parser`: the reader of its output, where the output counts."""
+
+    id: str
+    format: str
+    instruction: str
+    tests: FolderFiles
+    script: str
+    settings: Settings
+    dockerfile: str = ""
+    parser: str = ""
+    solution: FolderFiles = field(default_factory=FolderFiles)
+    described: dict[str, Any] = field(default_factory=dict)  # what else the folder says of itself
+
 
 SCRIPT = "run-tests.sh"
 TESTS_S, AGENT_S = 60.0, 360.0  # where task.yaml says nothing

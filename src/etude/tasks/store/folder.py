@@ -19,14 +19,102 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from etude.core.files import append_lines, replace_file
+from etude.tasks.content import files_from_json, files_to_json, hidden_from_json, hidden_to_json
 from etude.tasks.environment.environment import Environment, environment_of
 from etude.tasks.errors import TaskError
 from etude.tasks.place import folder_of
-from etude.tasks.store.audits import KEY, Audits
-from etude.tasks.store.record import record_of, task_of
 from etude.tasks.store.trees import Trees, tree_digest
 from etude.tasks.task import Split, Task
 from etude.tasks.task_row import TaskRow, record_digest, row_of
+
+# A task as JSON, its files as what it changes of its project's tree; and back, without loss.
+
+
+VERSION = 1
+
+
+def record_of(task: Task, tree: Mapping[str, str]) -> dict[str, Any]:
+    """`tree` empty: the task's own files are all there is."""
+    return {
+        "version": VERSION,
+        "id": task.id,
+        "category": task.category,
+        "level": task.level,
+        "split": task.split,
+        "instruction": task.instruction,
+        "test_command": list(task.test_command),
+        "grader": task.grader,
+        "changed": files_to_json({path: text for path, text in task.files.items() if tree.get(path) != text}),
+        "removed": sorted(path for path in tree if path not in task.files),
+        "hidden": hidden_to_json(task.hidden),
+        "solution": files_to_json(task.solution),
+        "metadata": task.metadata,
+    }
+
+
+def task_of(record: Mapping[str, Any], tree: Mapping[str, str]) -> Task:
+    """Raises TaskError that names the key."""
+    try:
+        if record["version"] != VERSION:
+            raise TaskError(
+                f"record version {record['version']!r} is not {VERSION}: a later version of this program wrote it"
+            )
+        gone = set(record["removed"])
+        return Task(
+            id=record["id"],
+            category=record["category"],
+            level=record["level"],
+            instruction=record["instruction"],
+            files={path: text for path, text in tree.items() if path not in gone} | files_from_json(record["changed"]),
+            test_command=tuple(record["test_command"]),
+            grader=record["grader"],
+            hidden=hidden_from_json(record["hidden"]),
+            solution=files_from_json(record["solution"]),
+            split=record["split"],
+            metadata=record["metadata"],
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise TaskError(f"it is no record of a task ({type(error).__name__}: {error}); make the task again") from error
+
+
+# What the last check found of each task of a folder: `audits.jsonl`, a line a task, next to the records and never in
+# them.
+#
+# A task that is read has it as `metadata["audit"]`, so that an export carries it along; its digest does not change. A
+# finding about other content than the row's is not shown.
+
+
+FILE, KEY = "audits.jsonl", "audit"
+
+
+class Audits:
+    def __init__(self, root: Path) -> None:
+        self._place = root / FILE
+        self._known: dict[tuple[str, str], dict[str, Any]] | None = None
+
+    def of(self, task_id: str, digest: str) -> Mapping[str, Any] | None:
+        """None for a task that was never checked as it is now."""
+        if self._known is None:
+            self._known = self._read()
+        return self._known.get((task_id, digest))
+
+    def add(self, task_id: str, digest: str, audit: Mapping[str, Any]) -> None:
+        """The last one counts."""
+        if self.of(task_id, digest) == audit:
+            return
+        with open(self._place, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"id": task_id, "digest": digest, KEY: dict(audit)}, allow_nan=False) + "\n")
+        assert self._known is not None
+        self._known[task_id, digest] = dict(audit)
+
+    def _read(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """A torn last line is no finding."""
+        if not self._place.is_file():
+            return {}
+        lines = self._place.read_text(encoding="utf-8").splitlines(keepends=True)
+        rows = [json.loads(line) for line in lines if line.endswith("\n")]
+        return {(row["id"], row["digest"]): row[KEY] for row in rows}
+
 
 INDEX, RECORDS, ENVIRONMENTS = "index.jsonl", "records", "environments"
 

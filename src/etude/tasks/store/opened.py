@@ -8,8 +8,7 @@ from typing import Protocol
 
 from etude.tasks.errors import TaskError
 from etude.tasks.harbor import HarborError, read_task
-from etude.tasks.store.folder import TaskFolder, is_folder
-from etude.tasks.store.record import record_of
+from etude.tasks.store.folder import TaskFolder, is_folder, record_of
 from etude.tasks.task import Split, Task
 from etude.tasks.task_row import TaskRow, record_digest, row_of
 

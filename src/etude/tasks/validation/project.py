@@ -28,8 +28,7 @@ from etude.tasks.protected import is_protected
 from etude.tasks.running.testrun import RunReport, Tests, run_tests, visible_command
 from etude.tasks.solved import solved
 from etude.tasks.task import Task
-from etude.tasks.validation.change import GradingContext, require_sound
-from etude.tasks.validation.later_date import on_a_later_date
+from etude.tasks.validation.change import GradingContext, on_a_later_date, require_sound
 
 STYLES = ("terse", "ambiguous", "full")
 

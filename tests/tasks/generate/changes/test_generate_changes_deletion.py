@@ -16,10 +16,15 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import Baseline, InstalledProject
 from etude.tasks.generate.generators.deletion.cutting import tests_without as trimmed
 from etude.tasks.generate.generators.deletion.cutting import without
-from etude.tasks.generate.generators.deletion.generator import FeatureDeletion, choose_features, draft_deletion
+from etude.tasks.generate.generators.deletion.generator import (
+    FeatureDeletion,
+    choose_features,
+    draft_deletion,
+    leftovers,
+    remove_mentions,
+)
 from etude.tasks.generate.generators.deletion.index import index
 from etude.tasks.generate.generators.deletion.language import language
-from etude.tasks.generate.generators.deletion.leftovers import leftovers, remove_mentions
 from etude.tasks.generate.generators.deletion.related import References
 
 SHAPES = """\

@@ -7,10 +7,28 @@ import itertools
 import random
 from typing import Sequence, overload
 
+from etude.tasks.generate.exercises import (
+    docstring,
+    feature,
+    from_tests,
+    one_bug,
+    relapse,
+    rename,
+    two_bugs,
+    write_test,
+)
 from etude.tasks.generate.exercises.drawing import Drawing
-from etude.tasks.generate.exercises.levels import LEVELS
+from etude.tasks.generate.exercises.level import Level
 from etude.tasks.generate.settings import ExerciseSettings
 from etude.tasks.task import SPLITS, Split, Task
+
+# All levels by name, in the order of the report.
+
+
+LEVELS: dict[str, Level] = {
+    module.LEVEL.name: module.LEVEL
+    for module in (one_bug, from_tests, two_bugs, rename, feature, docstring, write_test, relapse)
+}
 
 
 class TaskIds(Sequence[str]):

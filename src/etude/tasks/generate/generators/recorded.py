@@ -17,7 +17,7 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.states import States, prove_states, with_project_settings
 from etude.tasks.generate.prompts.facts import Facts
-from etude.tasks.generate.prompts.typing_errors import hasty
+from etude.tasks.generate.prompts.writing import hasty
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.recorded.session import read_recorded
 from etude.tasks.recorded.task_plans import RecordedTaskPlan, category, plan_recorded_tasks

@@ -18,7 +18,7 @@ from etude.tasks.content import texts_of
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.changelog import CHANGELOG, requested_changes
-from etude.tasks.generate.generators.deletion.leftovers import PROSE
+from etude.tasks.generate.generators.deletion.generator import PROSE
 from etude.tasks.generate.generators.states import States, prove_states
 from etude.tasks.generate.prompts.checks import words
 from etude.tasks.generate.prompts.facts import Facts

@@ -10,7 +10,7 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.content import PLAIN, mode_of
 from etude.tasks.environment.toolchains import with_toolchain
 from etude.tasks.environment.workspace import place_files
-from etude.tasks.generate.install.cause import cause
+from etude.tasks.generate.install.goal import cause
 from etude.tasks.generate.install.recipe import INSTALL_DISK_MB, INSTALL_MEMORY_MB, INSTALL_PIDS, InstallRecipe
 
 STEP_TIMEOUT_S = 600.0

@@ -11,9 +11,9 @@ from etude.tasks.environment.workspace import OVERLAY
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds.defects import Defect
-from etude.tasks.graders.chosen import tests_of
 from etude.tasks.graders.commands import keep_spec, machine
 from etude.tasks.graders.edits import apply_edits, encoded
+from etude.tasks.graders.mutants import tests_of
 from etude.tasks.running.testrun import RunReport, run_tests
 from etude.tasks.task import Task
 
