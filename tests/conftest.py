@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import resource
 import shutil
 import signal
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -21,6 +24,24 @@ settings.load_profile("etude")
 # Test models are tiny: a second thread only waits, and on a busy machine it waits long. Read when torch is first imported,
 # here and in the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@contextmanager
+def _full_disk(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.fixture
+def full_disk() -> Callable[[int], AbstractContextManager[None]]:
+    """`with full_disk(1000):` no file of this process grows above 1,000 bytes; a write beyond that fails as on a full disk."""
+    return _full_disk
 
 
 # A suite that runs in the background (`nohup ./etude test &`) ignores signals, and so would every process that a test starts and stops by

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.core.files import append_lines, replace_file, replacing, sync_folder
+
+FullDisk = Callable[[int], AbstractContextManager[None]]
 
 SOURCE = Path(__file__).parents[2] / "src" / "etude"
 
@@ -50,18 +53,11 @@ def test_an_error_in_the_block_leaves_the_old_content_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_full_disk_leaves_the_old_content_alone(tmp_path: Path, durable: bool) -> None:
+def test_a_full_disk_leaves_the_old_content_alone(tmp_path: Path, full_disk: FullDisk, durable: bool) -> None:
     path = tmp_path / "kept"
     path.write_text("old")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    try:
-        with pytest.raises(OSError):
-            replace_file(path, b"x" * 5000, durable=durable)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, handler)
+    with full_disk(1000), pytest.raises(OSError):
+        replace_file(path, b"x" * 5000, durable=durable)
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["kept"]
 
 
@@ -122,18 +118,12 @@ def test_appends_keep_whole_lines_behind_a_torn_one(
     assert path.read_bytes() == expected + b"".join(line + b"\n" for line in lines)
 
 
-def test_an_append_that_finds_no_room_is_taken_back_and_says_what_to_do(tmp_path: Path) -> None:
+def test_an_append_that_finds_no_room_is_taken_back_and_says_what_to_do(tmp_path: Path, full_disk: FullDisk) -> None:
     path = tmp_path / "ledger.jsonl"
     append_lines(path, b"first\n", durable=True)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-    try:
-        with pytest.raises(OSError, match="ledger.jsonl: the disk is full: free space and run the same command again"):
-            append_lines(path, b"x" * 500 + b"\n", durable=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, handler)
+    refused = pytest.raises(OSError, match="ledger.jsonl: the disk is full: free space and run the same command again")
+    with full_disk(100), refused:
+        append_lines(path, b"x" * 500 + b"\n", durable=True)
     append_lines(path, b"second\n", durable=True)
     assert path.read_bytes() == b"first\nsecond\n"
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import errno
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,26 +47,21 @@ def test_another_session_at_the_same_place_leaves_nothing_of_the_first(
     assert read_session(tmp_path / "s.jsonl").header.session_id == "s-2"
 
 
-@pytest.mark.parametrize("fails_at", [1, 2, 3])
+@pytest.mark.parametrize("suffix", [".tokens", ".routes", ".jsonl"])
 def test_a_full_disk_leaves_no_session_rather_than_half_of_one(
-    fill: Fill, header: SessionHeader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int
+    fill: Fill,
+    header: SessionHeader,
+    tmp_path: Path,
+    full_disk: Callable[[int], AbstractContextManager[None]],
+    suffix: str,
 ) -> None:
     session = fill(Recorder(header)).session
     write_session(tmp_path / "s.jsonl", session)
-    calls, real = [0], Path.write_bytes
-
-    def limited(path: Path, data: bytes) -> int:
-        calls[0] += 1
-        if calls[0] == fails_at:
-            real(path, data[: len(data) // 2])
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        return real(path, data)
-
-    monkeypatch.setattr(Path, "write_bytes", limited)
-    with pytest.raises(OSError, match="No space left"):
+    sizes = {end: (tmp_path / f"s{end}").stat().st_size for end in (".tokens", ".routes", ".jsonl")}
+    room = sizes[suffix] - 1  # files are written in this order, so the first that is larger fails
+    with full_disk(room), pytest.raises(OSError):
         write_session(tmp_path / "s.jsonl", session)
     assert not (tmp_path / "s.jsonl").exists(), "the old one is gone with its tokens, the new one is not there"
-    monkeypatch.undo()
     write_session(tmp_path / "s.jsonl", session)
     assert len(read_session(tmp_path / "s.jsonl").segments()) == 3
 

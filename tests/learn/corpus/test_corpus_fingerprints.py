@@ -6,6 +6,8 @@ import json
 import random
 import re
 import sysconfig
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 
@@ -173,17 +175,11 @@ def test_a_torn_file_and_another_version_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, full_disk: Callable[[int], AbstractContextManager[None]]
 ) -> None:
     path = tmp_path / "f"
     write_fingerprints(path, "s", [GOLD], [])
     before = path.read_bytes()
-
-    def full(self: Path, data: bytes) -> int:
-        self.open("wb").write(data[:100])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space"):
+    with full_disk(100), pytest.raises(OSError):
         write_fingerprints(path, "s", [OTHER], [])
     assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["f"]
