@@ -150,7 +150,7 @@ async def test_a_runner_that_is_killed_with_its_parent_has_passed_nothing(pool: 
 
 async def test_a_command_that_is_not_there_is_told(pool: SandboxPool):
     found = await ran(pool, Tests(("test_a.py",), ("no-such-runner",), "junit"), UNIT)
-    assert not found.run.passed and "no-such-runner can't be started" in found.said
+    assert not found.run.passed and "no-such-runner can't be started" in found.output
 
 
 def test_the_own_pytest_of_an_environment_is_told_by_its_command():
