@@ -39,7 +39,7 @@ def test_ten_goals_come_back_as_they_were_told_and_tests_may_end_with_any_status
     [
         ({"goals": []}, "list of 10 objects, there is 0"),
         (ten(command=""), 'goal 1: "command"'),
-        (ten(command="make 3"), "'make 3' stands there twice"),
+        (ten(command="make 3"), "'make 3' is proposed twice"),
         (ten(description="fine"), 'goal 1: "description"'),
         (ten(pattern="("), "does not parse"),
         (ten(status="0"), 'goal 1: "status"'),

@@ -135,7 +135,7 @@ def ending(child):
     try:
         waiting.register(os.pidfd_open(child.pid), select.POLLIN)
     except (AttributeError, OSError):
-        pass  # Python before 3.9, or a kernel before 5.3
+        return select.poll()  # Python before 3.9, or a kernel before 5.3: there is no handle to wait for
     return waiting
 
 

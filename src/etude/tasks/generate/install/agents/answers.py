@@ -33,7 +33,7 @@ def unsafe(pattern: str) -> str:
         return f"it does not parse ({error})"
     depths = list(_repeats(tree, 0))
     if any(depth > 1 for depth in depths):
-        return "a repetition stands within a repetition"
+        return "a repetition contains a repetition"
     if len(depths) > MOST_REPEATS:
         return f"it has {len(depths)} repetitions without a bound, at most {MOST_REPEATS} are taken"
     return ""
@@ -90,7 +90,7 @@ def goals(text: str) -> list[Goal]:
     found = [_goal(row, f"goal {number}") for number, row in enumerate(rows, 1)]
     commands = [goal.command for goal in found]
     if twice := sorted({one for one in commands if commands.count(one) > 1}):
-        raise MalformedAnswer(f"the command {twice[0]!r} stands there twice: propose ten different ones")
+        raise MalformedAnswer(f"the command {twice[0]!r} is proposed twice: propose ten different ones")
     return found
 
 
