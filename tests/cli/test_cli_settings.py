@@ -222,6 +222,16 @@ def test_a_run_from_a_settings_file_is_the_run_with_options(here: Here, tmp_path
     assert from_file.returncode == 0 and from_file.stdout == typed.stdout and '"attempts": 20' in typed.stdout
 
 
+def test_a_settings_file_can_not_be_printed_as_json() -> None:
+    assert refusal(BENCH, "ours", "--print-config", "--json") == "--print-config prints a TOML file: leave out --json"
+
+
+def test_the_recipe_key_of_the_seed_is_refused_where_the_verb_has_its_own(here: Here, tmp_path: Path) -> None:
+    done = here("bench", "run", "exercises", "--policy", "nop", "--set", "bench.seed=3", "--out", "results")
+    assert done.returncode == 1 and "the seed of a benchmark run is --seed N" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_installing_can_be_planned_without_doing_it(here: Here, tmp_path: Path) -> None:
     (tmp_path / "projects.toml").write_text('[[projects]]\nname = "six"\nversion = "1.16.0"\nkind = "sdist"\n')
     done = here("tasks", "install", "--projects", "projects.toml", "--dry-run")

@@ -27,7 +27,7 @@ Words = Annotated[
 PrintConfig = Annotated[
     bool, typer.Option("--print-config", help="Print every setting with its value as a TOML file, do nothing.")
 ]
-SET_HELP = "Set one setting, e.g. seed=3, or one key of the recipe, e.g. bench.seed=3; repeatable."
+SET_HELP = "Set one setting, e.g. seed=3, or one key of the recipe, e.g. bench.resamples=2000; repeatable."
 # Options that say what this call does, and are no settings of it.
 NO_SETTINGS = ("config", "print_config", "json", "dry_run", "help")
 
@@ -77,6 +77,8 @@ class SettingsCommand(TyperCommand):
             return super().parse_args(ctx, args)
         values, recipe_words = self._values(ctx, given)
         if given.get("print_config"):
+            if given.get("json"):
+                raise typer.BadParameter("--print-config prints a TOML file: leave out --json")
             typer.echo(self._print(ctx, given, values, recipe_words))
             raise typer.Exit
         ctx.default_map = {self.settings[key].name: value for key, value in values.items()}
@@ -134,7 +136,7 @@ class SettingsCommand(TyperCommand):
 def _described(ctx: Any, parameter: Any) -> str:
     """`Attempts at each task. Type: int, at least 1.`"""
     if "--set" in parameter.opts:
-        return "Keys of the recipe, e.g. bench.seed=3. Type: list[str]."
+        return "Keys of the recipe, e.g. bench.resamples=2000. Type: list[str]."
     words = [parameter.display_type(ctx).strip("<>").removesuffix(" range")]
     info = parameter.type_descriptor.parameter_info
     words += [f"at least {info.min}"] if getattr(info, "min", None) is not None else []

@@ -94,6 +94,8 @@ def run(
     from etude.pipeline.run.suite_bench import BenchmarkOrder
     from etude.pipeline.run.suites import open_suite
 
+    if any(word.partition("=")[0].strip() == "bench.seed" for word in overrides or []):
+        raise BenchError("--set bench.seed: the seed of a benchmark run is --seed N (or seed = N in the --config file)")
     found = read_recipe([find_recipe(recipe)], [*(overrides or []), f"bench.seed={seed}"])
     manner = PolicyOptions(
         _efforts(effort), temperature, preset.value if preset else None, context, key_env, timeout, tuple(omit or ()),
