@@ -16,13 +16,13 @@ STEPS = 40  # longer than it takes to start three processes
 # On a busy machine an engine may take longer to start than such a run to end; it is the controller who waits.
 A_SECOND_A_STEP = """
 import time
-from etude.rl.ledger import Ledger
+from etude.rl.ledger import RlLedger
 
-def write(ledger, kind, write=Ledger.write, **values):
+def write(ledger, kind, write=RlLedger.write, **values):
     write(ledger, kind, **values)
     time.sleep(kind == "trained")
 
-Ledger.write = write
+RlLedger.write = write
 """
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 

@@ -21,11 +21,11 @@ STEPS = 5
 SEND = """
 import sys, time
 from pathlib import Path
-from etude.evaluate.report.sinks.follow import Follower, opening
+from etude.evaluate.report.sinks.follow import MetricsFollower, opening
 from etude.evaluate.report.sinks.package import open_sink
 run, kind = Path(sys.argv[1]), sys.argv[2]
 sink = open_sink(kind, opening(run, "etude", ""))
-Follower(run, kind, sink, wait=time.sleep).poll()
+MetricsFollower(run, kind, sink, wait=time.sleep).poll()
 sink.close()
 """
 BLOCK, HEADER = 32768, 7  # of LevelDB's log format, which wandb's offline files have (after seven bytes of their own)
