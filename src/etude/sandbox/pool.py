@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from etude.sandbox import interpreter
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.fake.pool import FakePool
 from etude.sandbox.launch.bubblewrap import BubblewrapRuntime
 from etude.sandbox.launch.docker import DockerRuntime
-from etude.sandbox.launch.firecracker.firecracker import FirecrackerRuntime
 from etude.sandbox.launch.gvisor import GvisorRuntime
 from etude.sandbox.launch.launcher import Launcher
 from etude.sandbox.launch.plain_process import ProcessRuntime
@@ -77,9 +74,6 @@ async def open_around(spec: SandboxSpec) -> tuple[SandboxPool, Sandbox, tuple[st
 async def _opened(settings: SandboxSettings, backend: str, why: str) -> LocalPool:
     if backend != "local":
         python = interpreter.find()
-        if backend == "firecracker":  # its probe takes a moment
-            runtime = await asyncio.to_thread(FirecrackerRuntime, python, settings.firecracker)
-            return await LocalPool.open(settings, Launcher(runtime, python), why)
         return await LocalPool.open(settings, Launcher(_LAUNCHED[backend](python), python), why)
     try:
         store = open_store(settings.layers)

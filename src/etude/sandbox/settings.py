@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-
-class FirecrackerSettings(BaseModel):
-    """What microVMs are made of; see docs/sandbox.md."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    program: str = Field(default="firecracker", description="the program firecracker, by name or path")
-    kernel: str = Field(default="", description="file of an uncompressed kernel with vsock, as firecracker takes it")
-    rootfs: str = Field(
-        default="", description="file of a read-only root file system, with the init of docs/sandbox.md"
-    )
-    arguments: str = Field(
-        default="console=ttyS0 reboot=k panic=1 pci=off quiet", description="the kernel's command line, before ours"
-    )
+# Former backends. A recipe or an option that names one is refused with this remedy.
+REMOVED_BACKENDS = {"firecracker": "it was removed because no guest could ever be started here; use local or podman"}
+# What run directories of earlier versions hold in the former table `firecracker`: it had no effect on other backends.
+_REMOVED_TABLE = {
+    "program": "firecracker",
+    "kernel": "",
+    "rootfs": "",
+    "arguments": "console=ttyS0 reboot=k panic=1 pci=off quiet",
+}
 
 
 class SandboxSettings(BaseModel):
@@ -28,15 +23,10 @@ class SandboxSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    backend: Literal[
-        "auto", "local", "bubblewrap", "podman", "runc", "docker", "gvisor", "firecracker", "process", "fake"
-    ] = Field(
+    backend: Literal["auto", "local", "bubblewrap", "podman", "runc", "docker", "gvisor", "process", "fake"] = Field(
         default="auto",
         description="back end; auto takes the first of local (namespaces), bubblewrap and podman that works; process is weaker and "
         "fake in memory, for tests: neither is taken unasked",
-    )
-    firecracker: FirecrackerSettings = Field(
-        default_factory=FirecrackerSettings, description="kernel and root of microVMs; for back end firecracker alone"
     )
     max_live: int = Field(
         default=512,
@@ -76,3 +66,20 @@ class SandboxSettings(BaseModel):
     egress_cache: str = Field(
         default="", description="folder for packages that sandboxes fetched; empty: etude/packages in the user's cache"
     )
+
+    @field_validator("backend", mode="before")
+    @classmethod
+    def _refuse_removed_backend(cls, backend: Any) -> Any:
+        if isinstance(backend, str) and backend in REMOVED_BACKENDS:
+            raise ValueError(f"{backend!r}: there is no such backend: {REMOVED_BACKENDS[backend]}")
+        return backend
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_removed_table(cls, data: Any) -> Any:
+        """Without a table `firecracker` that has its former defaults. Raises ValueError for one that sets something."""
+        if not isinstance(data, dict) or not isinstance(table := data.get("firecracker"), dict):
+            return data
+        if chosen := [f"firecracker.{key} = {table[key]!r}" for key in table if table[key] != _REMOVED_TABLE.get(key)]:
+            raise ValueError(f"{', '.join(chosen)}: there is no such backend: {REMOVED_BACKENDS['firecracker']}")
+        return {key: value for key, value in data.items() if key != "firecracker"}

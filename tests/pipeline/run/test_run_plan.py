@@ -212,3 +212,15 @@ def test_a_stage_does_without_what_it_also_reads_and_runs_again_once_that_is_the
     assert decide("judge") == {"judge": "run"}
     complete("judge")
     assert decide("late", "judge") == {"late": "skip", "judge": "skip"}
+
+
+def test_a_recorded_setting_that_was_removed_without_effect_makes_no_stage_stale(tmp_path: Path) -> None:
+    ledger = StageLedger(tmp_path / "ledger.jsonl")
+    ledger.start("a", {"a.x": 0, "sandbox.firecracker.program": "firecracker"}, {})
+    ledger.finish("a")
+    (step,) = plan(CHAIN[:1], ledger, lambda stage: {"a.x": 0}, ["a"], lambda name: True)
+    assert step.action == "skip"
+    ledger.start("a", {"a.x": 0, "sandbox.other": 1}, {})
+    ledger.finish("a")
+    (step,) = plan(CHAIN[:1], ledger, lambda stage: {"a.x": 0}, ["a"], lambda name: True)
+    assert (step.action, step.why) == ("run", "sandbox.other was 1, is absent")

@@ -63,8 +63,10 @@ def settings(backend: str) -> SandboxSettings:
 
     from etude.pipeline.recipe.recipe import Recipe
     from etude.sandbox.errors import UserError
-    from etude.sandbox.settings import SandboxSettings
+    from etude.sandbox.settings import REMOVED_BACKENDS, SandboxSettings
 
+    if backend in REMOVED_BACKENDS:
+        raise UserError(f"--backend {backend}: there is no such back end: {REMOVED_BACKENDS[backend]}")
     known: tuple[Any, ...] = get_args(SandboxSettings.model_fields["backend"].annotation)
     if backend not in known:
         raise UserError(f"--backend {backend}: there is no such back end; take one of {', '.join(known)}")

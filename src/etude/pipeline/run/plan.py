@@ -20,6 +20,8 @@ from etude.pipeline.run.stage import Stage
 
 # Behind the key in a stage's settings. An attempt that was begun before contents were noted is not stale for want of them.
 CONTENTS = " (contents)"
+# Settings of earlier versions that changed no result. An attempt that recorded them is not stale for that.
+REMOVED_SETTINGS = ("sandbox.firecracker.",)
 SUFFIXES = (".jsonl", ".tokens", ".routes")  # of a session
 CHUNK_BYTES = 1 << 22
 
@@ -167,11 +169,12 @@ def _stale(
         if name in renewed and name in selected or attempt.upstream.get(name) != ledger.finished(name):
             return f"{name} is made again"
     absent = object()
+    recorded = {key: value for key, value in attempt.settings.items() if not key.startswith(REMOVED_SETTINGS)}
     changed = [
-        f"{key} was {_shown(attempt.settings.get(key, absent), absent)}, is {_shown(settings.get(key, absent), absent)}"
-        for key in sorted(attempt.settings.keys() | settings.keys())
-        if attempt.settings.get(key, absent) != settings.get(key, absent)
-        and not (key.endswith(CONTENTS) and key not in attempt.settings)
+        f"{key} was {_shown(recorded.get(key, absent), absent)}, is {_shown(settings.get(key, absent), absent)}"
+        for key in sorted(recorded.keys() | settings.keys())
+        if recorded.get(key, absent) != settings.get(key, absent)
+        and not (key.endswith(CONTENTS) and key not in recorded)
     ]
     more = f" and {len(changed) - KEYS_NAMED} more" if len(changed) > KEYS_NAMED else ""
     return ", ".join(changed[:KEYS_NAMED]) + more

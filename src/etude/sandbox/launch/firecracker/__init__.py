@@ -1,1 +1,0 @@
-"""One microVM for each sandbox, by the program firecracker, where KVM really works."""
