@@ -158,7 +158,9 @@ def test_a_sandbox_that_runs_no_command_does_not_serve_the_agent(monkeypatch: py
 def test_the_document_has_one_object_for_each_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etude.cli.doctor.find_pool", lambda: {**POOL, "isolation": "namespace", "available": True})
     monkeypatch.setattr("etude.cli.doctor.find_around", lambda: Around("local"))
-    document = json.loads(dumps(doctor(json=True).document))
+    answer = doctor(json=True)
+    assert "local (supported, namespace, cgroup v2)" in answer.text and "local (supported)\n" in answer.text
+    document = json.loads(dumps(answer.document))
     assert list(document["purposes"]) == ["agent", "bench", "run", "gpu"]
     for one in document["purposes"].values():
         assert set(one) == {"state", "uses", "limits", "missing"}

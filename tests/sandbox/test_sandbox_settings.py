@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from etude.cli.sandbox import flags
 from etude.pipeline.recipe.errors import RecipeError
 from etude.pipeline.recipe.read import read_recipe
-from etude.sandbox.errors import UserError
+from etude.sandbox.errors import Unsupported, UserError
+from etude.sandbox.pool import LADDER, open_pool
+from etude.sandbox.settings import EXPERIMENTAL_BACKENDS, SUPPORTED_BACKENDS, SandboxSettings, tier
+from etude.sandbox.spec_validation import FOLDER_BACKENDS
 
 REMEDY = "it was removed because no guest could ever be started here; use local or podman"
 FORMER_TABLE = """
@@ -52,3 +57,31 @@ def test_a_key_of_a_removed_backend_is_refused_with_its_value(key: str) -> None:
     problem = re.escape(f"--set: sandbox: firecracker.{key} = '/x': there is no such backend: {REMEDY}")
     with pytest.raises(RecipeError, match=f"^{problem}$"):
         read_recipe([], [f"sandbox.firecracker.{key}=/x"])
+
+
+def test_every_backend_has_a_tier_and_none_is_taken_unasked_that_is_experimental() -> None:
+    names = {*get_args(SandboxSettings.model_fields["backend"].annotation)}
+    assert names == {"auto", "fake", *SUPPORTED_BACKENDS, *EXPERIMENTAL_BACKENDS}
+    assert {tier(name) for name in (*LADDER, *FOLDER_BACKENDS)} == {"supported"}
+    assert tier("fake") == "for tests"
+
+
+async def test_an_experimental_backend_is_announced_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse(settings: SandboxSettings, backend: str, why: str) -> None:
+        raise Unsupported(f"no {backend} today")
+
+    monkeypatch.setattr("etude.sandbox.pool._opened", refuse)
+    with caplog.at_level(logging.WARNING):
+        for backend in ("auto", *SUPPORTED_BACKENDS):
+            with pytest.raises(Unsupported):
+                await open_pool(SandboxSettings.model_validate({"backend": backend}))
+        assert not caplog.records
+        for backend in EXPERIMENTAL_BACKENDS:
+            with pytest.raises(Unsupported):
+                await open_pool(SandboxSettings.model_validate({"backend": backend}))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"sandbox.backend={name!r} is experimental: few machines have tested it; supported are local, bubblewrap, podman, docker"
+        for name in EXPERIMENTAL_BACKENDS
+    ]

@@ -108,15 +108,16 @@ def _namespaces() -> str:
 
 def _sandboxes(pool: dict[str, Any] | str, around: Around | str) -> list[MachineCheck]:
     """Found by making them: no list of kernel features says as much."""
+    from etude.sandbox.settings import tier
+
     if isinstance(pool, str):
         made = MachineCheck("sandbox", "can't be made", False, True, pool)
     else:
-        made = MachineCheck(
-            "sandbox", f"{pool['backend']} ({pool['isolation']}, {pool['limits']})", pool["available"], True
-        )
+        found = f"{pool['backend']} ({tier(pool['backend'])}, {pool['isolation']}, {pool['limits']})"
+        made = MachineCheck("sandbox", found, pool["available"], True)
     if isinstance(around, str):
         return [made, MachineCheck("around a folder", "can't be made", False, remedy=around)]
-    return [made, MachineCheck("around a folder", around.backend)]
+    return [made, MachineCheck("around a folder", f"{around.backend} ({tier(around.backend)})")]
 
 
 def _tools() -> list[MachineCheck]:

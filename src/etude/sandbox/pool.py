@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+
 from etude.sandbox import interpreter
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.fake.pool import FakePool
 from etude.sandbox.launch.bubblewrap import BubblewrapRuntime
 from etude.sandbox.launch.docker import DockerRuntime
-from etude.sandbox.launch.gvisor import GvisorRuntime
+from etude.sandbox.launch.experimental.gvisor import GvisorRuntime
+from etude.sandbox.launch.experimental.plain_process import ProcessRuntime
+from etude.sandbox.launch.experimental.runc import RuncRuntime
 from etude.sandbox.launch.launcher import Launcher
-from etude.sandbox.launch.plain_process import ProcessRuntime
 from etude.sandbox.launch.podman import PodmanRuntime
-from etude.sandbox.launch.runc import RuncRuntime
 from etude.sandbox.launch.zygotes import ZygotePool
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.protocol import Sandbox, SandboxPool
-from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.settings import SUPPORTED_BACKENDS, SandboxSettings, tier
 from etude.sandbox.snapshots.cache import LayerCache, open_store
 from etude.sandbox.spec import SandboxSpec
 from etude.sandbox.spec_validation import FOLDER_BACKENDS
 
-# By speed; all three isolate by namespaces. `process` is never among them.
+# By speed; all three isolate by namespaces. No experimental backend is among them.
 LADDER = ("local", "bubblewrap", "podman")
 _LAUNCHED = {
     "bubblewrap": BubblewrapRuntime,
@@ -37,6 +39,12 @@ async def open_pool(settings: SandboxSettings) -> SandboxPool:
     if settings.backend == "fake":
         return FakePool(max_live=settings.max_live, max_running=settings.max_running)
     if settings.backend != "auto":
+        if tier(settings.backend) == "experimental":
+            logging.getLogger(__name__).warning(
+                "sandbox.backend=%r is experimental: few machines have tested it; supported are %s",
+                settings.backend,
+                ", ".join(SUPPORTED_BACKENDS),
+            )
         return await _opened(settings, settings.backend, "asked for by sandbox.backend")
     refusals: list[str] = []
     for backend in LADDER:

@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+SUPPORTED_BACKENDS = ("local", "bubblewrap", "podman", "docker")
+EXPERIMENTAL_BACKENDS = ("gvisor", "runc", "process")
+BackendTier = Literal["supported", "experimental", "for tests"]
 # Former backends. A recipe or an option that names one is refused with this remedy.
 REMOVED_BACKENDS = {"firecracker": "it was removed because no guest could ever be started here; use local or podman"}
 # What run directories of earlier versions hold in the former table `firecracker`: it had no effect on other backends.
@@ -18,6 +21,13 @@ _REMOVED_TABLE = {
 }
 
 
+def tier(backend: str) -> BackendTier:
+    """How well a backend is tested. `auto` takes supported ones only."""
+    if backend in EXPERIMENTAL_BACKENDS:
+        return "experimental"
+    return "supported" if backend in SUPPORTED_BACKENDS else "for tests"
+
+
 class SandboxSettings(BaseModel):
     """Which back end, and how many sandboxes and commands at once. Limits of one sandbox are in its spec."""
 
@@ -25,8 +35,8 @@ class SandboxSettings(BaseModel):
 
     backend: Literal["auto", "local", "bubblewrap", "podman", "runc", "docker", "gvisor", "process", "fake"] = Field(
         default="auto",
-        description="back end; auto takes the first of local (namespaces), bubblewrap and podman that works; process is weaker and "
-        "fake in memory, for tests: neither is taken unasked",
+        description="back end; auto takes the first of local (namespaces), bubblewrap and podman that works. Supported are local, "
+        "bubblewrap, podman and docker. Experimental are gvisor, runc and process (weaker isolation). fake is in memory, for tests",
     )
     max_live: int = Field(
         default=512,

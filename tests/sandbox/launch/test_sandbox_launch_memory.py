@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from etude.sandbox.errors import InfraError, SandboxDied, SandboxError, SandboxNotFound, Unsupported, UserError
-from etude.sandbox.launch.gvisor import GvisorRuntime
+from etude.sandbox.launch.experimental.gvisor import GvisorRuntime
 from etude.sandbox.launch.launcher import LaunchCommand
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool

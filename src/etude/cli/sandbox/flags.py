@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 1 << 20  # what a person wants to try fits; a data set by mistake does not
 
-Backend = Annotated[str, typer.Option("--backend", help="Back end; auto takes the first that works here.")]
+Backend = Annotated[
+    str,
+    typer.Option(
+        "--backend",
+        help="Back end; auto takes the first supported one that works here. Experimental: gvisor, runc, process.",
+    ),
+]
 Folder = Annotated[
     Path | None, typer.Option("--files", metavar="DIR", help="Copy this folder's files into the sandbox first.")
 ]

@@ -59,7 +59,10 @@ def _all() -> Answer:
 
 
 def _line(name: str, one: dict[str, Any]) -> str:
+    from etude.sandbox.settings import tier
+
+    level = f"{name:12s} {tier(name):12s}"
     if not one["available"]:
-        return f"{name:12s} no   {one['reason']}"
+        return f"{level} no   {one['reason']}"
     can = [key for key, value in one.items() if value is True and key not in ("available", "warm_python")]
-    return f"{name:12s} yes  {one['isolation']}; runner {one['runner']}; {one['limits']}; {', '.join(can) or 'files and commands'}"
+    return f"{level} yes  {one['isolation']}; runner {one['runner']}; {one['limits']}; {', '.join(can) or 'files and commands'}"

@@ -20,7 +20,8 @@ from typing import Any
 from etude.sandbox.cleanup.undo import Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.launch import bundle, oci, rootfs
+from etude.sandbox.launch import bundle, rootfs
+from etude.sandbox.launch.experimental import oci
 from etude.sandbox.launch.handing import INHERITED, RENUMBER, duplicate_high
 from etude.sandbox.launch.launcher import LaunchCommand
 from etude.sandbox.spec import Isolation, SandboxSpec

@@ -24,7 +24,8 @@ from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.inside import apart
 from etude.sandbox.inside.root import INSIDE_UID
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.launch import bundle, oci, rootfs
+from etude.sandbox.launch import bundle, rootfs
+from etude.sandbox.launch.experimental import oci
 from etude.sandbox.launch.launcher import LaunchCommand
 from etude.sandbox.spec import Isolation, SandboxSpec
 
