@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.evaluate.bench.runs.budget import BudgetDecision, BudgetSpent, RunBudget
+from etude.evaluate.bench.runs.budget import BudgetSpent, RunBudget
+from etude.rollout.campaign import BudgetDecision
 
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=40), st.integers(0, 120), st.integers(1, 5), st.randoms())

@@ -7,19 +7,12 @@ attempt runs alone, to measure it. An attempt that costs more is stopped at the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
+
+from etude.rollout.campaign import BudgetDecision
 
 
 class BudgetSpent(Exception):
     """The cap is reached: attempts in flight are dropped unscored. Not a PolicyError, an attempt must not retry it."""
-
-
-class BudgetDecision(StrEnum):
-    """May an attempt start?"""
-
-    go = "go"
-    wait = "wait"  # until one of those in flight has ended
-    stop = "stop"  # the cap leaves no room for it
 
 
 class RunBudget:

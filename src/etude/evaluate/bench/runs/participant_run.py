@@ -17,7 +17,8 @@ from etude.evaluate.bench.outcome import Outcome, OutcomeFile
 from etude.evaluate.bench.runs.cost import UsageMissing, dollars_of_usage
 from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
 from etude.evaluate.bench.runs.folder import RunFolder, append_line
-from etude.evaluate.bench.runs.budget import BudgetSpent, RunBudget, BudgetDecision
+from etude.evaluate.bench.runs.budget import BudgetSpent, RunBudget
+from etude.rollout.campaign import BudgetDecision
 from etude.evaluate.bench.runs.tally import Charge, ParticipantUsage
 from etude.evaluate.bench.prices import Price
 from etude.evaluate.bench.suites.task_size import TaskSize, shape_of
