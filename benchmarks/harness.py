@@ -28,6 +28,7 @@ from etude.agent.chat.byte_tokenizer import byte_tokenizer
 from etude.agent.chat.nano import NanoRenderer
 from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.agent import build_agent
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.header import session_header
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
@@ -162,7 +163,9 @@ async def session_of(
     with tempfile.TemporaryDirectory() as folder:
         header = session_header(settings, policy, FACTS, renderer=renderer)
         recorder = SessionWriter(Path(folder) / "s.jsonl", header, every="line")
-        agent = build_agent(settings, policy, Machine(ROW * rows), FACTS, renderer=renderer, recorder=recorder)
+        agent = build_agent(
+            settings, policy, AgentDependencies(Machine(ROW * rows), FACTS, renderer=renderer, recorder=recorder)
+        )
         outcome = await agent.run()
         assert outcome.counters["failed_calls"] == 0 and outcome.counters["turns"] >= turns, outcome.counters
     return policy
@@ -192,7 +195,9 @@ async def memory(segments: int, tokens: int) -> dict[str, Any]:
 
     tracemalloc.start()
     agent = build_agent(
-        settings, policy, Machine(ROW * 8), FACTS, renderer=renderer, recorder=recorder, watcher=Noting()
+        settings,
+        policy,
+        AgentDependencies(Machine(ROW * 8), FACTS, renderer=renderer, recorder=recorder, watcher=Noting()),
     )
     outcome = await agent.run()
     tracemalloc.stop()
@@ -215,7 +220,9 @@ async def many(sessions: int, turns: int, wait_s: float) -> dict[str, Any]:
     settings = settings_of("minimal", turns)
     watching = asyncio.create_task(watch())
     wall, cpu = time.perf_counter(), time.process_time()
-    await asyncio.gather(*(build_agent(settings, p, Machine(ROW * 8), FACTS).run() for p in policies))
+    await asyncio.gather(
+        *(build_agent(settings, p, AgentDependencies(Machine(ROW * 8), FACTS)).run() for p in policies)
+    )
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     watching.cancel()
     late.sort()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from etude.agent.harness.agent import build_agent as build_agent
+    from etude.agent.harness.dependencies import AgentDependencies as AgentDependencies
     from etude.agent.harness.settings import HarnessSettings as HarnessSettings
     from etude.agent.policy.openai import OpenAIPolicy as OpenAIPolicy
     from etude.agent.policy.protocol import Policy as Policy
@@ -43,6 +44,7 @@ __version__ = "0.1.0"
 
 # Public name -> where it is: `module`, or `module:name` where it has another name there.
 _PUBLIC = {
+    "AgentDependencies": "etude.agent.harness.dependencies",
     "Completion": "etude.core.trace.completion",
     "EnginePolicy": "etude.learn.engine.policy",
     "Grader": "etude.tasks.task",
@@ -76,6 +78,7 @@ _PUBLIC = {
 
 __all__ = [
     "__version__",
+    "AgentDependencies",
     "Completion",
     "EnginePolicy",
     "Grader",

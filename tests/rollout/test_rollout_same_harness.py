@@ -15,6 +15,7 @@ from etude.agent.chat.nano import NanoRenderer
 from etude.agent.code_index.index import Index
 from etude.agent.harness.agent import build_agent
 from etude.agent.harness.code_index import FolderIndex
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.replay import compare
 from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
@@ -102,7 +103,10 @@ async def test_a_folder_a_sandbox_and_an_attempt_give_the_same_session(
         (tmp_path / path).write_text(text)
     sandbox = await pool.create(SandboxSpec(files={path: text.encode() for path, text in TASK.files.items()}))
     machines = [LocalFolder(tmp_path), sandbox]
-    ran = [await build_agent(settings, ScriptedPolicy(script), m, facts, renderer=renderer).run() for m in machines]
+    ran = [
+        await build_agent(settings, ScriptedPolicy(script), AgentDependencies(m, facts, renderer=renderer)).run()
+        for m in machines
+    ]
     setup = AttemptSetup(lambda task, seed: ScriptedPolicy(script), pool, {"any": Anything()}, settings, renderer)
     benched = (await attempt(TASK, setup)).outcome
 
@@ -155,7 +159,9 @@ async def test_search_by_meaning_finds_the_same_in_a_folder_and_in_an_attempt(
     facts = TaskFacts(task.id, task.instruction, task.test_command)
     services = AgentServices(code_index=FolderIndex(Index(folder, tmp_path / "store")))
     persons = await build_agent(
-        settings, ScriptedPolicy(SEARCHING), LocalFolder(folder), facts, renderer=renderer, services=services
+        settings,
+        ScriptedPolicy(SEARCHING),
+        AgentDependencies(LocalFolder(folder), facts, renderer=renderer, services=services),
     ).run()
     async with code_search(settings) as found:
         setup = AttemptSetup(ScriptedPolicy(SEARCHING), pool, {"any": Anything()}, settings, renderer, search=found)

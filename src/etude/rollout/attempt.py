@@ -19,6 +19,7 @@ from typing import Literal
 from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.agent import AgentOutcome, build_agent
 from etude.agent.harness.approval import Approver
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.header import session_header
 from etude.agent.harness.instructions import NAME, InstructionFile, fit, rendered
 from etude.agent.harness.presets.preset import preset_of
@@ -237,23 +238,25 @@ async def _run_agent(
         agent = build_agent(
             setup.harness,
             policy,
-            sandbox,
-            facts,
-            renderer=setup.renderer,
-            recorder=setup.record(header),
-            seed=seed,
-            services=services,
-            inbox=inbox,
-            approver=_approver(setup, name),
-            watcher=bystander,
+            AgentDependencies(
+                sandbox,
+                facts,
+                renderer=setup.renderer,
+                recorder=setup.record(header),
+                seed=seed,
+                services=services,
+                inbox=inbox,
+                approver=_approver(setup, name),
+                watcher=bystander,
+            ),
         )
         return await agent.run()
 
 
-def _approver(setup: AttemptSetup, name: str) -> Approver | None:
+def _approver(setup: AttemptSetup, name: str) -> Approver:
     """No approval is needed in a rollout; where latencies are replayed, calls wait for theirs."""
     if setup.settings.tool_latencies is None:
-        return None
+        return Approver()
     latencies = read_latencies(setup.settings.tool_latencies)
     latencies.check(set(preset_of(setup.harness).tools) - {"done"})  # a session's end is no call
     return SlowCalls(latencies, name)

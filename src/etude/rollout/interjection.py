@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from etude.agent.harness.inbox import Inbox
-from etude.agent.harness.observer import NullObserver
+from etude.agent.harness.observer import AgentObserver, NullObserver
 from etude.agent.metrics.facts import EDITS
 from etude.core.trace.entry import Entry
 from etude.tasks.task import Task
@@ -74,10 +74,10 @@ class Interjector(NullObserver):
             self._inbox.say(one.manner, one.text)
 
 
-def overheard(task: Task) -> tuple[Inbox | None, Interjector | None]:
-    """The inbox and the person of a task in which somebody speaks; nothing for the others. Raises ValueError."""
+def overheard(task: Task) -> tuple[Inbox, AgentObserver]:
+    """The inbox and the person of a task in which somebody speaks; a closed inbox for the others. Raises ValueError."""
     rows = task.metadata.get("interjections")
     if not rows:
-        return None, None
+        return Inbox.closed(), NullObserver()
     inbox = Inbox()
     return inbox, Interjector([Interjection.from_json(row, task.id) for row in rows], inbox)

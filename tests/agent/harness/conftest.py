@@ -12,6 +12,7 @@ from etude.agent.chat.byte_tokenizer import byte_tokenizer
 from etude.agent.chat.nano import NanoRenderer
 from etude.agent.chat.special import SPECIAL_TOKENS
 from etude.agent.harness.agent import Agent, build_agent
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.protocol import Request
@@ -154,6 +155,8 @@ def agent(sandbox: FakeSandbox) -> Callable[..., Agent]:
 
     def make(script: Any, settings: HarnessSettings = ROOMY, **options: Any) -> Agent:
         policy = script if hasattr(script, "complete") else ScriptedPolicy(script)
-        return build_agent(settings, policy, options.pop("sandbox", sandbox), options.pop("facts", FACTS), **options)
+        return build_agent(
+            settings, policy, AgentDependencies(options.pop("sandbox", sandbox), options.pop("facts", FACTS), **options)
+        )
 
     return make

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from etude.agent.chat.byte_tokenizer import byte_tokenizer
 from etude.agent.chat.nano import NanoRenderer
 from etude.agent.harness.agent import Agent, build_agent
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.agent.policy.scripted import ScriptedPolicy
@@ -133,7 +134,9 @@ async def test_whatever_a_policy_samples_stays_as_evidence(script: list[list[int
     renderer = NanoRenderer(byte_tokenizer())
     policy = scene.token_policy(renderer, [*script, scene.done()])
     outcome = await build_agent(
-        scene.ROOMY, policy, scene.Sandbox(scene.FILES, scene.run_tests), scene.FACTS, renderer=renderer
+        scene.ROOMY,
+        policy,
+        AgentDependencies(scene.Sandbox(scene.FILES, scene.run_tests), scene.FACTS, renderer=renderer),
     ).run()
     used = int(outcome.counters["turns"])
     expected = [token for ids in script[:used] for token in ids]
@@ -363,7 +366,7 @@ async def test_calls_in_a_summary_turn_are_not_run(
 
 def test_a_token_policy_without_a_renderer_is_refused(renderer: NanoRenderer, sandbox: Any, scene: Any) -> None:
     with pytest.raises(ValueError, match="takes tokens: give build_agent the renderer"):
-        build_agent(scene.ROOMY, scene.token_policy(renderer, []), sandbox, scene.FACTS)
+        build_agent(scene.ROOMY, scene.token_policy(renderer, []), AgentDependencies(sandbox, scene.FACTS))
 
 
 async def test_call_ids_are_unique_in_a_session_with_tokens(agent: Make, renderer: NanoRenderer, scene: Any) -> None:
@@ -378,7 +381,9 @@ async def test_the_harness_itself_costs_under_a_millisecond_a_turn(
     """Policy and tools taken off; the best of several sessions, so that a loaded machine doesn't decide."""
     best = 1.0
     for _ in range(20):
-        running = build_agent(scene.ROOMY, ScriptedPolicy(scene.GOOD), make_sandbox(), scene.FACTS, renderer=renderer)
+        running = build_agent(
+            scene.ROOMY, ScriptedPolicy(scene.GOOD), AgentDependencies(make_sandbox(), scene.FACTS, renderer=renderer)
+        )
         start = time.perf_counter()
         seconds = (await running.run()).seconds
         own = time.perf_counter() - start - seconds["policy"] - seconds["tools"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from etude.agent.harness.agent import build_agent
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.scripted import ScriptedPolicy
@@ -122,7 +123,7 @@ async def answers(machine: Any, name: str, calls: list[tuple[str, dict[str, Any]
     settings = HarnessSettings.full(preset=name, max_tool_lines=20, max_turns=len(calls) + 2)
     turns = [Message("assistant", calls=(ToolCall(f"c{i}", name, given),)) for i, (name, given) in enumerate(calls)]
     policy = ScriptedPolicy([*turns, Message("assistant", "done")])
-    outcome = await build_agent(settings, policy, machine, TaskFacts("t", "do it")).run()
+    outcome = await build_agent(settings, policy, AgentDependencies(machine, TaskFacts("t", "do it"))).run()
     assert outcome.reason == "message"
     return [entry.data["text"] for entry in outcome.session.of("tool_result")]
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from etude.agent.harness.agent import build_agent
 from etude.agent.harness.approval import ApprovalAnswer, Approver, Effect
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.header import session_header
 from etude.agent.harness.mcp import log as log_module
 from etude.agent.harness.mcp.config import project_servers, servers_of
@@ -86,7 +87,9 @@ async def answers(tmp_path: Path, servers: McpServers, *calls: tuple[str, dict[s
     turns = [Message("assistant", calls=(ToolCall(f"c{i}", *call),)) for i, call in enumerate(calls)]
     policy = ScriptedPolicy([*turns, Message("assistant", "over")])
     services = AgentServices(mcp=servers.tools)
-    agent = build_agent(SETTINGS, policy, LocalFolder(tmp_path), TaskFacts("t", "go"), services=services, **options)
+    agent = build_agent(
+        SETTINGS, policy, AgentDependencies(LocalFolder(tmp_path), TaskFacts("t", "go"), services=services, **options)
+    )
     session = (await agent.run()).session
     return [("failed: " if entry.data["failed"] else "") + entry.data["text"] for entry in session.of("tool_result")]
 
@@ -167,8 +170,8 @@ async def test_a_trained_vocabulary_takes_no_tools_of_servers(started: Any, tmp_
     servers = await started(stdio())
     with pytest.raises(ValueError, match="preset nano takes no tools"):
         build_agent(
-            HarnessSettings(), ScriptedPolicy([]), LocalFolder(tmp_path), TaskFacts("t", "go"),
-            services=AgentServices(mcp=servers.tools),
+            HarnessSettings(), ScriptedPolicy([]), AgentDependencies(LocalFolder(tmp_path), TaskFacts("t", "go"),
+            services=AgentServices(mcp=servers.tools))
         )  # fmt: skip
 
 

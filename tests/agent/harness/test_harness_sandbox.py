@@ -10,6 +10,7 @@ import pytest
 
 from etude.agent.chat.nano import NanoRenderer
 from etude.agent.harness.agent import build_agent
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.presets.preset import preset
 from etude.agent.harness.replay import replay
 from etude.agent.harness.settings import HarnessSettings
@@ -50,7 +51,9 @@ async def test_a_scripted_session_replays_in_a_fresh_sandbox(
         scene.turn(("view", {"path": "/home/someone/.ssh/id"}), ("view", {"path": "no.py"})),
         *scene.GOOD[2:],
     ]
-    agent = build_agent(scene.ROOMY, ScriptedPolicy(ask), await fresh(pool, files), FACTS, renderer=renderer)
+    agent = build_agent(
+        scene.ROOMY, ScriptedPolicy(ask), AgentDependencies(await fresh(pool, files), FACTS, renderer=renderer)
+    )
     outcome = await agent.run()
     texts = [entry.data["text"] for entry in outcome.session.of("tool_result")]
     assert texts[0].startswith("check.py:1 from shop import total\n") and "check.py" not in texts[1]

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.agent.harness.agent import build_agent
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.presets import preset as presets
 from etude.agent.harness.presets.presented_tool import PresentationError, PresentedTool, describe
 from etude.agent.harness.presets.preset import IMPLEMENTATIONS, harness_hash, preset, preset_of
@@ -107,9 +108,11 @@ def test_the_trained_presets_do_not_notice_settings_of_the_others() -> None:
 def test_a_session_that_is_offered_a_service_must_have_it(sandbox: Any) -> None:
     facts, policy = TaskFacts("t", "x"), ScriptedPolicy([Message("assistant", "done")])
     with pytest.raises(ValueError, match="no code index: give one, or switch it off"):
-        build_agent(HarnessSettings.full(preset="patch", codebase_search=True), policy, sandbox, facts)
+        build_agent(
+            HarnessSettings.full(preset="patch", codebase_search=True), policy, AgentDependencies(sandbox, facts)
+        )
     with pytest.raises(ValueError, match="harness.web is on, but the session has no provider"):
-        build_agent(HarnessSettings.full(preset="patch", web=True), policy, sandbox, facts)
+        build_agent(HarnessSettings.full(preset="patch", web=True), policy, AgentDependencies(sandbox, facts))
 
 
 async def test_outside_services_answer_in_the_tools_words(sandbox: Any) -> None:
@@ -172,7 +175,9 @@ def test_whatever_is_called_is_answered(scene: Any, name: str, data: st.DataObje
     tool, arguments = data.draw(calls(name))
     turns = [Message("assistant", calls=(ToolCall("c", tool, arguments),)), Message("assistant", "done")]
     agent = build_agent(
-        chosen, ScriptedPolicy(turns), scene.Sandbox(scene.FILES), TaskFacts("t", "x"), services=SERVICES
+        chosen,
+        ScriptedPolicy(turns),
+        AgentDependencies(scene.Sandbox(scene.FILES), TaskFacts("t", "x"), services=SERVICES),
     )
     outcome = asyncio.run(agent.run())
     [answer] = outcome.session.of("tool_result")
@@ -466,7 +471,7 @@ def test_ten_thousand_calls_on_a_real_folder_are_answered(tmp_path_factory: Any,
     async def run() -> int:
         policy, machine = ScriptedPolicy([*turns, Message("assistant", "done")]), LocalFolder(root)
         outcome = await build_agent(
-            ALL.model_copy(update=quick), policy, machine, TaskFacts("t", "x"), services=SERVICES
+            ALL.model_copy(update=quick), policy, AgentDependencies(machine, TaskFacts("t", "x"), services=SERVICES)
         ).run()
         await machine.kill()
         return len(outcome.session.of("tool_result"))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from etude.agent.harness.agent import Agent, build_agent
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.header import session_header
 from etude.agent.harness.replay import compare
 from etude.agent.harness.settings import HarnessSettings
@@ -198,7 +199,9 @@ async def test_a_failure_that_repeats_itself_is_pointed_out_and_a_success_ends_t
     other = ("search_replace", {"file_path": "shop.py", "old_string": "nowhere", "new_string": "y"})
     turns = [scene.turn(call) for call in (wrong, wrong, wrong, wrong, other, wrong, ("list_dir", {}), wrong, wrong)]
     agent = build_agent(
-        LARGE, ScriptedPolicy([*turns, Message("assistant", "Done.")]), LocalFolder(folder), scene.FACTS
+        LARGE,
+        ScriptedPolicy([*turns, Message("assistant", "Done.")]),
+        AgentDependencies(LocalFolder(folder), scene.FACTS),
     )
     texts = [entry.data["text"] for entry in (await agent.run()).session.of("tool_result")]
     assert ["times in a row" in text for text in texts] == [False, False, True, True, *[False] * 5]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from etude.agent.harness.agent import build_agent
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.header import session_header
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
@@ -70,7 +71,7 @@ class Shop:
         recorder = SessionWriter(self.home / f"{name}.jsonl", header, every="line")
         sandbox = await pool.create(SandboxSpec(files={"core.py": (self.root / "core.py").read_bytes()}))
         try:
-            await build_agent(settings, policy, sandbox, facts, recorder=recorder).run()
+            await build_agent(settings, policy, AgentDependencies(sandbox, facts, recorder=recorder)).run()
             (self.root / "core.py").write_bytes(await sandbox.read("core.py"))
         finally:
             await sandbox.kill()

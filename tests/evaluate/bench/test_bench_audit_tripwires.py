@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 
 from etude.agent.harness.agent import build_agent
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.protocol import Policy
@@ -37,7 +38,7 @@ def tasks(level: str, count: int = 4) -> list[Task]:
 
 def evidence(task: Task, policy: Policy) -> Evidence:
     facts = TaskFacts(task.id, task.instruction, task.test_command)
-    outcome = asyncio.run(build_agent(HARNESS, policy, MemorySandbox(task.files), facts).run())
+    outcome = asyncio.run(build_agent(HARNESS, policy, AgentDependencies(MemorySandbox(task.files), facts)).run())
     return evidence_of(outcome.session, Start.of(task))
 
 

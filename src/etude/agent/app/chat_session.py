@@ -21,6 +21,7 @@ from etude.agent.app.workspace_access import WorkspaceAccess, describe_surroundi
 from etude.agent.git_links.home import sessions_home
 from etude.agent.harness.agent import Agent, build_agent
 from etude.agent.harness.approval import Approver
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.header import session_header
 from etude.agent.harness.inbox import Inbox
 from etude.agent.harness.instructions import find_instructions, rendered
@@ -143,11 +144,19 @@ def _open_session(
         journal(path, before, after)
         observer.wrote(path, before, after)
 
-    agent = build_agent(
-        settings, runtime.model.policy, runtime.operations, facts, renderer=runtime.model.renderer, recorder=recorder,
-        services=extensions.services, journal=wrote, inbox=user.inbox, approver=user.approver, watcher=observer, resumed=resumed,
-    )  # fmt: skip
-    return ChatSession(file, recorder, agent, journal)
+    dependencies = AgentDependencies(
+        runtime.operations,
+        facts,
+        renderer=runtime.model.renderer,
+        recorder=recorder,
+        services=extensions.services,
+        user_journal=wrote,
+        inbox=user.inbox,
+        approver=user.approver,
+        watcher=observer,
+        resumed=resumed,
+    )
+    return ChatSession(file, recorder, build_agent(settings, runtime.model.policy, dependencies), journal)
 
 
 def _facts(

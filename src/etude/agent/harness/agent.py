@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from etude.agent.chat.renderer import Renderer
-from etude.agent.harness.approval import Approver
 from etude.agent.harness.budget import Budget
 from etude.agent.harness.call_runner import CallRunner
 from etude.agent.harness.context_window import ContextWindow
@@ -21,26 +19,22 @@ from etude.agent.harness.control_flow import RequestEnd, WindowOverflow
 from etude.agent.harness.dependencies import AgentDependencies, renderer_for
 from etude.agent.harness.edits.edit_log import EditLog
 from etude.agent.harness.header import session_header
-from etude.agent.harness.inbox import Inbox, SummaryRequest, TurnInterrupted
-from etude.agent.harness.observer import AgentObserver, NullObserver
+from etude.agent.harness.inbox import SummaryRequest, TurnInterrupted
 from etude.agent.harness.opening import opening_messages
 from etude.agent.harness.presets.preset import Preset, harness_facts, preset_of
 from etude.agent.harness.resume import NO_FACTS, changed_harness, open_answers
-from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.shortening import digest
-from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.harness.tools.tool import ToolContext
 from etude.agent.harness.transcript import Transcript
 from etude.agent.metrics.of_session import changes_of, counters_of, last_test, todos_of
 from etude.agent.policy.protocol import ContextOverflow, Policy, PolicyError, Request
-from etude.agent.workspace.workspace import Journal, Workspace
+from etude.agent.workspace.workspace import Workspace
 from etude.core.trace.completion import Completion
 from etude.core.trace.message import CUT_OFF, EMPTY, NO_ANSWER, Delivery, Message
 from etude.core.trace.segment import Segment
 from etude.core.trace.session import Recorder, Session
 from etude.sandbox.errors import InfraError
-from etude.sandbox.protocol import Operations
 
 # HTTP statuses of refusals that a retry would not change.
 _REFUSED = (400, 413, 422)
@@ -64,16 +58,16 @@ class AgentOutcome:
 class Agent:
     """One session. Build it with `build_agent`, run it once."""
 
-    def __init__(self, settings: HarnessSettings, policy: Policy, parts: AgentDependencies, seed: int | None) -> None:
+    def __init__(self, settings: HarnessSettings, policy: Policy, parts: AgentDependencies, recorder: Recorder) -> None:
         self._settings = settings
         self._policy = policy
         self._dependencies = parts
-        self._seed = seed
-        self._recorder, self._inbox, self._observer = parts.recorder, parts.inbox, parts.watcher
+        self._seed = parts.seed
+        self._recorder, self._inbox, self._observer = recorder, parts.inbox, parts.watcher
         self._preset: Preset = preset_of(settings, parts.services.mcp)
         self._budget = Budget.of(settings)
-        self._transcript = Transcript(parts.recorder, parts.renderer, self._preset.schemas)
-        edits = EditLog(parts.recorder)
+        self._transcript = Transcript(recorder, parts.renderer, self._preset.schemas)
+        edits = EditLog(recorder)
         self._context = ToolContext(
             Workspace(parts.operations, parts.journal(edits)),
             settings,
@@ -82,7 +76,7 @@ class Agent:
             services=parts.services,
         )
         self._calls = CallRunner(
-            self._preset, self._context, self._transcript, parts.recorder, parts.approver, parts.inbox, edits
+            self._preset, self._context, self._transcript, recorder, parts.approver, parts.inbox, edits
         )  # fmt: skip
         exact = policy.takes_tokens or parts.renderer is not None
         self._window = ContextWindow(policy, self._transcript, settings, exact=exact)
@@ -361,36 +355,15 @@ class Agent:
         return digest(messages)
 
 
-def build_agent(
-    settings: HarnessSettings,
-    policy: Policy,
-    sandbox: Operations,
-    facts: TaskFacts,
-    *,
-    renderer: Renderer | None = None,
-    recorder: Recorder | None = None,
-    seed: int | None = None,
-    services: AgentServices | None = None,
-    journal: Journal | None = None,
-    inbox: Inbox | None = None,
-    approver: Approver | None = None,
-    watcher: AgentObserver | None = None,
-    resumed: Session | None = None,
-) -> Agent:
-    """The only constructor of an agent. A token policy needs a renderer. Without a recorder the session stays in memory.
-
-    `sandbox` may be a `LocalFolder`. `services` provide the tools outside of it that settings switch on. `journal` gets every file change
-    of a tool. Without an inbox there are no messages after the request, without an approver there are no questions. `resumed` is a
-    session to resume; `facts.instruction` is then its next request.
-
-    Build the recorder's header with `session_header`, so that every session carries its harness hash and facts.
-    """
+def build_agent(settings: HarnessSettings, policy: Policy, dependencies: AgentDependencies) -> Agent:
+    """The only constructor of an agent. Build the recorder's header with `session_header`, so that every session carries its harness
+    hash and facts. Raises ValueError if the policy takes tokens and there is no renderer."""
+    renderer, services = dependencies.renderer, dependencies.services
     if policy.takes_tokens and renderer is None:
         raise ValueError(f"the policy {policy.name} takes tokens: give build_agent the renderer of its model")
-    services = services or AgentServices()
     services.require(codebase_search=settings.codebase_search, web=settings.web)
     renderer = renderer_for(renderer, settings) if renderer else None
-    recorder = recorder or Recorder(session_header(settings, policy, facts, renderer=renderer, services=services))
-    seams = (inbox or Inbox.closed(), approver or Approver(), watcher or NullObserver())
-    parts = AgentDependencies(sandbox, facts, renderer, recorder, services, journal, *seams, resumed)
-    return Agent(settings, policy, parts, seed)
+    recorder = dependencies.recorder or Recorder(
+        session_header(settings, policy, dependencies.facts, renderer=renderer, services=services)
+    )
+    return Agent(settings, policy, replace(dependencies, renderer=renderer), recorder)

@@ -1,8 +1,8 @@
-"""An agent's dependencies besides its settings and its policy. `build_agent` collects them, `Agent` uses them."""
+"""An agent's dependencies besides its settings and its policy. Callers of `build_agent` collect them, `Agent` uses them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.approval import Approver
@@ -19,18 +19,19 @@ from etude.sandbox.protocol import Operations
 
 @dataclass(frozen=True)
 class AgentDependencies:
-    """Everything that a session gets besides its settings and its policy. `user_journal` is the caller's journal."""
+    """Everything that a session gets besides its settings and its policy."""
 
-    operations: Operations
-    facts: TaskFacts
-    renderer: Renderer | None
-    recorder: Recorder
-    services: AgentServices
-    user_journal: Journal | None
-    inbox: Inbox
-    approver: Approver
-    watcher: AgentObserver
-    resumed: Session | None
+    operations: Operations  # a sandbox, or a `LocalFolder`
+    facts: TaskFacts  # facts about the task; its instruction is the first request, or the next one of a resumed session
+    renderer: Renderer | None = None  # a token policy needs one
+    recorder: Recorder | None = None  # without one the session stays in memory
+    seed: int | None = None  # of the first turn; each later turn adds one
+    services: AgentServices = field(default_factory=AgentServices)  # tools outside the sandbox that settings switch on
+    user_journal: Journal | None = None  # the caller's journal: gets every file change of a tool
+    inbox: Inbox = field(default_factory=Inbox.closed)  # messages after the request; a closed one has none
+    approver: Approver = field(default_factory=Approver)  # decides calls; the default asks no questions
+    watcher: AgentObserver = field(default_factory=NullObserver)
+    resumed: Session | None = None  # the session to resume
 
     @property
     def unwatched(self) -> bool:

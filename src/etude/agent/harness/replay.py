@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.agent import build_agent
 from etude.agent.harness.approval import ApprovalDecision, Approver, Effect
-from etude.agent.harness.dependencies import renderer_for
+from etude.agent.harness.dependencies import AgentDependencies, renderer_for
 from etude.agent.harness.header import session_header
 from etude.agent.harness.inbox import Inbox, SummaryRequest, TurnInterrupted
 from etude.agent.harness.presets.preset import harness_hash
@@ -185,9 +185,15 @@ async def replay(
     again = session_header(settings, policy, facts, renderer=renderer, services=services)
     if again.harness != header.harness:
         return ReplayDifference(-1, "harness hash", header.harness, again.harness)
-    person = {"inbox": RecordedInbox(session), "approver": RecordedApprover(session)}
-    agent = build_agent(settings, policy, sandbox, facts, renderer=renderer, services=services, **person)
-    outcome = await agent.run()
+    recorded = AgentDependencies(
+        sandbox,
+        facts,
+        renderer=renderer,
+        services=services or AgentServices(),
+        inbox=RecordedInbox(session),
+        approver=RecordedApprover(session),
+    )
+    outcome = await build_agent(settings, policy, recorded).run()
     return compare(session, outcome.session)
 
 

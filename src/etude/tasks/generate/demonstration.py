@@ -10,6 +10,7 @@ from typing import Any, Coroutine, TypeVar
 
 from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.agent import AgentOutcome, build_agent
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.tasks.generate.exercises.memory_sandbox import MemorySandbox
@@ -26,7 +27,7 @@ def demonstrate(
     sandbox = MemorySandbox(task.files)
     expert = Expert(task, seed, competence=competence)
     facts = TaskFacts(task.id, task.instruction, task.test_command)
-    agent = build_agent(settings, expert, sandbox, facts, renderer=renderer, seed=seed)
+    agent = build_agent(settings, expert, AgentDependencies(sandbox, facts, renderer=renderer, seed=seed))
     return _finish(agent.run()), sandbox.files, expert.plan.competent
 
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from etude.agent.harness.agent import AgentOutcome, build_agent
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.protocol import Policy, Request
@@ -151,7 +152,7 @@ class AgenticGrader:
 
     async def _agent(self, box: Disposable, request: str, session: str, tally: QuestionCost) -> AgentOutcome:
         facts = TaskFacts(session, request)
-        return await build_agent(self.harness, _CountedPolicy(self.policy, tally), box, facts).run()
+        return await build_agent(self.harness, _CountedPolicy(self.policy, tally), AgentDependencies(box, facts)).run()
 
     def _key(self, criterion: Criterion, shown_attempt: JudgedAttempt, files: Mapping[str, bytes]) -> str:
         """All that the grader is given, and who it is."""

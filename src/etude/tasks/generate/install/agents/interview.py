@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.agent import build_agent
 from etude.agent.harness.approval import Approver
+from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.header import session_header
 from etude.agent.harness.inbox import Inbox
 from etude.agent.harness.observer import NullObserver
@@ -114,14 +115,16 @@ async def interview(
     agent = build_agent(
         settings,
         meter,
-        sandbox,
-        facts,
-        renderer=model.renderer,
-        recorder=model.record(header),
-        seed=0,
-        inbox=answers,
-        approver=Approver("writes" if reads_only else "never"),
-        watcher=_Ear(answers),
+        AgentDependencies(
+            sandbox,
+            facts,
+            renderer=model.renderer,
+            recorder=model.record(header),
+            seed=0,
+            inbox=answers,
+            approver=Approver("writes" if reads_only else "never"),
+            watcher=_Ear(answers),
+        ),
     )
     try:
         await agent.run()
