@@ -1,12 +1,13 @@
-"""Many attempts at once with a bound on how many run. Used by bench and factory; rl has its own controller."""
+"""Many attempts whose results are kept in memory: a campaign that nothing resumes. `rl` has its own controller."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from etude.rollout.attempt import Attempt, AttemptSetup, attempt
+from etude.rollout.campaign import CampaignJob, NullCampaignObserver, run_campaign
 from etude.rollout.retry import InfraFault
 from etude.tasks.task import Task
 
@@ -32,40 +33,54 @@ class Batch:
 Progress = Callable[[int, int, Attempt | InfraFault], None]
 
 
+def make_attempts(setup: AttemptSetup) -> Callable[[CampaignJob[AttemptJob]], Awaitable[Attempt]]:
+    """What a campaign of attempt jobs does with each of them. The function raises InfraFault and FatalStageError."""
+
+    async def make_attempt(job: CampaignJob[AttemptJob]) -> Attempt:
+        work = job.work
+        return await attempt(work.task, setup, name=work.name, seed=work.seed, group=work.group)
+
+    return make_attempt
+
+
 async def run_batch(
     jobs: Sequence[AttemptJob], setup: AttemptSetup, *, concurrency: int, progress: Progress | None = None
 ) -> Batch:
-    """All jobs, at most `concurrency` at a time; on cancellation or a bug in one, the others are stopped and cleaned up.
+    """All jobs, at most `concurrency` at a time, started in their order; on cancellation the others are stopped and cleaned up.
 
-    `progress(done, total, last)` is called after each.
+    `progress(done, total, last)` is called after each. Raises ValueError for two jobs of one name, FatalStageError.
     """
     if concurrency < 1:
         raise ValueError(f"a batch needs a concurrency of at least 1, got {concurrency}")
-    results: dict[int, Attempt | InfraFault] = {}
-    waiting = iter(enumerate(jobs))
+    made: dict[str, Attempt] = {}
 
-    async def worker() -> None:
-        for index, job in waiting:
-            try:
-                result = await attempt(job.task, setup, name=job.name, seed=job.seed, group=job.group)
-            except InfraFault as fault:
-                result = fault
-            results[index] = result
-            if progress is not None:
-                progress(len(results), len(jobs), result)
+    def keep(job: CampaignJob[AttemptJob], result: Attempt) -> Attempt:
+        made[job.key] = result
+        return result
 
-    workers = [asyncio.create_task(worker()) for _ in range(min(concurrency, len(jobs)))]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for task in workers:
-            task.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
-    batch = Batch()
-    for index, job in enumerate(jobs):
-        result = results[index]
-        if isinstance(result, Attempt):
-            batch.attempts.append(result)
-        else:
-            batch.faults[job.name] = result
-    return batch
+    summary = await run_campaign(
+        [CampaignJob(job.name, job) for job in jobs],
+        make_attempts(setup),
+        append=keep,
+        workers=concurrency,
+        observer=None if progress is None else _BatchProgress(progress, len(jobs)),
+    )
+    faults = {job.name: summary.faults[job.name] for job in jobs if job.name in summary.faults}
+    return Batch([made[job.name] for job in jobs if job.name in made], faults)
+
+
+class _BatchProgress(NullCampaignObserver):
+    """Counts what has ended."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+
+    def finished(self, job: CampaignJob[Any], record: Attempt) -> None:
+        self._report(record)
+
+    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+        self._report(fault)
+
+    def _report(self, last: Attempt | InfraFault) -> None:
+        self._done += 1
+        self._progress(self._done, self._total, last)

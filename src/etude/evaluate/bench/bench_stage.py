@@ -10,13 +10,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from etude.agent.chat.renderer import Renderer
 from etude.core.events.log import EventLog
 from etude.core.trace.vocabulary import write_vocabulary
 from etude.evaluate.bench.outcome import Outcome, OutcomeFile
+from etude.evaluate.bench.pass_jobs import pass_jobs, recorded_passes
 from etude.rollout.attempt import Attempt, AttemptSetup
-from etude.rollout.batch import AttemptJob, run_batch
+from etude.rollout.batch import AttemptJob, make_attempts
+from etude.rollout.campaign import CampaignJob, NullCampaignObserver, run_campaign
 from etude.rollout.keep import keep_session
 from etude.rollout.retry import InfraFault
 from etude.tasks.task import Task
@@ -78,29 +81,25 @@ class BenchStage:
         wanted = self._wanted(passes, level_passes)
         file = OutcomeFile(self.folder / f"{name}.jsonl")
         samples = Samples(self.folder / "sessions" / name, self.keep_sessions, setup.renderer)
-        by_id = {task.id: task for task in self.tasks}
-        jobs = [
-            AttemptJob(task, f"{task.id}#{number}", seed=self._seed(place, number))
-            for number in range(max(wanted.values()))
-            for place, task in enumerate(self.tasks)
-            if number < wanted[task.id] and (task.id, number) not in file.outcomes
-        ]
-        whole, solved = sum(wanted.values()), sum(o.score for o in file.outcomes.values())
+        done = recorded_passes(file)
+        jobs = [*pass_jobs(self.tasks, wanted, self.seed)]
+        recorded = sum(job.key in done for job in jobs)
+        solved = sum(outcome.score for outcome in file.outcomes.values())
 
-        def take(done: int, total: int, last: Attempt | InfraFault) -> None:
-            nonlocal solved
-            if isinstance(last, Attempt):
-                outcome = read_outcome(last, by_id[last.rollout.task_id])
-                file.add(outcome)
-                samples.take(outcome, last)
-                solved += outcome.score
-            made = whole - total + done
-            self.log.progress(self.stage, made, whole, policy=name, average=round(100 * solved / made, 1))
+        def append(job: CampaignJob[AttemptJob], made: Attempt) -> Outcome:
+            outcome = read_outcome(made, job.work.task)
+            file.add(outcome)
+            samples.take(outcome, made)
+            return outcome
 
-        batch = await run_batch(jobs, setup, concurrency=self.concurrency, progress=take)
-        if batch.faults:
-            last = list(batch.faults.values())[-1]
-            raise BenchUnfinished(f"{name}: {len(batch.faults)} of {whole} attempts met infra faults; the last: {last}")
+        progress = _StageProgress(self.log, self.stage, name, len(jobs), recorded, solved)
+        summary = await run_campaign(
+            jobs, make_attempts(setup), done=done, append=append, workers=self.concurrency, observer=progress
+        )
+        if faults := list(summary.faults.values()):
+            raise BenchUnfinished(
+                f"{name}: {len(faults)} of {len(jobs)} attempts met infra faults; the last: {faults[-1]}"
+            )
         return self.read(name, passes, level_passes)
 
     def read(self, name: str, passes: int, level_passes: Mapping[str, int] | None = None) -> list[Outcome]:
@@ -113,9 +112,29 @@ class BenchStage:
         """Passes of each task."""
         return {task.id: (level_passes or {}).get(task.level, passes) for task in self.tasks}
 
-    def _seed(self, place: int, number: int) -> int:
-        """The same for every policy: with equal weights two policies answer alike, which pairs the comparison further."""
-        return self.seed + 1009 * place + 1_000_003 * number
+
+@dataclass
+class _StageProgress(NullCampaignObserver):
+    """Reports how many attempts have ended, failed ones included, and their mean score in percent."""
+
+    log: EventLog
+    stage: str
+    policy: str
+    whole: int
+    ended: int
+    solved: float
+
+    def finished(self, job: CampaignJob[Any], record: Outcome) -> None:
+        self.solved += record.score
+        self._report()
+
+    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+        self._report()
+
+    def _report(self) -> None:
+        self.ended += 1
+        average = round(100 * self.solved / self.ended, 1)
+        self.log.progress(self.stage, self.ended, self.whole, policy=self.policy, average=average)
 
 
 def read_outcome(attempt: Attempt, task: Task) -> Outcome:

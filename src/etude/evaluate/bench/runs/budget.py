@@ -7,6 +7,7 @@ attempt runs alone, to measure it. An attempt that costs more is stopped at the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from etude.rollout.campaign import BudgetDecision
 
@@ -64,3 +65,23 @@ class RunBudget:
             f"${self.spent:.4f} of --max-cost {self.cap:g} are spent, and the next attempt by {participant} may cost "
             f"${dearest:.4f}; a higher --max-cost goes on from here"
         )
+
+
+@dataclass(frozen=True)
+class ParticipantBudget:
+    """The budget of a run as the campaign of one participant sees it: keys are those of its attempts."""
+
+    run: RunBudget
+    participant: str
+
+    def decide(self, key: str) -> BudgetDecision:
+        return self.run.decide(self.participant)
+
+    def start(self, key: str) -> None:
+        self.run.start(self.participant, key)
+
+    def end(self, key: str) -> None:
+        self.run.end(self.participant, key)
+
+    def stop_reason(self, key: str) -> str:
+        return self.run.stop_reason(self.participant)

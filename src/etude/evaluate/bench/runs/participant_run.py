@@ -7,41 +7,39 @@ whole passes. A pass that infrastructure errors ended is missing, is reported, a
 
 from __future__ import annotations
 
-import asyncio
+import difflib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+from etude.agent.policy.protocol import Policy
+from etude.core.events.log import EventLog
+from etude.core.trace.completion import Usage
+from etude.core.trace.unicode import whole
 from etude.evaluate.bench.bench_stage import read_outcome
 from etude.evaluate.bench.outcome import Outcome, OutcomeFile
-from etude.evaluate.bench.runs.cost import UsageMissing, dollars_of_usage
-from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
-from etude.evaluate.bench.runs.folder import RunFolder, append_line
-from etude.evaluate.bench.runs.budget import BudgetSpent, RunBudget
-from etude.rollout.campaign import BudgetDecision
-from etude.evaluate.bench.runs.tally import Charge, ParticipantUsage
+from etude.evaluate.bench.pass_jobs import pass_jobs, recorded_passes
 from etude.evaluate.bench.prices import Price
-from etude.evaluate.bench.suites.task_size import TaskSize, shape_of
+from etude.evaluate.bench.runs.budget import BudgetSpent, ParticipantBudget, RunBudget
+from etude.evaluate.bench.runs.cost import UsageMissing, dollars_of_usage
+from etude.evaluate.bench.runs.folder import RunFolder, append_line, replace_text
+from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
+from etude.evaluate.bench.runs.tally import Charge, ParticipantUsage
 from etude.evaluate.bench.suites.suite import Suite
-from etude.core.events.log import EventLog
-from etude.agent.policy.protocol import Policy
-from etude.rollout.attempt import Attempt, Script, AttemptSetup, attempt
+from etude.evaluate.bench.suites.task_size import TaskSize, shape_of
+from etude.rollout.attempt import Attempt, AttemptSetup, Script
+from etude.rollout.batch import AttemptJob, make_attempts
+from etude.rollout.campaign import CampaignJob, NullCampaignObserver, run_campaign
 from etude.rollout.code_search import CodeSearch
+from etude.rollout.keep import keep_session
 from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.protocol import Machines
-from etude.tasks.task import Task
-from etude.core.trace.completion import Usage
-import difflib
-from collections.abc import Mapping
-from pathlib import Path
-from etude.evaluate.bench.runs.folder import replace_text
-from etude.rollout.attempt import Attempt
-from etude.rollout.keep import keep_session
 from etude.tasks.content import file_text, is_text, same_content
 from etude.tasks.task import Task
-from etude.core.trace.unicode import whole
-
 
 # What is kept of an attempt in addition to its outcome: the session and the agent's change, for people, `report` and
 # the auditor.
@@ -96,10 +94,6 @@ class Bench:
             self._shapes[task.id] = shape_of(task)
         return self._shapes[task.id]
 
-    def seed_of(self, place: int, number: int) -> int:
-        """With equal weights two policies answer alike, which pairs the comparison further; a session's turns have seeds between."""
-        return self.seed + 1009 * place + 1_000_003 * number
-
 
 @dataclass
 class ParticipantProgress:
@@ -112,8 +106,10 @@ class ParticipantProgress:
     stopped: str = ""
 
 
-class ParticipantRun:
-    """All attempts of one participant. `run` raises EndpointGone where the policy's server is lost; attempts made by then are kept."""
+class ParticipantRun(NullCampaignObserver):
+    """All attempts of one participant as a campaign, which it observes.
+
+    `run` raises EndpointGone where the policy's server is lost; attempts made by then are kept."""
 
     def __init__(
         self,
@@ -126,7 +122,6 @@ class ParticipantRun:
         self._bench, self._participant, self._limits, self._price, self._search = bench, participant, limits, price, search
         self._file = OutcomeFile(bench.folder.outcomes(participant.key))
         self._dearest_turn: float | None = None
-        self._ended = asyncio.Condition()
         wanted = {(task.id, number) for task in bench.tasks for number in range(bench.passes)}
         self.kept = [o for key, o in self._file.outcomes.items() if key in wanted]
         self._whole = len(wanted)
@@ -140,26 +135,25 @@ class ParticipantRun:
         async with self._participant.open() as ready:
             tally = ParticipantUsage(self._participant.key, self._bench.folder.usage, ready.engine, self._pay)
             setup = self._setup(ready, tally)
-            jobs = self._jobs()
-            count = min(self._bench.concurrency, self.progress.missing)
-            workers = [asyncio.create_task(self._work(jobs, setup, tally)) for _ in range(count)]
-            try:
-                await asyncio.gather(*workers)
-            except BudgetSpent:
-                self.progress.stopped = self._bench.budget.stop_reason(self._participant.key)
-            finally:
-                for worker in workers:
-                    worker.cancel()
-                await asyncio.gather(*workers, return_exceptions=True)
+            await self._run_campaign(setup, tally)
         self._tell()
         return self.progress
 
-    def _jobs(self) -> Iterator[tuple[Task, int, int]]:
-        """What is missing: task, its place, the pass."""
-        for number in range(self._bench.passes):
-            for place, task in enumerate(self._bench.tasks):
-                if (task.id, number) not in self._file.outcomes:
-                    yield task, place, number
+    async def _run_campaign(self, setup: AttemptSetup, tally: ParticipantUsage) -> None:
+        bench, key = self._bench, self._participant.key
+        passes = dict.fromkeys((task.id for task in bench.tasks), bench.passes)
+        try:
+            await run_campaign(
+                pass_jobs(bench.tasks, passes, bench.seed),
+                make_attempts(setup),
+                done=recorded_passes(self._file),
+                append=partial(self._append, tally),
+                workers=bench.concurrency,
+                budget=None if self._price is None else ParticipantBudget(bench.budget, key),
+                observer=self,
+            )
+        except BudgetSpent:
+            self.stopped(bench.budget.stop_reason(key))
 
     def _setup(self, ready: ParticipantPolicy, tally: ParticipantUsage) -> AttemptSetup:
         inner = ready.policy
@@ -185,35 +179,6 @@ class ParticipantRun:
             agent=ready.agent,
         )
 
-    async def _work(self, jobs: Iterator[tuple[Task, int, int]], setup: AttemptSetup, tally: ParticipantUsage) -> None:
-        for task, place, number in jobs:
-            name = f"{task.id}#{number}"
-            if not await self._admitted(name):
-                return
-            try:
-                made = await attempt(task, setup, name=name, seed=self._bench.seed_of(place, number))
-            except InfraFault as fault:
-                self._lose(name, fault)
-            else:
-                self._take(made, task, tally.take(f"{name}.{made.tries}"), setup)
-            finally:
-                async with self._ended:
-                    self._bench.budget.end(self._participant.key, name)
-                    self._ended.notify_all()
-
-    async def _admitted(self, name: str) -> bool:
-        """Waits until the budget says go; False if it says stop."""
-        budget, key = self._bench.budget, self._participant.key
-        if self._price is None:
-            return True
-        async with self._ended:
-            await self._ended.wait_for(lambda: budget.decide(key) is not BudgetDecision.wait)
-            if budget.decide(key) is BudgetDecision.go:
-                budget.start(key, name)
-                return True
-        self.progress.stopped = budget.stop_reason(key)
-        return False
-
     def _pay(self, name: str, usage: Usage) -> None:
         if self._price is None:
             return
@@ -230,12 +195,16 @@ class ParticipantRun:
         self._dearest_turn = max(dollars, self._dearest_turn or 0.0)
         self._bench.budget.pay(self._participant.key, name, dollars)
 
-    def _take(self, made: Attempt, task: Task, charge: Charge, setup: AttemptSetup) -> None:
-        outcome = self._outcome(made, task, charge)
+    def _append(self, tally: ParticipantUsage, job: CampaignJob[AttemptJob], made: Attempt) -> Outcome:
+        task = job.work.task
+        outcome = self._outcome(made, task, tally.take(f"{job.key}.{made.tries}"))
         path = self._bench.folder.session(self._participant.key, task.id, outcome.attempt)
         write_attempt_files(path, made, task, {"policy": self._participant.name, "effort": self._participant.effort, "pass": outcome.attempt})
         self._file.add(outcome)
-        self.kept.append(outcome)
+        return outcome
+
+    def finished(self, job: CampaignJob[Any], record: Outcome) -> None:
+        self.kept.append(record)
         self.progress.made += 1
         self.progress.missing -= 1
         self._tell()
@@ -256,8 +225,8 @@ class ParticipantRun:
             style=str(task.metadata.get("style", "")),
         )
 
-    def _lose(self, name: str, fault: InfraFault) -> None:
-        task_id, _, number = name.rpartition("#")
+    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+        task_id, _, number = job.key.rpartition("#")
         kind = type(fault.__cause__).__name__ if fault.__cause__ else type(fault).__name__
         row = {
             "policy": self._participant.key,
@@ -267,8 +236,11 @@ class ParticipantRun:
             "message": str(fault),
         }
         append_line(self._bench.folder.faults, json.dumps(row))
-        self.progress.faults[name] = str(fault)
+        self.progress.faults[job.key] = str(fault)
         self._tell()
+
+    def stopped(self, reason: str) -> None:
+        self.progress.stopped = reason
 
     def line(self) -> str:
         """How it ended, for the person who watches."""
