@@ -62,7 +62,7 @@ def test_a_time_that_no_file_can_have_is_refused_before_a_runner_dies_of_it(mtim
 @pytest.mark.parametrize("name", ["a/" * 200 + "b", "a" * 250 + "/" + "b/" * 10 + "c" * 4000])
 def test_a_short_archive_of_long_names_costs_no_memory_to_speak_of(name: str) -> None:
     """Test 45 of docs/sandbox.md: each of its folders would be kept by its whole path, 60 GB for a name of 500 KB."""
-    with pytest.raises(UserError, match="a name has"):
+    with pytest.raises(UserError, match="deeper than 128|longer than 4,096"):
         archives.parts(_tar((name, 0)), 1000)
 
 

@@ -159,7 +159,7 @@ def test_the_diff_of_an_old_source_is_its_packaging_and_its_changes_a_patch(tmp_
 
 
 def test_a_diff_that_climbs_out_or_ends_early_is_refused(tmp_path):
-    with pytest.raises(ProjectRefused, match="climbs out"):
+    with pytest.raises(ProjectRefused, match="leads out of the folder"):
         only(old_format(DIFF.replace(b"tool-1.0/debian/last", b"tool-1.0/../../last"), tmp_path / "1"))
     with pytest.raises(ProjectRefused, match="ends inside a hunk"):
         only(old_format(DIFF.replace(b"@@ -0,0 +1 @@", b"@@ -0,0 +1,9 @@"), tmp_path / "2"))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from etude.core.sources import unpack as unpack_module
 from etude.core.sources.project import ProjectRefused
-from etude.core.sources.unpack import UNPACKER, UnpackLimits, top, unpack, work_folder
+from etude.core.sources.unpack import IMPORT, ROOT, UnpackLimits, top, unpack, work_folder
 
 HONEST = {"a-1.0/src/a.py": b"print('a')\n" * 1000, "a-1.0/README": "Grüße\n".encode(), "a-1.0/empty": b""}
 SMALL = UnpackLimits(total_bytes=4_000_000, file_bytes=1_000_000, entries=5_000, path_bytes=200)
@@ -307,21 +307,18 @@ def test_the_child_inherits_neither_environment_nor_open_files(into, monkeypatch
 
 
 FULL_DISK = """
-import errno, os, runpy
+import errno, os
 real = os.open
 def full(path, flags, *rest, **named):
     if flags & os.O_CREAT:
         raise OSError(errno.ENOSPC, "No space left on device")
     return real(path, flags, *rest, **named)
 os.open = full
-runpy.run_path({unpacker!r}, run_name="__main__")
 """
 
 
-def test_a_full_disk_is_the_machines_fault_not_the_archives(into, monkeypatch, tmp_path_factory):
-    script = tmp_path_factory.mktemp("child") / "full_disk.py"
-    script.write_text(FULL_DISK.format(unpacker=str(UNPACKER)))
-    monkeypatch.setattr(unpack_module, "UNPACKER", script)
+def test_a_full_disk_is_the_machines_fault_not_the_archives(into, monkeypatch):
+    monkeypatch.setattr(unpack_module, "IMPORT", FULL_DISK + IMPORT)
     with pytest.raises(OSError, match="can't unpack into .* No space left"):
         unpacked(tar(HONEST), into)
 
@@ -365,6 +362,9 @@ def test_no_name_leads_outside(tmp_path_factory, names, zip_it):
 
 def test_the_unpacker_runs_on_the_bare_interpreter():
     done = subprocess.run(
-        [sys.executable, "-I", "-S", str(UNPACKER), "{}"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        [sys.executable, "-I", "-S", "-c", IMPORT, str(ROOT), "{}"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
     )
     assert "KeyError: 'memory_bytes'" in done.stderr

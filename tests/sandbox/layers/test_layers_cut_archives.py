@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from etude.core.archives import open_tar
 from etude.sandbox.layers.errors import LayerError, UnsafeContent
 from etude.sandbox.layers.image import load
 from etude.sandbox.layers.store import LayerStore
-from etude.sandbox.layers.strict_tar import open_tar
 from etude.sandbox.layers.view import LayerView
 
 NAMES = {"a", "folder", "folder/b", "link"}

@@ -81,7 +81,7 @@ def test_a_tree_over_its_bounds_is_refused_and_nothing_of_it_stays(store: LayerS
     write(upper, {"a": b"", "b": b"", "c": bytes(100)})
     deep = upper
     with opened(upper) as fd:
-        for bounds, said in ((Bounds(max_entries=2), "more than 2"), (Bounds(max_bytes=99), "over 99 bytes")):
+        for bounds, said in ((Bounds(max_entries=2), "more than 2"), (Bounds(max_bytes=99), "more than 99 bytes")):
             with pytest.raises(UnsafeContent, match=said):
                 store.ingest(fd, Snapshot(), bounds=bounds)
         for _ in range(140):

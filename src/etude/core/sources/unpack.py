@@ -22,7 +22,9 @@ from typing import IO, Any
 
 from etude.core.sources.project import ProjectRefused
 
-UNPACKER = Path(__file__).parent / "unpacker"
+# The child's program: it finds Etude in the folder that is its first argument, behind the standard library and without other packages.
+IMPORT = "import runpy, sys; sys.path.append(sys.argv[1]); runpy.run_module('etude.core.sources.unpacker', run_name='__main__')"
+ROOT = Path(__file__).parents[3]
 # The loader's only variable; without it an interpreter that links a shared libpython outside the system's path doesn't start.
 KEPT_VARIABLES = ("LD_LIBRARY_PATH",)
 # Of the child's messages; longer ones would be a child gone wrong.
@@ -60,7 +62,7 @@ def unpack(
     if isinstance(archive, Path):
         with archive.open("rb") as stream:
             return unpack(stream, into, limits, diff=diff)
-    command = [sys.executable, "-I", "-S", "-X", "utf8", str(UNPACKER), json.dumps(asdict(limits))]
+    command = [sys.executable, "-I", "-S", "-X", "utf8", "-c", IMPORT, str(ROOT), json.dumps(asdict(limits))]
     try:
         child = subprocess.run(
             command + ["diff"] * diff,

@@ -6,22 +6,22 @@ import io
 import posixpath
 import tarfile
 
+from etude.core.archives import ArchiveError, ArchiveLimits, EntryCounter, open_tar, tar_content, tar_entries
 from etude.sandbox.errors import OutputLimit, UserError
 from etude.sandbox.fake.files import FakeFiles
-from etude.sandbox.layers.strict_tar import open_tar
+
+_LIMITS = ArchiveLimits(entries=100_000, total_bytes=1 << 30)
 
 
 def unpack(files: FakeFiles, path: str, archive: bytes) -> None:
     found: list[tuple[str, bytes, int]] = []
     try:
         with open_tar(io.BytesIO(archive)) as opened:
-            for info in opened:
-                name = posixpath.normpath(info.name)
-                if name.startswith(("/", "../")) or name == ".." or not (info.isreg() or info.isdir()):
-                    raise UserError(f"put_tar: {info.name!r} leads outside, or is neither a file nor a folder")
-                content = opened.extractfile(info)
-                if content is not None:
-                    found.append((posixpath.join(path, name), content.read(), info.mode & 0o777))
+            for name, kind, info in tar_entries(opened, EntryCounter(_LIMITS), ("file", "folder")):
+                if kind == "file":
+                    found.append((posixpath.join(path, name), tar_content(opened, info), info.mode & 0o777))
+    except ArchiveError as error:
+        raise UserError(f"put_tar: {error}") from None
     except (tarfile.TarError, ValueError, OverflowError, EOFError) as error:
         raise UserError(f"put_tar: not an archive: {error}") from None
     for name, data, mode in found:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from etude.core.archives import ArchiveError, ArchiveLimits, EntryCounter, open_tar, tar_content, tar_entries
 from etude.sandbox.errors import LayerCorrupt, SandboxNotFound
-from etude.sandbox.layers.strict_tar import open_tar
 from etude.sandbox.spec import SnapshotRef
 
 _WHITEOUT = ".wh."  # as OCI images write it
@@ -20,6 +20,9 @@ _WHITEOUT = ".wh."  # as OCI images write it
 class FakeFile(NamedTuple):
     data: bytes
     mode: int = 0o644
+
+
+_LIMITS = ArchiveLimits(entries=100_000, total_bytes=1 << 30)
 
 
 class FakeLayer(dict[str, FakeFile | None]):
@@ -54,13 +57,13 @@ class FakeLayer(dict[str, FakeFile | None]):
         files: dict[str, FakeFile | None] = {}
         try:
             with open_tar(io.BytesIO(archive)) as opened:
-                for info in opened:
-                    folder, leaf = posixpath.split(info.name)
+                for name, kind, info in tar_entries(opened, EntryCounter(_LIMITS), ("file", "folder")):
+                    folder, leaf = posixpath.split(name)
                     if leaf.startswith(_WHITEOUT):
                         files[posixpath.join(folder, leaf.removeprefix(_WHITEOUT))] = None
-                    elif (content := opened.extractfile(info)) is not None:
-                        files[info.name] = FakeFile(content.read(), info.mode)
-        except (tarfile.TarError, ValueError, OverflowError, EOFError) as error:
+                    elif kind == "file":
+                        files[name] = FakeFile(tar_content(opened, info), info.mode)
+        except (ArchiveError, tarfile.TarError, ValueError, OverflowError, EOFError) as error:
             raise LayerCorrupt(f"layer {digest[:12]}: not an archive: {error}") from None
         layer = FakeLayer(files)
         if layer.digest != digest:

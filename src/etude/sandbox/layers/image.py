@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from etude.core.archives import open_tar
 from etude.sandbox.layers.blobs import BROKEN, Blobs, FolderBlobs, TarBlobs, decompressed, record, require_digest
 from etude.sandbox.layers.bounds import Bounds
 from etude.sandbox.layers.errors import BadImage, UnsafeContent
 from etude.sandbox.layers.snapshot import Snapshot
 from etude.sandbox.layers.store import LayerStore, PinnedSnapshot
-from etude.sandbox.layers.strict_tar import open_tar
 from etude.sandbox.layers.tree_import import TreeImporter
 from etude.sandbox.layers.unpack import archive_bytes, unpack
 from etude.sandbox.layers.view import LayerView

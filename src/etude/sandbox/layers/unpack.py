@@ -14,13 +14,13 @@ import tarfile
 from collections.abc import Callable
 from typing import IO, Any
 
+from etude.core.archives import EVERY_KIND, ArchiveError, EntryKind, open_tar, plain_path, tar_entries
 from etude.sandbox.layers import overlay
 from etude.sandbox.layers.blobs import BROKEN
 from etude.sandbox.layers.bounds import Bounds, BoundsCounter
 from etude.sandbox.layers.draft import MODE_BITS, LayerDraft
 from etude.sandbox.layers.errors import UnsafeContent
 from etude.sandbox.layers.manifest import LayerEntry
-from etude.sandbox.layers.strict_tar import open_tar
 from etude.sandbox.layers.tree import CREATE, FOLDER, PIECE_BYTES, LayerTree
 from etude.sandbox.layers.tree_import import copy_from
 
@@ -74,12 +74,14 @@ def unpack(
     source: IO[bytes], draft: LayerDraft, bounds: Bounds, below: Callable[[str], bool], *, proven: bool = False
 ) -> str:
     """The sha256 of the archive. `below`: whether the chain under this layer shows something at a path. `proven`: the caller compares the
-    sha256 with the one that it knows. Raises Hostile, OSError."""
+    sha256 with the one that it knows. Raises UnsafeContent, OSError."""
     stream: Any = HashingReader(source, archive_bytes(bounds))
     try:
         with open_tar(stream, proven=proven, errorlevel=2) as archive, LayerTree(draft.tree) as tree:
             _Unpacking(archive, draft, tree, BoundsCounter(bounds), below).all()
         return stream.rest()
+    except ArchiveError as error:
+        raise UnsafeContent(str(error)) from None
     except (tarfile.TarError, *BROKEN, ValueError, OverflowError, RecursionError) as error:
         raise UnsafeContent(f"the archive can't be read: {error}") from error
     except OSError as error:
@@ -107,19 +109,14 @@ class _Unpacking:
         self._folder_times: dict[str, int] = {}
 
     def all(self) -> None:
-        for member in self._archive:
-            path = _plain(member.name)
-            if not path:
-                continue
-            self._tally.add(path, member.size if member.isreg() else 0)
-            self._member(path, member)
-            self._archive.members.clear()  # type: ignore[attr-defined] - it would keep a million of them
+        for path, kind, member in tar_entries(self._archive, self._tally, EVERY_KIND):
+            self._member(path, kind, member)
         for path in sorted((p for p, e in self._found.items() if e.kind == "dir"), key=os.fsencode, reverse=True):
             self._close(self._found[path])
         for entry in self._found.values():
             self._draft.note(entry, self._draft.times.get(entry.path, 0))
 
-    def _member(self, path: str, member: tarfile.TarInfo) -> None:
+    def _member(self, path: str, kind: EntryKind, member: tarfile.TarInfo) -> None:
         folder, _, name = path.rpartition("/")
         if name == OPAQUE:
             self._make_folders(folder)
@@ -131,16 +128,16 @@ class _Unpacking:
             self._hide(f"{folder}/{name[len(GONE) :]}".lstrip("/"))
             return
         self._make_folders(folder)
-        if member.isdir():
+        if kind == "folder":
             self._folder(path, member)
-        elif member.isreg() or member.islnk() or member.issym():
+        elif kind != "device":
             self._clear(path)
             parent, name = self._tree.parent(path)
-            if member.issym():
+            if kind == "link":
                 self._draft.link(member.linkname, name, parent)
                 self._found[path] = LayerEntry(path, "link", content=member.linkname)
-            elif member.islnk():
-                self._same(path, _plain(member.linkname), parent, name)
+            elif kind == "hard link":
+                self._same(path, plain_path(member.linkname), parent, name)
             else:
                 self._file(path, member, parent, name)
         elif not path.startswith("dev/"):
@@ -182,7 +179,7 @@ class _Unpacking:
         self._folder_times[path] = _time(member)
 
     def _make_folders(self, folder: str) -> None:
-        """Those that the archive did not name. Raises Hostile where a link or a file is on the way."""
+        """Those that the archive did not name. Raises UnsafeContent where a link or a file is on the way."""
         parts = folder.split("/") if folder else []
         for count in range(1, len(parts) + 1):
             path = "/".join(parts[:count])
@@ -196,7 +193,7 @@ class _Unpacking:
                 raise UnsafeContent(f"{folder} leads through {path}, which is a {there.kind}")
 
     def _hide(self, path: str) -> None:
-        if not _plain(path):
+        if not plain_path(path):
             raise UnsafeContent("a whiteout without a name")
         if path not in self._found and self._below(path):
             self._make_folders(os.path.dirname(path))
@@ -225,13 +222,6 @@ class _Unpacking:
             self._draft.finish_entry(fd, entry.mode, self._folder_times.get(entry.path, 0))
         finally:
             os.close(fd)
-
-
-def _plain(name: str) -> str:
-    """Relative and without dots; "" for the root itself. Raises Hostile."""
-    if "\0" in name or name.startswith("/") or ".." in name.split("/"):
-        raise UnsafeContent(f"{name!r} leads outside")
-    return "/".join(part for part in name.split("/") if part not in ("", "."))
 
 
 def _time(member: tarfile.TarInfo) -> int:

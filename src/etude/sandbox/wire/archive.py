@@ -11,9 +11,18 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any
 
+from etude.core.archives import (
+    ArchiveError,
+    ArchiveLimits,
+    EntryCounter,
+    open_tar,
+    plain_path,
+    require_link_inside,
+    tar_content,
+    tar_entries,
+)
 from etude.sandbox.errors import OutputLimit, SandboxError, UserError
 from etude.sandbox.inside import frames
-from etude.sandbox.layers.strict_tar import open_tar
 from etude.sandbox.wire.exchange import PendingCall, reported
 
 MOST_ENTRIES = 100_000
@@ -23,6 +32,7 @@ _MOST_NAME, _MOST_DEPTH = (
 )  # of a name that is put; else a short archive of long names fills this process' memory
 _MOST_NAMES = 64 << 20  # bytes of all the names of a download, for the same reason
 _MOST_TIME_S = 1 << 33  # what every file system and both runners can say
+_KINDS = {"file": "file", "hard link": "file", "folder": "dir", "link": "link"}  # of the reader and of the wire
 _PIECE_BYTES = 1 << 20
 _FRAME_BYTES = 4 << 20
 _FRAME_ENTRIES = 1000
@@ -35,6 +45,8 @@ def parts(archive: bytes, most_bytes: int) -> list[Part]:
     try:
         with open_tar(io.BytesIO(archive), encoding="utf-8", errors="surrogateescape") as tar:
             return list(_framed(_checked(tar, most_bytes)))
+    except ArchiveError as error:
+        raise UserError(f"put_tar: {error}") from None
     except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError, OSError) as error:
         raise UserError(
             f"no tar archive that can be read (compressed ones are to be given uncompressed): {error}"
@@ -46,93 +58,45 @@ def _checked(tar: tarfile.TarFile, most_bytes: int) -> list[tuple[list[Any], byt
     kinds: dict[str, str] = {}  # of every name, and of the folders that names imply
     files: dict[str, bytes] = {}
     entries: list[tuple[list[Any], bytes]] = []
-    total = 0
-    for count, member in enumerate(tar):
-        if count >= MOST_ENTRIES:
-            raise UserError(f"the archive holds more than {MOST_ENTRIES} entries")
-        name = _name(member.name)
-        if len(name) > _MOST_NAME or name.count("/") >= _MOST_DEPTH:
-            raise UserError(
-                f"entry {name:.60}…: a name has {_MOST_NAME} characters and {_MOST_DEPTH} folders at most, not {len(name)}"
-            )
+    # A longer name is for the file system inside to refuse.
+    counter = EntryCounter(ArchiveLimits(MOST_ENTRIES, most_bytes, _MOST_NAME, _MOST_NAME, _MOST_DEPTH))
+    for name, entry_kind, member in tar_entries(tar, counter):
         if abs(member.mtime) > _MOST_TIME_S:
-            raise UserError(f"entry {name!r} is of the time {member.mtime:g} s, which no file can have")
-        if name == "":
-            if member.isdir():
-                continue  # the folder itself
-            raise UserError(f"entry {member.name!r} would take the folder's own place")
-        kind = _kind(member)
+            raise ArchiveError(f"entry {name!r} is of the time {member.mtime:g} s, which no file can have")
+        kind = _KINDS[entry_kind]
         _require_place(name, kind, kinds)
         data, target = b"", ""
         if kind == "link":
-            target = _target(name, member.linkname)
-        elif kind == "file":
-            source = files.get(_name(member.linkname)) if member.islnk() else None
-            if member.islnk() and source is None:
-                raise UserError(
+            require_link_inside(name, target := member.linkname)
+        elif entry_kind == "hard link":
+            if (first := files.get(plain_path(member.linkname))) is None:
+                raise ArchiveError(
                     f"{name} is a hard link to {member.linkname!r}, which is no earlier file of the archive"
                 )
-            total += member.size if source is None else len(source)
-            if total > most_bytes or member.size < 0:
-                raise UserError(f"the archive holds more than {most_bytes} bytes, all that disk_mb has room for")
-            data = source if source is not None else _contents(tar, member)
+            counter.add(name, len(data := first))
+        elif kind == "file":
+            data = tar_content(tar, member)
+        if kind == "file":
             files[name] = data
         entries.append(([name, kind, member.mode & 0o777, int(member.mtime) * 10**9, len(data), target], data))
     return entries
 
 
-def _name(path: str) -> str:
-    """Normalised, relative; "" for the folder itself."""
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if path.startswith("/") or ".." in parts or "\0" in path:
-        raise UserError(f"entry {path!r} leads out of the folder; names must be relative and without '..'")
-    return "/".join(parts)
-
-
-def _kind(member: tarfile.TarInfo) -> str:
-    for test, kind in (
-        (member.isreg(), "file"),
-        (member.islnk(), "file"),
-        (member.isdir(), "dir"),
-        (member.issym(), "link"),
-    ):
-        if test:
-            return kind
-    raise UserError(f"entry {member.name!r} is of type {member.type!r}; only files, folders and links can be put")
-
-
 def _require_place(name: str, kind: str, kinds: dict[str, str]) -> None:
     """Each name once, and below folders only."""
     if name in kinds and not (kind == "dir" and kinds[name] == "implied"):
-        raise UserError(f"the archive holds {name!r} twice, or something below it before itself")
+        raise ArchiveError(f"the archive holds {name!r} twice, or something below it before itself")
     above, known = name, None
     while known is None and (above := posixpath.dirname(above)):
         known = kinds.get(above)
         if known not in (None, "dir", "implied"):
-            raise UserError(f"entry {name!r} lies below {above!r}, which is a {known}")
+            raise ArchiveError(f"entry {name!r} lies below {above!r}, which is a {known}")
         kinds[above] = known or "implied"
     kinds[name] = kind
     if len(kinds) > MOST_ENTRIES:
-        raise UserError(f"the archive holds more than {MOST_ENTRIES} entries, with the folders that their names imply")
-
-
-def _target(name: str, target: str) -> str:
-    """A link may go up through real folders first, then down; where it would leave the folder, or could, it is refused."""
-    parts = [part for part in target.split("/") if part not in ("", ".")]
-    up = 0
-    while up < len(parts) and parts[up] == "..":
-        up += 1
-    if not target or target.startswith("/") or "\0" in target or ".." in parts[up:] or up > name.count("/"):
-        raise UserError(f"link {name!r} to {target!r} leads out of the folder, or may")
-    return target
-
-
-def _contents(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    with tar.extractfile(member) or io.BytesIO() as file:
-        data = file.read()
-    if len(data) != member.size:
-        raise UserError(f"the archive ends in the middle of {member.name!r}")
-    return data
+        raise ArchiveError(
+            f"the archive holds more than {MOST_ENTRIES} entries, with the folders that their names imply"
+        )
 
 
 def _framed(entries: list[tuple[list[Any], bytes]]) -> Iterator[Part]:
@@ -228,13 +192,13 @@ def _require_entry(entry: Any, room: int) -> tuple[str, int]:
         good = (
             numbers
             and kind in ("file", "dir", "link")
-            and _name(name) == name
+            and plain_path(name) == name
             and name != ""
             and isinstance(target, str)
             and 0 <= size <= room
         )
         f"{name}{target}".encode(errors="surrogateescape")
-    except (TypeError, ValueError, AttributeError, UserError):
+    except (TypeError, ValueError, AttributeError, ArchiveError):
         good, name, size = False, "", 0
     if not good or (kind != "file" and size):
         raise frames.FrameError(f"entry {entry!r:.200} of a tree")

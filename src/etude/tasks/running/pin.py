@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from etude.core.sources.project import ProjectRefused
+from etude.core.sources.unpack import top, unpack
 
 DOWNLOAD_TIMEOUT_S = 240.0  # all of them are under 2 MB, but a source release first fetches its build back end
 
@@ -57,15 +58,19 @@ def unpacked(pin: Pin, cache: Path) -> Path:
 
 
 def _unpack(archive: Path, into: Path) -> Path:
-    """The folder with the package: a source release has one folder around everything."""
-    if archive.suffix == ".whl":
-        with zipfile.ZipFile(archive) as wheel:
-            wheel.extractall(into)
-        return into
-    with tarfile.open(archive) as release:
-        release.extractall(into, filter="data")
-    (root,) = into.iterdir()
-    return root
+    """The folder with the package: a source release has one folder around everything. Files are readable for the users of sandboxes."""
+    into.mkdir()
+    try:
+        found = unpack(archive, into)
+    except ProjectRefused as error:
+        raise PackagesUnavailable(f"{archive.name} can't be unpacked: {error}") from None
+    if found.skipped:
+        raise PackagesUnavailable(f"{archive.name} holds entries that are not unpacked: {dict(found.skipped)}")
+    for folder, _, names in os.walk(into):
+        os.chmod(folder, 0o755)
+        for name in names:
+            os.chmod(os.path.join(folder, name), 0o644)
+    return into if archive.suffix == ".whl" else top(into)
 
 
 def _download(pin: Pin, folder: Path) -> Path:

@@ -1,1 +1,1 @@
-"""The program that unpacks one archive in a process of its own; started by `unpack.py` as a folder, never imported by the parent."""
+"""The program that unpacks one archive in a process of its own; started by `unpack.py`, never imported by the parent."""

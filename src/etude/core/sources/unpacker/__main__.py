@@ -1,7 +1,7 @@
 """Unpacks the archive on standard input below the working folder and prints one JSON line: what was written, or why not.
 
-Run as `python -I -S <this folder> <limits as JSON> [diff]`, with nothing from the parent's environment. The process limits itself
-before it reads the first byte. Exit status: 0 done, 3 refused (the archive's fault), 4 failed (the machine's).
+Run as `python -I -S -c <IMPORT of unpack.py> <folder of etude> <limits as JSON> [diff]`, with nothing from the parent's environment. The
+process limits itself before it reads the first byte. Exit status: 0 done, 3 refused (the archive's fault), 4 failed (the machine's).
 """
 
 from __future__ import annotations
@@ -14,12 +14,23 @@ import lzma
 import os
 import resource
 import sys
+import tarfile
+import zipfile
 from io import BufferedReader
 from typing import Any, cast
 
-from archives import unpack_tar, unpack_zip
-from changes import unpack_diff
-from tree import CHUNK_BYTES, ArchiveError, Readable, UnpackedTree
+from etude.core.archives import (
+    EVERY_KIND,
+    ArchiveError,
+    BoundedStream,
+    EntryKind,
+    Readable,
+    open_tar,
+    tar_entries,
+    zip_entries,
+)
+from etude.core.sources.unpacker.changes import unpack_diff
+from etude.core.sources.unpacker.tree import CHUNK_BYTES, UnpackedTree
 
 # What the disk or the machine does to us, not the archive; anything else (a name too long, a file where a folder should be) is its doing.
 MACHINE_ERRORS = frozenset(
@@ -28,6 +39,8 @@ MACHINE_ERRORS = frozenset(
 # First bytes of what is inside (RFC 1952, bzip2, xz-file-format 2.1.1.1, the properties of the old .lzma, APPNOTE.TXT 4.3.7).
 GZIP, BZIP2, XZ, LZMA, ZIP, EMPTY_ZIP = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x5d\0\0", b"PK\3\4", b"PK\5\6"
 TAR_MAGIC_AT, TAR_MAGIC = 257, b"ustar"
+# Headers and padding of an entry in a tar, on top of its data: a header, a long name or PAX records, and half a block.
+ENTRY_BYTES = 2048
 
 
 def limit_self(limits: dict[str, int]) -> None:
@@ -71,13 +84,48 @@ def unpack(stream: BufferedReader, tree: UnpackedTree, diff: bool) -> None:
         raise ArchiveError(f"not an archive of a known kind; it starts with {start[:8].hex(' ') or 'nothing'}")
 
 
-def main() -> int:
-    limits: dict[str, int] = json.loads(sys.argv[1])
+def unpack_tar(stream: Readable, tree: UnpackedTree) -> None:
+    """`stream` is the decompressed tar; it is read once, from front to back."""
+    metered = BoundedStream(stream, tree.limits["total_bytes"] + tree.limits["entries"] * ENTRY_BYTES)
+    try:
+        with open_tar(metered, mode="r|", bufsize=CHUNK_BYTES, encoding="utf-8") as tar:
+            for path, kind, member in tar_entries(tar, tree.counter, EVERY_KIND):
+                data = tar.extractfile(member) if _is_wanted(path, kind, tree) else None
+                if data is not None:
+                    tree.write(path, member.size, data)
+    except tarfile.TarError as error:
+        raise ArchiveError(f"damaged or cut archive: {error}") from None
+
+
+def unpack_zip(stream: BufferedReader, tree: UnpackedTree) -> None:
+    """Needs a seekable stream, for a zip's directory is at its end."""
+    with zipfile.ZipFile(stream) as archive:
+        for path, kind, member in zip_entries(archive, tree.counter, EVERY_KIND):
+            if not _is_wanted(path, kind, tree):
+                continue
+            if member.flag_bits & 0x1:
+                raise ArchiveError(f"encrypted file {path[:80]!a}")
+            with archive.open(member) as data:
+                tree.write(path, member.file_size, data)
+
+
+def _is_wanted(path: str, kind: EntryKind, tree: UnpackedTree) -> bool:
+    """Files with a name that a text can have; all else but folders is counted as skipped."""
+    if not tree.has_printable_name(path) or kind == "folder":
+        return False
+    if kind != "file":
+        tree.skipped["device" if kind == "device" else "link"] += 1
+    return kind == "file"
+
+
+def main(arguments: list[str]) -> int:
+    """`arguments`: the limits as JSON, and "diff" for a diff."""
+    limits: dict[str, int] = json.loads(arguments[0])
     limit_self(limits)
     tree = UnpackedTree(limits)
     answer: dict[str, Any]
     try:
-        unpack(cast(BufferedReader, open(0, "rb", buffering=CHUNK_BYTES)), tree, sys.argv[2:] == ["diff"])
+        unpack(cast(BufferedReader, open(0, "rb", buffering=CHUNK_BYTES)), tree, arguments[1:] == ["diff"])
         code, answer = 0, {"files": tree.files, "bytes": tree.bytes, "skipped": tree.skipped}
     except ArchiveError as refusal:
         code, answer = 3, {"reason": str(refusal)}
@@ -96,4 +144,4 @@ def main() -> int:
 
 if __name__ == "__main__":
     # Not sys.exit: closing half-read decompressors at exit costs time and may raise.
-    os._exit(main())
+    os._exit(main(sys.argv[2:]))

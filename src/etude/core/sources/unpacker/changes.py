@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 
-from tree import ArchiveError, Readable, UnpackedTree
+from etude.core.archives import ArchiveError, Readable, plain_path
+from etude.core.sources.unpacker.tree import UnpackedTree
 
 CHANGES = "debian/patches/debian-changes"
 # Of the whole diff, which is held in memory: an honest one is a few MB, and with its lines it is in memory three times.
@@ -25,10 +26,12 @@ def unpack_diff(stream: Readable, tree: UnpackedTree) -> None:
         raise ArchiveError(f"diff of more than {DIFF_BYTES:,} bytes")
     changed: list[bytes] = []
     for name, hunks in files(text_lines(text)):
-        tree.entry()
-        path = tree.place(name.partition("/")[2])
-        if path is None:
+        path = plain_path(name.partition("/")[2])
+        tree.counter.add(path)
+        if not tree.has_printable_name(path):
             continue
+        if path == "":
+            raise ArchiveError("a file without a name")
         if hunks and hunks[0].startswith(b"@@ -0,0 "):
             new = added_file(hunks[1:])
             tree.write(path, len(new), BytesIO(new))
