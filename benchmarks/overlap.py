@@ -37,7 +37,9 @@ from etude.pipeline.recipe.read import find_recipe, read_recipe
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.machine import machine, versions
 from etude.pipeline.run.meter import Meter, StageCost
+from etude.rl.observer import EventLogObserver
 from etude.rl.run import run_rl
+from etude.rl.run_context import RunContext
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
 from etude.tasks.generate.exercises.source import ExerciseSource
@@ -104,14 +106,16 @@ def measure(case: Case) -> dict[str, Any]:
     try:
         with Meter(note):
             summary = run_rl(
-                case.recipe.rl.model_copy(update=changes),
-                checkpoint=case.checkpoint,
-                folder=folder,
-                source=ExerciseSource(case.recipe.exercises),
-                harness=case.recipe.harness,
-                engine=case.recipe.engine.model_copy(update=engine_changes),
-                sandbox=case.recipe.sandbox,
-                log=EventLog.null(),
+                RunContext(
+                    case.recipe.rl.model_copy(update=changes),
+                    case.checkpoint,
+                    folder,
+                    ExerciseSource(case.recipe.exercises),
+                    case.recipe.harness,
+                    case.recipe.engine.model_copy(update=engine_changes),
+                    case.recipe.sandbox,
+                    EventLogObserver(EventLog.null()),
+                )
             )
         solved, curve = solved_by_task(folder), curve_of(folder)
     finally:

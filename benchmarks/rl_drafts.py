@@ -29,7 +29,9 @@ from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.machine import machine, versions
 from etude.rl.learner import Learner
 from etude.rl.ledger import RlLedger, fold
+from etude.rl.observer import EventLogObserver
 from etude.rl.run import run_rl
+from etude.rl.run_context import RunContext
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.tasks.generate.exercises.source import ExerciseSource
@@ -55,14 +57,16 @@ def a_run(recipe: Recipe, folder: Path, **changes: Any) -> dict[int, list[int]]:
     """The groups of each step."""
     if not (folder / "summary.json").exists():
         run_rl(
-            recipe.rl.model_copy(update={"keep_sessions": 0} | changes),
-            checkpoint=CHECKPOINT,
-            folder=folder,
-            source=ExerciseSource(recipe.exercises),
-            harness=recipe.harness,
-            engine=recipe.engine,
-            sandbox=recipe.sandbox,
-            log=EventLog.null(),
+            RunContext(
+                recipe.rl.model_copy(update={"keep_sessions": 0} | changes),
+                CHECKPOINT,
+                folder,
+                ExerciseSource(recipe.exercises),
+                recipe.harness,
+                recipe.engine,
+                recipe.sandbox,
+                EventLogObserver(EventLog.null()),
+            )
         )
     return fold(RlLedger(folder / "ledger.jsonl").entries).batches
 

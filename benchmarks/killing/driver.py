@@ -17,6 +17,8 @@ from etude.core.events.log import EventLog
 from etude.learn.engine.settings import EngineSettings
 from etude.rl import run
 from etude.rl.local_ray import LocalRay
+from etude.rl.observer import EventLogObserver
+from etude.rl.run_context import RunContext
 from etude.rl.settings import RlSettings
 from etude.sandbox.fleet.settings import FleetSettings
 from etude.sandbox.settings import SandboxSettings
@@ -45,16 +47,18 @@ def main() -> None:
     points.install_controller()
     run.LocalRay = Watched  # type: ignore[misc]
     run.run_rl(
-        RlSettings.model_validate_json(sys.argv[3]),
-        checkpoint=checkpoint,
-        folder=folder,
-        source=ExerciseSource(ExerciseSettings()),
-        harness=HarnessSettings(**HARNESS),
-        engine=EngineSettings.model_validate_json(sys.argv[5]),
-        sandbox=SandboxSettings(),
-        log=EventLog(folder / "events.jsonl"),
-        fleet=FleetSettings.model_validate_json(sys.argv[4]),
-        graders=witnessed(folder.parent / f"{folder.name}-witness"),
+        RunContext(
+            RlSettings.model_validate_json(sys.argv[3]),
+            checkpoint,
+            folder,
+            ExerciseSource(ExerciseSettings()),
+            HarnessSettings(**HARNESS),
+            EngineSettings.model_validate_json(sys.argv[5]),
+            SandboxSettings(),
+            EventLogObserver(EventLog(folder / "events.jsonl")),
+            graders=witnessed(folder.parent / f"{folder.name}-witness"),
+            fleet=FleetSettings.model_validate_json(sys.argv[4]),
+        )
     )
 
 

@@ -33,21 +33,25 @@ from etude.core.events.log import EventLog
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.generate.settings import ExerciseSettings
 from etude.agent.harness.settings import HarnessSettings
+from etude.rl.observer import EventLogObserver
 from etude.rl.run import run_rl
+from etude.rl.run_context import RunContext
 from etude.rl.settings import ClusterSettings, RlSettings
 from etude.sandbox.settings import SandboxSettings
 
 checkpoint, folder = map(Path, sys.argv[1:3])
 run_rl(
-    RlSettings.model_validate_json(sys.argv[3]),
-    checkpoint=checkpoint,
-    folder=folder,
-    source=ExerciseSource(ExerciseSettings()),
-    harness=HarnessSettings.model_validate_json(sys.argv[5]),
-    engine=EngineSettings(),
-    sandbox=SandboxSettings(),
-    log=EventLog(folder / "events.jsonl"),
-    cluster=ClusterSettings.model_validate_json(sys.argv[4]),
+    RunContext(
+        RlSettings.model_validate_json(sys.argv[3]),
+        checkpoint,
+        folder,
+        ExerciseSource(ExerciseSettings()),
+        HarnessSettings.model_validate_json(sys.argv[5]),
+        EngineSettings(),
+        SandboxSettings(),
+        EventLogObserver(EventLog(folder / "events.jsonl")),
+        cluster=ClusterSettings.model_validate_json(sys.argv[4]),
+    )
 )
 """
 

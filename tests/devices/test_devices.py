@@ -106,10 +106,13 @@ def test_a_cpu_is_reproducible_without_being_told() -> None:
 
 def test_what_ray_is_asked_for_on_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from etude.rl import placement
+    from etude.rl.local_ray import LocalRay
 
     def asked(engine: EngineSettings, gpus: int) -> list[Any]:
         monkeypatch.setattr(placement.ray, "cluster_resources", lambda: {"GPU": float(gpus)})
-        places = placement.RayPlaces(tmp_path, tmp_path, RlSettings(device="cuda"), engine, ClusterSettings())
+        places = placement.RayPlaces(
+            tmp_path, tmp_path, RlSettings(device="cuda"), engine, ClusterSettings(), LocalRay(tmp_path / "ray.json")
+        )
         return [places._options(what, {}, "SPREAD").get("num_gpus") for what in ("engine", "trainer")]
 
     vllm = EngineSettings.model_validate({"kind": "vllm", "vllm": {"python": "/usr/bin/python3"}})

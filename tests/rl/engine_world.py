@@ -6,11 +6,15 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+from recording import RecordingObserver
+
 from etude.agent.policy.protocol import Request
 from etude.core.trace.completion import Completion, SampledTokens
+from etude.learn.engine.settings import EngineSettings
 from etude.learn.weights.errors import Unreachable
 from etude.rl.engines import READY, Engines
 from etude.rl.restarts import ProcessDied
+from etude.rl.settings import RegionSettings, RlSettings
 
 
 class Process:
@@ -65,30 +69,29 @@ class World:
         self.there = -1  # newest version in the stores of regions
         self.link = asyncio.Event()  # to them
         self.link.set()
-        self.said: list[str] = []
+        observer = RecordingObserver()
+        self.said = observer.notes
         self.processes: list[Process] = []
         self.asked: Counter[int] = Counter()
         self.trainer_calls: list[tuple[Any, ...]] = []
         self.answering = asyncio.Event()  # else turns are in flight
         self.answering.set()
         self.broken = False  # what is started from now on dies as it loads
-        self.engines = Engines(
-            count,
-            self._start,
-            self._ask,
-            max_restarts,
-            60.0,
-            self.said.append,
-            lambda: None,
-            standbys,
-            regions,
-            lag,
-            patience_s,
-        )
+        changes = {"engines": count, "standbys": standbys, "max_restarts": max_restarts, "engine_silence_s": 60.0}
+        changes |= {"region_lag": lag, "region_patience_s": patience_s}
+        changes["regions"] = {name: RegionSettings(store=name, engines=size) for name, size in (regions or {}).items()}
+        self.engine = EngineSettings()
+        self.engines = Engines(RlSettings().model_copy(update=changes), self, self._ask, observer)
         for one in self.engines.replicas:
             one.client.complete = self._answers(one)  # type: ignore[method-assign]
 
-    def _start(self, region: str = "") -> Process:
+    def remember(self) -> None:
+        """Processes that are faked end with the test."""
+
+    def start_trainer(self) -> None:
+        """None is asked here."""
+
+    def start_engine(self, region: str = "") -> Process:
         self.processes.append(Process(len(self.processes), region, self))
         self.processes[-1].dead = self.broken
         return self.processes[-1]

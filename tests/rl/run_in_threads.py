@@ -22,9 +22,10 @@ from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.store import WeightStore
 from etude.rl.learner import Learner
 from etude.rl.ledger import RlLedger, fold
+from etude.rl.observer import EventLogObserver
 from etude.rl.placement import EngineProcess
 from etude.rl.restarts import ProcessDied
-from etude.rl.run import RlRun
+from etude.rl.run_context import RunContext
 from etude.rl.schedule import task_list
 from etude.rl.settings import RlSettings
 from etude.rl.steps import read
@@ -34,7 +35,6 @@ from etude.rl.weight_store import store_of
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.generate.settings import ExerciseSettings
-from etude.tasks.registry import GRADERS
 
 TINY = ModelSettings(
     hidden_size=32,
@@ -91,11 +91,14 @@ class InThread:
 
 
 class Threads:
-    def __init__(self, run: RlRun, **die_at: dict[str, int]) -> None:
+    def __init__(self, run: RunContext, **die_at: dict[str, int]) -> None:
         self.run = run
         self.die_at = die_at
         self.engine = run.engine
         self.engines: list[InThread] = []
+
+    def remember(self) -> None:
+        """Threads end with the test."""
 
     def start_engine(self, region: str = "") -> InThread:
         run = self.run
@@ -110,7 +113,7 @@ class Threads:
         return InThread(lambda: Learner(run.checkpoint, run.folder, run.settings, 1), self.die_at.get("trainer", {}))
 
 
-def a_run(checkpoint: Path, folder: Path, **changes: Any) -> RlRun:
+def a_run(checkpoint: Path, folder: Path, **changes: Any) -> RunContext:
     small = {
         "steps": 3,
         "groups_per_step": 2,
@@ -120,7 +123,7 @@ def a_run(checkpoint: Path, folder: Path, **changes: Any) -> RlRun:
         "kl_beta": 0.01,
         "solvable_tasks": 0,
     }
-    return RlRun(
+    return RunContext(
         RlSettings.model_validate(small | changes),
         checkpoint,
         folder,
@@ -128,12 +131,11 @@ def a_run(checkpoint: Path, folder: Path, **changes: Any) -> RlRun:
         HarnessSettings(max_turns=3, max_tokens_per_turn=16, summary_trigger_tokens=100),
         EngineSettings(),
         SandboxSettings(),
-        EventLog(folder / "events.jsonl"),
-        GRADERS,
+        EventLogObserver(EventLog(folder / "events.jsonl")),
     )
 
 
-def live(run: RlRun, **die_at: dict[str, int]) -> tuple[dict[str, Any], Threads]:
+def live(run: RunContext, **die_at: dict[str, int]) -> tuple[dict[str, Any], Threads]:
     run.folder.mkdir(parents=True, exist_ok=True)
     places = Threads(run, **die_at)
     try:
@@ -143,7 +145,7 @@ def live(run: RlRun, **die_at: dict[str, int]) -> tuple[dict[str, Any], Threads]
             engine.kill()
 
 
-def check_whole(run: RlRun) -> None:
+def check_whole(run: RunContext) -> None:
     """Every task of the schedule trained once, within the bound, and the checkpoint is the newest weights bit by bit."""
     progress = fold(RlLedger(run.folder / "ledger.jsonl").entries)
     ids = task_list(run.settings, run.source).task_ids
@@ -168,7 +170,7 @@ def check_whole(run: RlRun) -> None:
     check_sessions(run, store)
 
 
-def check_sessions(run: RlRun, store: GroupStore) -> None:
+def check_sessions(run: RunContext, store: GroupStore) -> None:
     """The first group of every step's share lies there in full, token for token what was trained, with its reward."""
     trained = {}
     for record in read(run.folder / "steps.jsonl"):

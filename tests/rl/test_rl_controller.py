@@ -222,6 +222,9 @@ class World:
     def listen(self, heard: Any) -> None:
         """No region, so nothing but `sync` changes what is served."""
 
+    def wants_checkpoint(self) -> bool:
+        return False
+
     async def save(self, step: int) -> None:
         self.life.act()
         (self.folder / f"checkpoint-{step}").write_text(self.weights)
@@ -246,7 +249,14 @@ def an_ended(slot: RolloutSlot, versions: list[int], rng: random.Random) -> Ungr
     return UngradedAttempt(name, outcome, files, "", 1, "", 0.0, {"create": 0.0, "agent": 1.0, "export": 0.0})
 
 
-async def nothing(step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None: ...
+class Unobserved:
+    """`controller.StepObserver` that keeps nothing."""
+
+    def on_group(self, group: RolloutGroup[Rollout]) -> None: ...
+    def on_set_aside(self, group: RolloutGroup[Rollout]) -> None: ...
+    def note(self, text: str) -> None: ...
+    async def on_step(self, step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None: ...
+    async def on_replay(self, step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None: ...
 
 
 def live(folder: Path, plan: RlSettings, seed: int, *, fault_rate: float = 0.0, life: Life | None = None) -> World:
@@ -278,7 +288,7 @@ async def drive(folder: Path, plan: RlSettings, world: World, loop: SimulatedLoo
     ledger = world.ledger = MortalLedger(folder / "ledger.jsonl", world.life)
     tasks = schedule(plan)
     progress = open_progress(ledger, tasks)
-    await train_again(progress, tasks, world.store, ledger, world, nothing)
+    await train_again(progress, tasks, world.store, ledger, world, Unobserved())
     await world.publish(progress.next_step)
     await world.sync(progress.next_step)
     world.reconciler = reconciler_at(progress, tasks, plan, world.store)
@@ -289,7 +299,7 @@ async def drive(folder: Path, plan: RlSettings, world: World, loop: SimulatedLoo
         world.store,
         ledger,
         save_every=plan.save_every,
-        on_step=nothing,
+        observer=Unobserved(),
         clock=loop.time,
     )
     await controller.run()

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from recording import RecordingObserver
 
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.found import NoVllm
@@ -50,15 +51,15 @@ def test_replay_that_nobody_demanded_is_no_error(update):
 
 
 def test_a_python_without_vllm_ends_the_run_before_it_begins():
-    notes: list[str] = []
+    observer = RecordingObserver()
     with pytest.raises(NoVllm, match="has no vLLM"):
-        log_engine(VLLM, notes.append)
-    log_engine(EngineSettings(), notes.append)
-    assert not notes
+        log_engine(VLLM, observer)
+    log_engine(EngineSettings(), observer)
+    assert not observer.notes
 
 
 def test_that_replay_is_off_is_said(monkeypatch):
     monkeypatch.setattr("etude.rl.reloader.vllm_version", lambda python: "9.9")
-    notes: list[str] = []
-    log_engine(VLLM, notes.append)
-    assert notes == ["vLLM 9.9 answers, in float32; router replay is off, for it tells no routed experts"]
+    observer = RecordingObserver()
+    log_engine(VLLM, observer)
+    assert observer.notes == ["vLLM 9.9 answers, in float32; router replay is off, for it tells no routed experts"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recording import RecordingObserver
 from run_in_threads import a_run, live
 
 from etude.agent.chat.byte_tokenizer import byte_tokenizer
@@ -35,10 +36,10 @@ def renderer() -> NanoRenderer:
 
 
 def check(renderer, tasks, harness=None, window=ROOMY, **settings):
-    notes: list[str] = []
+    observer = RecordingObserver()
     chosen = RlSettings.model_validate(settings)
-    asyncio.run(check_prompts(tasks, chosen, harness or HarnessSettings(), window, renderer, notes.append))
-    return notes
+    asyncio.run(check_prompts(tasks, chosen, harness or HarnessSettings(), window, renderer, observer))
+    return observer.notes
 
 
 def test_a_first_prompt_that_fills_the_session_is_refused_with_the_number_to_set(renderer):
@@ -112,9 +113,9 @@ def group(end: str, turns: int = 0, calls: int = 0, index: int = 0) -> RolloutGr
     return RolloutGroup(index, "t", 2, 0, dict(enumerate(rollouts)))
 
 
-def starvation(notes: list[str]) -> Starvation:
+def starvation(observer: RecordingObserver) -> Starvation:
     settings = RlSettings.model_validate({"groups_per_step": 3, "group_size": 2})
-    return Starvation(settings, HarnessSettings(), Window(1024, 2048), notes.append)
+    return Starvation(settings, HarnessSettings(), Window(1024, 2048), observer)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def starvation(notes: list[str]) -> Starvation:
     [("max_tokens", "raise harness.max_session_tokens"), ("refused", "set engine.max_len to at least")],
 )
 def test_a_step_of_rollouts_without_a_token_stops_the_run_by_the_setting(end, named):
-    look = starvation([])
+    look = starvation(RecordingObserver())
     for _ in range(2):
         look.look(group(end))
     with pytest.raises(LimitsTooSmall, match=f"all 6 rollouts of the last 3 groups .* {named}"):
@@ -130,7 +131,7 @@ def test_a_step_of_rollouts_without_a_token_stops_the_run_by_the_setting(end, na
 
 
 def test_one_group_that_gets_to_a_call_or_an_answer_is_no_starvation():
-    look = starvation([])
+    look = starvation(RecordingObserver())
     for end, calls in (
         ("max_tokens", 0),
         ("max_tokens", 0),
@@ -143,7 +144,7 @@ def test_one_group_that_gets_to_a_call_or_an_answer_is_no_starvation():
 
 
 def test_a_step_of_rollouts_that_are_cut_off_before_a_call_stops_the_run_too():
-    look = starvation([])
+    look = starvation(RecordingObserver())
     sampled = np.ones(3, bool)
     cut = Segment(np.zeros(3, np.int32), sampled, np.zeros(3, np.float32), np.zeros(3, np.int32))
     with pytest.raises(
@@ -157,13 +158,13 @@ def test_a_step_of_rollouts_that_are_cut_off_before_a_call_stops_the_run_too():
 
 
 def test_a_policy_that_uses_up_its_turns_without_a_call_is_noted_once_and_goes_on():
-    notes: list[str] = []
-    look = starvation(notes)
+    observer = RecordingObserver()
+    look = starvation(observer)
     full = Segment(np.zeros(192, np.int32), np.ones(192, bool), np.zeros(192, np.float32), np.zeros(192, np.int32))
     for _ in range(7):
         found = group("max_turns", turns=2)
         for rollout in found.members:
             rollout.segments.append(full)
         look.look(found)
-    (note,) = notes
+    (note,) = observer.notes
     assert "every turn cut off at 96 tokens: raise harness.max_tokens_per_turn" in note

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from run_in_threads import a_run
 
-from etude.core.events.log import EventLog
 from etude.learn.weights.digest import state_digest
 from etude.learn.weights.errors import Unreachable
 from etude.learn.weights.folder import FolderBucket
@@ -86,8 +85,10 @@ class LaterTrainer:
 
 async def test_a_version_that_nobody_can_publish_any_more_is_passed_over(checkpoint: Path, tmp_path: Path) -> None:
     run = a_run(checkpoint, tmp_path)
-    places: Any = SimpleNamespace(start_trainer=LaterTrainer, start_engine=lambda region="": None)
-    services = Services(places, run.settings, EventLog(tmp_path / "events.jsonl"), lambda: None)
+    places: Any = SimpleNamespace(
+        start_trainer=LaterTrainer, start_engine=lambda region="": None, remember=lambda: None
+    )
+    services = Services(places, run.settings, run.observer)
     await services.trainer.start()
     assert await services.sync(1) == {}
     assert services.admits == -1 and "version 1 is passed over" in (tmp_path / "events.jsonl").read_text()

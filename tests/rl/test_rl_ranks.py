@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from run_in_threads import a_run
 
 from etude.agent.chat.byte_tokenizer import byte_tokenizer
-from etude.agent.harness.settings import HarnessSettings
 from etude.core.events.log import EventLog
 from etude.core.trace.segment import NO_ROUTE, Rollout, Segment
 from etude.learn.engine.swap import load_checked
@@ -29,6 +29,7 @@ from etude.learn.weights.digest import state_digest
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.store import WeightStore
 from etude.rl.learner import Learner
+from etude.rl.observer import EventLogObserver
 from etude.rl.placement import RankGroup
 from etude.rl.restarts import ProcessDied, ProcessLost
 from etude.rl.rewards.library import COMPONENTS
@@ -36,8 +37,6 @@ from etude.rl.run import run_rl
 from etude.rl.services import Services
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
-from etude.tasks.generate.exercises.source import ExerciseSource
-from etude.tasks.generate.settings import ExerciseSettings
 
 STEPS, PER_STEP, SIZE = 4, 2, 3
 HOST = "127.0.0.1"
@@ -114,6 +113,9 @@ class Places:
         self.lives = lives or []
         self.started = 0
 
+    def remember(self) -> None:
+        """Threads end with the test."""
+
     def start_engine(self, region: str = "") -> None:
         """None is asked here."""
 
@@ -135,7 +137,7 @@ def settings_for(ranks: int, **changes: Any) -> RlSettings:
 
 async def train_all(places: Places) -> tuple[list[str], Services]:
     """The digests of all steps, one saved in the middle."""
-    services = Services(places, places.settings, EventLog(places.folder / "events.jsonl"), lambda: None)
+    services = Services(places, places.settings, EventLogObserver(EventLog(places.folder / "events.jsonl")))
     await services.restore(0)
     digests = []
     for step in range(STEPS):
@@ -278,12 +280,8 @@ def test_a_state_of_other_lessons_is_refused_with_the_remedy(checkpoint, folder)
 
 def test_lessons_without_draft_layers_are_refused_before_anything_starts(checkpoint, folder):
     save_checkpoint(load_checkpoint(checkpoint), folder / "bare", checkpoint)
-    parts: Any = dict.fromkeys(("engine", "sandbox", "log"))
     with pytest.raises(ValueError, match="has no draft layers: give it some"):
-        run_rl(
-            settings_for(1, drafts={"every": 1}), checkpoint=folder / "bare", folder=folder / "rl", harness=HarnessSettings(),
-            source=ExerciseSource(ExerciseSettings()), **parts,
-        )  # fmt: skip
+        run_rl(a_run(folder / "bare", folder / "rl", drafts={"every": 1}))
 
 
 @pytest.mark.parametrize("baseline", ["group", "category"])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from etude.rl.groups import UnfinishedGroup
-from etude.rl.reconciler import Reconciler
+from etude.rl.reconciler import Reconciler, RolloutLimits
 from etude.rl.rollout_state import RUNNING, RolloutPhase, RolloutSlot
 from etude.rl.schedule import Schedule
 from etude.rl.window import StalenessWindow
@@ -45,8 +45,8 @@ class Driven(RuleBasedStateMachine):
         tasks = Schedule(tuple(f"task-{n}" for n in range(STEPS * self.per_step + self.spare)))
         aside = lambda results: int(results[0].split(".")[0]) in self.barren
         return Reconciler(
-            tasks, self.window, slots=slots, group_size=self.size, max_faults=10**6, version=version, steps=STEPS, aside=aside
-        )  # fmt: skip
+            tasks, self.window, limits=RolloutLimits(slots, self.size, 10**6), version=version, steps=STEPS, aside=aside
+        )
 
     @rule()
     def start(self) -> None:
@@ -162,7 +162,7 @@ def test_what_ended_too_long_ago_to_be_trained_is_rolled_out_anew():
     """As what was scored: a group whose version the window has no room for starts again, with nothing of what it had."""
     window = StalenessWindow(2, 1, next_step=5)
     tasks = Schedule(tuple(f"task-{n}" for n in range(16)))
-    reconciler: Reconciler[str] = Reconciler(tasks, window, slots=8, group_size=2, max_faults=9, version=5)
+    reconciler: Reconciler[str] = Reconciler(tasks, window, limits=RolloutLimits(8, 2, 9), version=5)
     reconciler.restore(range(10), {10: UnfinishedGroup(3, {0: "late"}, {1: 0}), 11: UnfinishedGroup(4, {}, {0: 2})})
     assert set(reconciler.groups) == {11}
     slots = reconciler.start()

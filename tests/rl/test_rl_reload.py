@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from engine_world import World
 from pydantic import ValidationError
+from recording import RecordingObserver
 from run_in_threads import a_run, check_whole, live
 
 from etude.learn.engine.settings import EngineSettings
@@ -38,17 +39,18 @@ def test_a_run_whose_engine_and_trainer_are_replaced_is_whole_and_counts_no_deat
 def reloads(tmp_path: Path) -> Any:
     """`SimulatedCluster` with a reloader over it; what it starts is broken where its engines would take one turn at once."""
     world = World(count=2)
-    notes: list[str] = []
+    observer = RecordingObserver()
+    notes = observer.notes
     places: Any = SimpleNamespace(engine=EngineSettings())
-    start = world.engines._start
+    start = world.start_engine
 
     def start_engine(region: str) -> Any:
         world.broken = places.engine.max_batch == 1
         return start(region)
 
-    world.engines._start = start_engine
+    world.start_engine = start_engine  # type: ignore[method-assign]
     services: Any = SimpleNamespace(engines=world.engines, renew_trainer=lambda: pytest.fail("nobody asked for that"))
-    reloader = Reloader(tmp_path, tmp_path, places, services, RlSettings(), notes.append)
+    reloader = Reloader(tmp_path, tmp_path, places, services, RlSettings(), observer)
 
     async def answered() -> None:
         await world.engines.serve(0)

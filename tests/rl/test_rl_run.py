@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from recording import RecordingObserver
 from run_in_threads import TINY, a_run, check_whole, live
 
 from etude.agent.chat.byte_tokenizer import byte_tokenizer
@@ -29,7 +30,7 @@ from etude.rl.groups import RolloutGroup
 from etude.rl.ledger import RlLedger, fold
 from etude.rl.restarts import Lifeline, ProcessDied, ProcessLost
 from etude.rl.rewards.alarms import REFERENCE
-from etude.rl.run import RlRun
+from etude.rl.run_context import RunContext
 from etude.rl.schedule import task_list
 from etude.rl.sessions import KeptSessions
 from etude.rl.step_follower import StepFollower
@@ -86,7 +87,7 @@ def test_a_run_leaves_policy_figures_and_a_probe_within_its_bars(checkpoint, tmp
     assert again["counts"] == summary["counts"] and len(read(tmp_path / "steps.jsonl")) == 3
 
 
-def check_joined(run: RlRun) -> None:
+def check_joined(run: RunContext) -> None:
     """Each sequence on disk can be read with its advantage, the step that trained it and its versions, none without."""
     rows = list(find("rollouts").read(run.folder.parent))
     assert len(rows) == run.settings.steps * run.settings.groups_per_step * run.settings.group_size
@@ -234,14 +235,14 @@ async def test_dying_while_it_is_brought_back_is_one_more_death_within_the_same_
             raise ProcessDied(f"killed at restore {len(lives)}")
         return Life(generation)
 
-    checked: list[str] = []
-    line = Lifeline("trainer", spawn, 3, checked.append)
+    observer = RecordingObserver()
+    line = Lifeline("trainer", spawn, 3, observer)
     await line.start()
     first = line.handle
     if deaths < 3:
         await asyncio.gather(*(line.revive(0, "killed at train") for _ in range(3)))  # an observer of its death
         assert (line.generation, line.handle.number, line.restarts) == (1, 1, 1 + deaths)
-        assert first.ended and not line.handle.ended and len(checked) == 1 + deaths
+        assert first.ended and not line.handle.ended and len(observer.notes) == 1 + deaths
     else:
         with pytest.raises(ProcessLost, match="died 4 times, the last time with: killed at restore 4"):
             await line.revive(0, "killed at train")
@@ -258,7 +259,7 @@ async def test_dying_before_it_was_ever_ready_is_one_death_within_the_same_bound
             raise ProcessDied(f"killed while it loaded, {len(lives)}")
         return Life(generation)
 
-    line = Lifeline("engine", spawn, 3, lambda checked: None)
+    line = Lifeline("engine", spawn, 3, RecordingObserver())
     if deaths <= 3:
         await line.start()
         assert (line.generation, line.handle.number, line.restarts) == (1, 1, deaths)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from run_in_threads import Threads, a_run, check_whole
 
-from etude.rl.run import RlRun
+from etude.rl.run_context import RunContext
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
 from etude.rl.training_run import run_training
@@ -47,12 +47,12 @@ def asked(monkeypatch) -> Iterator[list[str]]:
     yield names
 
 
-def slowly(checkpoint: Path, folder: Path, grader: Slow, **changes: object) -> RlRun:
+def slowly(checkpoint: Path, folder: Path, grader: Slow, **changes: object) -> RunContext:
     run = a_run(checkpoint, folder, **changes)
     return replace(run, graders=dict.fromkeys(GRADERS, grader))
 
 
-def until_all_grade(run: RlRun, grader: Slow, names: list[str]) -> None:
+def until_all_grade(run: RunContext, grader: Slow, names: list[str]) -> None:
     """A life that is stopped when every slot's agent is done and none has a verdict."""
 
     async def life() -> None:
@@ -77,7 +77,7 @@ def until_all_grade(run: RlRun, grader: Slow, names: list[str]) -> None:
     grader.wait = False
 
 
-def to_the_end(run: RlRun) -> dict:
+def to_the_end(run: RunContext) -> dict:
     places = Threads(run)
     try:
         return asyncio.run(run_training(run, places))

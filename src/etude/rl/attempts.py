@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from etude.agent.harness.dependencies import renderer_for
 from etude.agent.policy.protocol import FatalStageError
@@ -22,7 +21,7 @@ from etude.rl.reconciler import Reconciler
 from etude.rl.rewards.judge import RubricReward
 from etude.rl.rewards.quality import quality_of
 from etude.rl.rollout_state import RolloutPhase, RolloutSlot
-from etude.rl.services import STAGE
+from etude.rl.run_context import RunContext
 from etude.rl.sessions import KeptSessions
 from etude.rl.store import UngradedStore
 from etude.rollout.attempt import Attempt, AttemptPhase, AttemptSetup, attempt
@@ -32,10 +31,6 @@ from etude.tasks.generate.harder_tasks.background import HarderTaskGenerator
 from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
 from etude.tasks.grading import described
 from etude.tasks.task import Task
-
-if TYPE_CHECKING:
-    from etude.rl.run import RlRun
-
 
 # Seeds of two rollouts differ in more than what a session adds to its own turn by turn.
 SEED_STRIDE = 7919
@@ -50,7 +45,7 @@ PHASES: dict[AttemptPhase, RolloutPhase] = {
 class RolloutAttempts:
     """`controller.Attempt`: call it with a slot. `service` serves harder tasks, `growing` makes them, `reward` is a judge's."""
 
-    run: RlRun
+    run: RunContext
     setup: AttemptSetup
     ended: UngradedStore
     sessions: KeptSessions
@@ -113,7 +108,7 @@ class RolloutAttempts:
         try:
             return self.ended.load(slot, version, task)
         except (FileNotFoundError, DamagedUngradedFile) as error:
-            self.run.log.note(STAGE, f"rollout {slot.group}.{slot.member} is rolled out again: {error}")
+            self.run.observer.note(f"rollout {slot.group}.{slot.member} is rolled out again: {error}")
             self.ended.forget(slot.group, slot.member)
             return None
 

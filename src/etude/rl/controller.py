@@ -71,13 +71,40 @@ class LearnerClient(Protocol):
         """`heard` is called whenever `admits` is another version than before."""
         ...
 
+    def wants_checkpoint(self) -> bool:
+        """Whether the trainer waits for a checkpoint, whatever `save_every` says."""
+        ...
+
     async def save(self, step: int) -> None:
         """Write a checkpoint that holds the first `step` steps, with the optimizer."""
         ...
 
 
 Attempt = Callable[[RolloutSlot], Awaitable[Rollout]]
-OnStep = Callable[[StepResult, list[RolloutGroup[Rollout]]], Awaitable[None]]
+
+
+class StepObserver(Protocol):
+    """Hears what the controller does with groups and steps."""
+
+    def on_group(self, group: RolloutGroup[Rollout]) -> None:
+        """A group is finished, and not stored yet. What this raises ends the run."""
+        ...
+
+    def on_set_aside(self, group: RolloutGroup[Rollout]) -> None:
+        """A finished group is not to be trained."""
+        ...
+
+    async def on_step(self, step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None:
+        """A step is trained and its version served."""
+        ...
+
+    async def on_replay(self, step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None:
+        """A step is trained again after a kill, to the same weights; no engine serves yet."""
+        ...
+
+    def note(self, text: str) -> None:
+        """A task that can't be attempted, or what the run waits for when that takes long."""
+        ...
 
 
 class Controller:
@@ -92,13 +119,8 @@ class Controller:
         ledger: RlLedger,
         *,
         save_every: int,
-        on_step: OnStep,
+        observer: StepObserver,
         clock: Callable[[], float] = time.monotonic,
-        on_wait: Callable[[str], None] | None = None,
-        on_aside: Callable[[RolloutGroup[Rollout]], None] = lambda group: None,
-        on_group: Callable[[RolloutGroup[Rollout]], None] = lambda group: None,
-        on_unreachable: Callable[[str], None] = lambda line: None,
-        save_now: Callable[[], bool] = lambda: False,
     ) -> None:
         self.reconciler = reconciler
         self.attempt = attempt
@@ -106,13 +128,8 @@ class Controller:
         self.store = store
         self.ledger = ledger
         self.save_every = save_every
-        self.on_step = on_step
+        self.observer = observer
         self.clock = clock
-        self.on_wait = on_wait  # receives what the run waits for, when it takes long
-        self.on_aside = on_aside  # receives a group that is not to be trained
-        self.on_group = on_group  # is given every finished group, and may stop the run
-        self.on_unreachable = on_unreachable  # hears of a task that can't be attempted
-        self.save_now = save_now  # somebody waits for a checkpoint
         self._doing = ""
         self._since_s = 0.0
         self._changed = asyncio.Event()
@@ -122,11 +139,12 @@ class Controller:
         self._idle_from = 0.0
         self._failure: BaseException | None = None
 
-    async def run(self) -> None:
-        """Until every group of the schedule is trained; on failure or cancellation no rollout is left running."""
+    async def run(self, *, report_waits: bool = False) -> None:
+        """Until every group of the schedule is trained; on failure or cancellation no rollout is left running. With `report_waits` the
+        observer gets a note of each long wait."""
         self._idle_from = self._since_s = self.clock()
         self.learner.listen(self._changed.set)
-        watch = [asyncio.create_task(self._watch(self.on_wait))] if self.on_wait is not None else []
+        watch = [asyncio.create_task(self._report_waits())] if report_waits else []
         try:
             while True:
                 self._changed.clear()
@@ -168,13 +186,13 @@ class Controller:
         if group is None:
             self.store.keep(slot.group, version, slot.member, rollout)
             return
-        self.on_group(group)
+        self.observer.on_group(group)
         self.store.save(group.index, group.members)
         if group.index in self.reconciler.groups:
             self.ledger.write("completed", group=group.index, version=group.version)
         else:
             self.ledger.write("set_aside", group=group.index, version=group.version)
-            self.on_aside(group)
+            self.observer.on_set_aside(group)
         self.store.forget(group.index)
 
     def _give_up(self, group: RolloutGroup[Rollout], reason: str) -> None:
@@ -185,7 +203,7 @@ class Controller:
         line = f"task {group.task_id} (group {group.index}) is set aside: it met {group.faults} infra faults, the last: {reason}"
         self.ledger.write("unreachable", group=group.index, text=line)
         self.store.forget(group.index)
-        self.on_unreachable(line)
+        self.observer.note(line)
 
     def _train_next(self) -> None:
         if self._training is not None:
@@ -207,7 +225,7 @@ class Controller:
         outcome.values |= {"wait_s": started - self._idle_from, "train_s": trained - started}
         outcome.values["held_s"] = self._at(f"serving version {step + 1}") - trained
         self._serving = self._spawn(self._serve(outcome, batch))
-        if (step + 1) % self.save_every == 0 or self.reconciler.done or self.save_now():
+        if (step + 1) % self.save_every == 0 or self.reconciler.done or self.learner.wants_checkpoint():
             await self._served()  # a step that a resume does not repeat is written down
             await self.learner.save(step + 1)
             self.ledger.write("saved", step=step + 1)
@@ -220,7 +238,7 @@ class Controller:
         outcome.values |= await self.learner.sync(outcome.step + 1)
         self._changed.set()  # the window may have room now
         outcome.values["sync_s"] = self.clock() - began
-        await self.on_step(outcome, batch)
+        await self.observer.on_step(outcome, batch)
         self._serving = None
 
     async def _served(self) -> None:
@@ -233,13 +251,13 @@ class Controller:
         self._doing, self._since_s = doing, self.clock()
         return self._since_s
 
-    async def _watch(self, say: Callable[[str], None]) -> None:
+    async def _report_waits(self) -> None:
         watchdog = Watchdog()
         while True:
             await asyncio.sleep(PATIENCE_S / 5)
             message = watchdog.look(self.doing, self.reconciler.lives(), self.clock())
             if message is not None:
-                say(message)
+                self.observer.note(message)
 
     @property
     def doing(self) -> TrainerActivity:

@@ -16,15 +16,17 @@ when home serves it, and what groups are admitted at is the floor (`regions.py`)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from etude.learn.weights.errors import BadStore, ForeignFormat, WeightsError
 from etude.rl.engine_policy import RemoteEnginePolicy
+from etude.rl.observer import RunObserver
 from etude.rl.regions import Regions, VersionFloor, listening
 from etude.rl.replicas import Replicas
-from etude.rl.restarts import Lifeline, ProcessDied
+from etude.rl.restarts import Lifeline, ProcessDied, ProcessPlacer
+from etude.rl.settings import RlSettings
 
 AskTrainer = Callable[..., Awaitable[Any]]
 TELL_S = 10.0  # a longer wait is reported
@@ -68,37 +70,31 @@ class Engines:
 
     def __init__(
         self,
-        count: int,
-        start: Callable[[str], Any],
+        settings: RlSettings,
+        places: ProcessPlacer,
         ask_trainer: AskTrainer,
-        max_restarts: int,
-        silence_s: float,
-        note: Callable[[str], None],
-        on_start: Callable[[], None],
-        standbys: int = 0,
-        regions: Mapping[str, int] | None = None,
-        lag: int = 0,
-        patience_s: float = 60.0,
+        observer: RunObserver,
     ) -> None:
-        """`count` and `standbys` at home, and the given number in each of the `regions`. `start(region)` gives the handle of a new process."""
-        self._count = count
+        """`rl.engines` and `rl.standbys` at home, and the number that `rl.regions` gives in each region."""
+        self._count = count = settings.engines
         self._lives = 0
-        self._start, self._ask, self._note, self._on_start = start, ask_trainer, note, on_start
-        self._silence_s = silence_s
+        self._places, self._ask, self._observer = places, ask_trainer, observer
+        self._silence_s = settings.engine_silence_s
         self._watches: list[asyncio.Task[None]] = []
         self._early: list[Any] = []
         self._published = -1
         self._served = -1  # by all that live
-        self.floor = VersionFloor(lag)
+        self.floor = VersionFloor(settings.region_lag)
         self.home: list[Replica] = []
-        for number in range(count + standbys):
-            name = "engine" if count + standbys == 1 else f"engine {number}"
-            self.home.append(Replica(number, Lifeline(name, partial(self._spawn, number), max_restarts, note)))
+        for number in range(count + settings.standbys):
+            name = "engine" if count + settings.standbys == 1 else f"engine {number}"
+            line = Lifeline(name, partial(self._spawn, number), settings.max_restarts, observer)
+            self.home.append(Replica(number, line))
         far: list[Replica] = []
-        for region, place in [(name, place) for name, size in (regions or {}).items() for place in range(size)]:
+        for region, place in [(name, n) for name, one in settings.regions.items() for n in range(one.engines)]:
             number, name = len(self.home) + len(far), f"engine {place} of region {region}"
-            far.append(Replica(number, Lifeline(name, partial(self._spawn, number), None, note), region))
-        self.regions = Regions(far, self.floor, ask_trainer, patience_s, note)
+            far.append(Replica(number, Lifeline(name, partial(self._spawn, number), None, observer), region))
+        self.regions = Regions(far, self.floor, ask_trainer, settings.region_patience_s, observer)
         self.replicas = [*self.home, *far]
         self.policy = Replicas([one.client for one in self.replicas], self._distance, self._at_hand)
         self.newest = self.policy.only(len(self.home))  # answers with the version that was served last, always
@@ -109,7 +105,7 @@ class Engines:
 
     def prepare(self) -> None:
         """The processes load while the trainer does."""
-        self._early = [self._start("") for _ in self.home]
+        self._early = [self._places.start_engine("") for _ in self.home]
 
     async def serve(self, version: int) -> None:
         """All at home that live serve `version`, which the trainer has published. Raises ProcessLost when none is left."""
@@ -241,7 +237,7 @@ class Engines:
         except (BadStore, ForeignFormat):
             raise  # no anchor helps there
         except WeightsError as error:
-            self._note(f"version {version} can't be read ({error}): the trainer mends it by an anchor")
+            self._observer.note(f"version {version} can't be read ({error}): the trainer mends it by an anchor")
             await self._ask("mend", version)
             await handle.stage(version)
         return await handle.apply()
@@ -255,7 +251,9 @@ class Engines:
                 async with asyncio.timeout(patience_s):  # Python 3.11's wait_for may swallow a cancellation
                     await self._told(one, handle.stats())
             except TimeoutError:
-                self._note(f"the {one.lifeline.name} has given no sign of life for {patience_s:g} s and is ended")
+                self._observer.note(
+                    f"the {one.lifeline.name} has given no sign of life for {patience_s:g} s and is ended"
+                )
                 handle.kill()
                 if one.up and one.lifeline.handle is handle:
                     one.client.bring_back(one.lifeline.generation, "it hung")
@@ -269,7 +267,7 @@ class Engines:
     async def _told(self, one: Replica, reading: Awaitable[Any]) -> None:
         tell = asyncio.get_running_loop().call_later(
             TELL_S,
-            self._note,
+            self._observer.note,
             f"the {one.lifeline.name} has not answered for {TELL_S:g} s: it loads, waits for room, or hangs",
         )
         try:
@@ -295,13 +293,13 @@ class Engines:
         for one in self.home:
             if one.client.lost is not None and one.receiver is not None:
                 left = sum(other.client.lost is None for other in self.home)
-                self._note(f"the {one.lifeline.name} is given up, {left} go on: {one.client.lost}")
+                self._observer.note(f"the {one.lifeline.name} is given up, {left} go on: {one.client.lost}")
                 await self._ask("leave", one.receiver)
                 one.receiver = None
 
     async def _spawn(self, number: int, generation: int) -> Any:
         one = self.replicas[number]
-        handle = self._early.pop() if self._early and not one.region else self._start(one.region)
+        handle = self._early.pop() if self._early and not one.region else self._places.start_engine(one.region)
         self._watches = [watch for watch in self._watches if not watch.done()]
         self._watches.append(asyncio.create_task(self._watch(one, handle)))
         name, before, one.served = f"engine-{number}.{generation}", one.receiver, -1
@@ -311,7 +309,7 @@ class Engines:
                 await self._ask("leave", before)
             one.receiver, one.listens = name, False
             await self.regions.come(one, handle)
-            self._on_start()
+            self._places.remember()
             return handle
         await self._ask("join", name, before)
         one.receiver = name
@@ -320,5 +318,5 @@ class Engines:
             await self._ask("acknowledge", name, one.served)
         self._lives += 1
         one.since = self._lives
-        self._on_start()
+        self._places.remember()
         return handle

@@ -31,8 +31,10 @@ from etude.learn.model.device import compute_reproducibly, device_of
 from etude.learn.train.gloo_ranks import GlooRanks, Rendezvous
 from etude.learn.train.ranks import ALONE, RankLost, Ranks
 from etude.learn.weights.store import WeightStore
+from etude.rl.cluster import Cluster
 from etude.rl.devices import gpu_share, on_gpu, processes_on_gpus
 from etude.rl.learner import Learner
+from etude.rl.local_ray import LocalRay
 from etude.rl.memory import keep_freed_memory
 from etude.rl.restarts import ProcessDied
 from etude.rl.settings import ClusterSettings, RlSettings
@@ -182,7 +184,11 @@ class RayPlaces:
     settings: RlSettings
     engine: EngineSettings
     cluster: ClusterSettings
+    ray: LocalRay | Cluster  # the Ray that the processes run on
     started: int = 0  # names of actors are unique in the life of a run
+
+    def remember(self) -> None:
+        self.ray.remember()
 
     def start_engine(self, region: str = "") -> RemoteActor:
         """With `region`, where its resources are; it sees the weights of that region's store and no others."""

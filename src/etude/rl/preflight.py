@@ -8,7 +8,7 @@ rollouts all end at a limit of tokens before the first tool call stops and names
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from etude.agent.chat.renderer import Renderer
@@ -17,6 +17,7 @@ from etude.agent.harness.opening import first_prompt
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.trace.segment import Rollout
 from etude.rl.groups import RolloutGroup
+from etude.rl.observer import RunObserver
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import task_facts
 from etude.tasks.task import Task
@@ -62,7 +63,7 @@ async def check_prompts(
     harness: HarnessSettings,
     window: Window,
     renderer: Renderer,
-    note: Callable[[str], None],
+    observer: RunObserver,
 ) -> None:
     """Measure the first prompt of each task against all limits, at every effort that RL asks for.
 
@@ -82,7 +83,7 @@ async def check_prompts(
     line = f"{len(too_long)} of {len(tasks)} sampled tasks leave a rollout no room: {too_long[0]}"
     if len(too_long) >= REFUSED_SHARE * len(tasks):
         raise LimitsTooSmall(line)
-    note(f"{line}; their rollouts will end before the first turn")
+    observer.note(f"{line}; their rollouts will end before the first turn")
 
 
 def _no_room(prompt: int, harness: HarnessSettings, window: Window) -> str | None:
@@ -107,7 +108,7 @@ class Starvation:
     settings: RlSettings
     harness: HarnessSettings
     window: Window
-    note: Callable[[str], None]
+    observer: RunObserver
     _starved: int = 0  # groups in a row that ended at a limit of tokens
     _cut: int = 0  # groups in a row without a tool call, whose turns were all cut off
     _noted: bool = False
@@ -124,7 +125,7 @@ class Starvation:
         if self._cut >= self.settings.groups_per_step and not self._noted:
             self._noted = True
             limit = self.harness.max_tokens_per_turn
-            self.note(
+            self.observer.note(
                 f"{self._all(self._cut)}, every turn cut off at {limit} tokens: raise harness.max_tokens_per_turn"
             )
 

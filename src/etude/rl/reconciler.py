@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from etude.rl.groups import RolloutGroup, TaskUnreachable, UnfinishedGroup
@@ -25,6 +26,16 @@ from etude.rl.window import StalenessWindow
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True)
+class RolloutLimits:
+    """Bounds of what runs and of what may fail."""
+
+    slots: int  # rollouts that run at the same time
+    group_size: int  # rollouts of a task
+    max_faults: int  # infrastructure errors that a group may have
+    max_unreachable: int = 0  # groups that may be given up for too many infrastructure errors, in all lives of the run
+
+
 class Reconciler(Generic[Result]):
     """Keeps up to `slots` rollouts busy and hands out batches; `version` is the one that the engine serves (acknowledged)."""
 
@@ -33,26 +44,22 @@ class Reconciler(Generic[Result]):
         schedule: Schedule,
         window: StalenessWindow,
         *,
-        slots: int,
-        group_size: int,
-        max_faults: int,
+        limits: RolloutLimits,
         version: int = 0,
         steps: int | None = None,
-        max_unreachable: int = 0,
         aside: Callable[[list[Result]], bool] = lambda results: False,
     ) -> None:
         """`steps`: to be trained, where the schedule has tasks to spare for groups that are set aside."""
         self.schedule = schedule
         self.window = window
-        self.slots = slots
-        self.group_size = group_size
-        self.max_faults = max_faults
+        self.limits = limits
+        self.slots = limits.slots
+        self.group_size = limits.group_size
         self.version = version
         self.steps = len(schedule) // window.groups_per_step if steps is None else steps
         self.aside = aside
         self.groups: dict[int, RolloutGroup[Result]] = {}  # admitted and untrained
         self.admitted: list[RolloutGroup[Result]] = []  # since the last `take_admitted`, for the ledger
-        self.max_unreachable = max_unreachable
         self.unreachable = 0  # groups given up, also in earlier lives
         self._planned: deque[int] = deque(range(len(schedule)))
         self._reserve: deque[int] = deque(range(len(schedule), len(schedule) + len(schedule.reserve)))
@@ -129,9 +136,9 @@ class Reconciler(Generic[Result]):
         self._running -= 1
         group = self.groups[slot.group]
         try:
-            group.fail(slot, reason, self.max_faults, now_s)
+            group.fail(slot, reason, self.limits.max_faults, now_s)
         except TaskUnreachable as error:
-            if self.unreachable >= self.max_unreachable:
+            if self.unreachable >= self.limits.max_unreachable:
                 more = (
                     f" {self.unreachable} tasks before it were set aside for the same (rl.max_unreachable)."
                     if self.unreachable

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from etude.learn.weights.errors import BadStore, ForeignFormat, Unreachable, WeightsError
+from etude.rl.observer import RunObserver
 from etude.rl.restarts import ProcessDied
 
 if TYPE_CHECKING:
@@ -79,11 +80,11 @@ class Regions:
         floor: VersionFloor,
         ask_trainer: Callable[..., Awaitable[Any]],
         patience_s: float,
-        note: Callable[[str], None],
+        observer: RunObserver,
     ) -> None:
         self.replicas, self.floor = replicas, floor
         self.risen: Callable[[], None] = lambda: None
-        self._ask, self._patience_s, self._note = ask_trainer, patience_s, note
+        self._ask, self._patience_s, self._observer = ask_trainer, patience_s, observer
         self._tasks: list[asyncio.Task[None]] = []
         self._healed_at = -1
         self._told: dict[int, str] = {}  # by replica: why it gets nothing
@@ -174,7 +175,7 @@ class Regions:
         reason = f"{type(error).__name__}: {error}"
         if self._told.get(one.number) != reason:
             self._told[one.number] = reason
-            self._note(f"the {one.lifeline.name} gets no weights from its store and waits: {reason}")
+            self._observer.note(f"the {one.lifeline.name} gets no weights from its store and waits: {reason}")
         if not isinstance(error, BadStore | ForeignFormat | Unreachable) and self._healed_at < self.floor.home:
             self._healed_at = self.floor.home
             await self._ask("heal")
@@ -182,7 +183,9 @@ class Regions:
     def _tell_back(self, one: Replica) -> None:
         if one.away and self.ready(one):
             one.away = False
-            self._note(f"the {one.lifeline.name} is back with version {one.served}; home serves {self.floor.home}")
+            self._observer.note(
+                f"the {one.lifeline.name} is back with version {one.served}; home serves {self.floor.home}"
+            )
 
     async def _part_with_late(self) -> None:
         """Stop waiting for a replica that reports no news although a newer version exists."""
@@ -197,7 +200,7 @@ class Regions:
                     one.client.give_up(f"the {one.lifeline.name} has been silent for {self._patience_s:g} s")
                 if one.lifeline.begun and not one.away and not self.ready(one):
                     one.away = True
-                    self._note(
+                    self._observer.note(
                         f"the {one.lifeline.name} is away: it has version {one.served}, home serves {self.floor.home}"
                     )
                 if one.listens and clock() - one.news_s > self._patience_s:

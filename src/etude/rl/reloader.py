@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -13,8 +12,10 @@ from pydantic import ValidationError
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.found import vllm_version
 from etude.learn.model.checkpoint import load_config
+from etude.rl.observer import RunObserver
 from etude.rl.reload import ANSWERS, REQUEST, Reload, answers, changed, fitted_to
-from etude.rl.services import ProcessPlacer, Services
+from etude.rl.restarts import ProcessPlacer
+from etude.rl.services import Services
 from etude.rl.settings import RlSettings
 
 # Checks what the chosen engine can't do of a recipe: refused, or logged, before anything starts.
@@ -43,11 +44,13 @@ def check_engine(settings: RlSettings, engine: EngineSettings, checkpoint: Path)
         )
 
 
-def log_engine(engine: EngineSettings, note: Callable[[str], None]) -> None:
+def log_engine(engine: EngineSettings, observer: RunObserver) -> None:
     """Says what is different with vLLM. Raises NoVllm where it is not there."""
     if engine.kind == "vllm":
         version = vllm_version(engine.vllm.python)
-        note(f"vLLM {version} answers, in {engine.vllm.dtype}; router replay is off, for it tells no routed experts")
+        observer.note(
+            f"vLLM {version} answers, in {engine.vllm.dtype}; router replay is off, for it tells no routed experts"
+        )
 
 
 LOOK_S = 0.5
@@ -63,11 +66,11 @@ class Reloader:
         places: ProcessPlacer,
         services: Services,
         settings: RlSettings,
-        note: Callable[[str], None],
+        observer: RunObserver,
     ) -> None:
         self._checkpoint = checkpoint
         self._folder, self._places, self._services = folder, places, services
-        self._settings, self._note = settings, note
+        self._settings, self._observer = settings, observer
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -81,7 +84,7 @@ class Reloader:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
-            self._note(f"requests to reload are looked for no longer: {task.exception()!r}")
+            self._observer.note(f"requests to reload are looked for no longer: {task.exception()!r}")
 
     async def _run(self) -> None:
         while True:
@@ -93,7 +96,7 @@ class Reloader:
         try:
             reload = Reload.model_validate_json(path.read_text())
         except ValidationError as error:
-            self._note(f"{path} is no request to reload and is set aside: {error}")
+            self._observer.note(f"{path} is no request to reload and is set aside: {error}")
             path.rename(path.with_suffix(".bad"))
             return
         if reload.id not in [answer.id for answer in answers(self._folder)]:
@@ -102,7 +105,7 @@ class Reloader:
             entry = reload.model_dump() | {"seconds": round(time.monotonic() - began, 2), "error": error}
             with open(self._folder / ANSWERS, "a") as file:
                 file.write(json.dumps(entry) + "\n")
-            self._note(f"reload {reload.id}: {error or 'done'} in {entry['seconds']:g} s")
+            self._observer.note(f"reload {reload.id}: {error or 'done'} in {entry['seconds']:g} s")
         path.unlink()
 
     async def _do(self, reload: Reload) -> str:
@@ -111,7 +114,7 @@ class Reloader:
         try:
             wanted = fitted_to(self._settings, changed(before, reload.settings))
             check_engine(self._settings, wanted, self._checkpoint)
-            log_engine(wanted, self._note)
+            log_engine(wanted, self._observer)
         except ValueError as error:  # a ValidationError is one
             return str(error)
         self._places.engine = wanted

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+from etude.learn.engine.settings import EngineSettings
+from etude.rl.observer import RunObserver
 
 Handle = TypeVar("Handle", bound=Any)
 # Between two starts of a process that is begun again for ever.
@@ -19,6 +22,19 @@ class ProcessDied(Exception):
     """The process behind a handle is gone. Calls have no time limit: who hangs is found out by others (`engines`, `rank_group`)."""
 
 
+class ProcessPlacer(Protocol):
+    """Starts processes; `placement.RayPlaces` does it with Ray, tests in their own process."""
+
+    engine: EngineSettings  # of the engines that are started from now on
+
+    def start_engine(self, region: str = "") -> Any: ...
+    def start_trainer(self) -> Any: ...
+
+    def remember(self) -> None:
+        """A process is ready: write down which ones run, so that the next start ends what a kill leaves."""
+        ...
+
+
 class Lifeline(Generic[Handle]):
     """Holds the handle of a process that may die, or be replaced. `generation` counts the lives; callers that saw one die ask for the next.
 
@@ -31,14 +47,14 @@ class Lifeline(Generic[Handle]):
         name: str,
         spawn: Callable[[int], Awaitable[Handle]],
         max_restarts: int | None,
-        note: Callable[[str], None],
+        observer: RunObserver,
     ) -> None:
         self.name = name
         self.generation = -1
         self.restarts = 0
         self._spawn = spawn
         self._max_restarts = max_restarts
-        self._note = note
+        self._observer = observer
         self._handle: Handle | None = None
         self._lock = asyncio.Lock()
 
@@ -75,7 +91,7 @@ class Lifeline(Generic[Handle]):
                 if self._max_restarts is None:
                     await asyncio.sleep(min(MOST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(tries, 10)))
                     tries += 1
-                self._note(f"the {self.name} process died; starting it again (number {dead + 2}): {reason}")
+                self._observer.note(f"the {self.name} process died; starting it again (number {dead + 2}): {reason}")
                 try:
                     await self._begin(dead + 1)
                 except ProcessDied as death:  # while it loaded or trained again: one more of its deaths
@@ -86,7 +102,7 @@ class Lifeline(Generic[Handle]):
         why, and the one after is begun like any other. Raises ProcessLost beyond the bound."""
         async with self._lock:
             old = self.generation
-            self._note(f"the {self.name} process is replaced (number {old + 2})")
+            self._observer.note(f"the {self.name} process is replaced (number {old + 2})")
             try:
                 return await self._begin(old + 1)
             except ProcessDied as death:

@@ -7,10 +7,10 @@ and finished groups are there too, decided batches are in the ledger.
 from __future__ import annotations
 
 from etude.core.trace.segment import Rollout
-from etude.rl.controller import LearnerClient, OnStep
+from etude.rl.controller import LearnerClient, StepObserver
 from etude.rl.groups import RolloutGroup, UnfinishedGroup
 from etude.rl.ledger import Progress, RlLedger, fold
-from etude.rl.reconciler import Reconciler
+from etude.rl.reconciler import Reconciler, RolloutLimits
 from etude.rl.schedule import Schedule
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
@@ -44,12 +44,9 @@ def reconciler_at(
     reconciler: Reconciler[Rollout] = Reconciler(
         schedule,
         window,
-        slots=settings.slots,
-        group_size=settings.group_size,
-        max_faults=settings.max_faults,
+        limits=RolloutLimits(settings.slots, settings.group_size, settings.max_faults, settings.max_unreachable),
         version=progress.next_step,
         steps=settings.steps,
-        max_unreachable=settings.max_unreachable,
         aside=set_aside_rule(settings.set_aside),
     )
     begun = {
@@ -67,7 +64,12 @@ def reconciler_at(
 
 
 async def train_again(
-    progress: Progress, schedule: Schedule, store: GroupStore, ledger: RlLedger, learner: LearnerClient, on_step: OnStep
+    progress: Progress,
+    schedule: Schedule,
+    store: GroupStore,
+    ledger: RlLedger,
+    learner: LearnerClient,
+    observer: StepObserver,
 ) -> None:
     """From the last checkpoint that the ledger names, train the batches decided since; raises ReplayDiverged if the weights come out different."""
     await learner.restore(progress.saved)
@@ -82,7 +84,7 @@ async def train_again(
                 f"step {step}, trained again, came to weights {outcome.digest}, but to {before} before the kill: another "
                 "machine, thread count, rl.ranks or version of torch? Remove the rl folder to start over, or go on where it began"
             )
-        await on_step(outcome, [_stored(index, schedule, store) for index in groups])
+        await observer.on_replay(outcome, [_stored(index, schedule, store) for index in groups])
     if progress.next_step > progress.saved:  # also the last checkpoint of a run that was killed before writing it
         await learner.save(progress.next_step)
         ledger.write("saved", step=progress.next_step)

@@ -12,53 +12,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from etude.core.events.log import EventLog
-from etude.learn.engine.settings import EngineSettings
 from etude.rl.controller import StepResult
 from etude.rl.engines import Engines
 from etude.rl.learner import TrainedStep
-from etude.rl.restarts import Lifeline, ProcessDied
+from etude.rl.observer import RunObserver
+from etude.rl.restarts import Lifeline, ProcessDied, ProcessPlacer
 from etude.rl.resume import ReplayDiverged
 from etude.rl.settings import RlSettings
-
-STAGE = "rl"
-
-
-class ProcessPlacer(Protocol):
-    """Starts processes; `placement.RayPlaces` does it with Ray, tests in their own process."""
-
-    engine: EngineSettings  # of the engines that are started from now on
-
-    def start_engine(self, region: str = "") -> Any: ...
-    def start_trainer(self) -> Any: ...
 
 
 class Services:
     """Start it with `restore`, then `sync`; `policy` answers from then on."""
 
-    def __init__(
-        self, places: ProcessPlacer, settings: RlSettings, log: EventLog, on_start: Callable[[], None]
-    ) -> None:
+    def __init__(self, places: ProcessPlacer, settings: RlSettings, observer: RunObserver) -> None:
         self._places = places
-        self._on_start = on_start
-        self._note = lambda text: log.note(STAGE, text)
-        deaths, silence_s = settings.max_restarts, settings.engine_silence_s
-        self.trainer: Lifeline[Any] = Lifeline("trainer", self._spawn_trainer, deaths, self._note)
-        self.engines = Engines(
-            settings.engines,
-            places.start_engine,
-            self._ask,
-            deaths,
-            silence_s,
-            self._note,
-            on_start,
-            settings.standbys,
-            {name: region.engines for name, region in settings.regions.items()},
-            settings.region_lag,
-            settings.region_patience_s,
-        )
+        self._observer = observer
+        self.trainer: Lifeline[Any] = Lifeline("trainer", self._spawn_trainer, settings.max_restarts, observer)
+        self.engines = Engines(settings, places, self._ask, observer)
         self.policy = self.engines.policy
         self.trainer_busy_s = 0.0
         self._saved = 0  # steps in the last checkpoint
@@ -87,7 +59,7 @@ class Services:
         trained: TrainedStep = await self._ask("train", groups)
         self._since.append((step, groups, trained.digest))
         for line in trained.notes:
-            self._note(f"step {step}: {line}")
+            self._observer.note(f"step {step}: {line}")
         self.trainer_busy_s += trained.busy_s
         values = {"busy_s": trained.busy_s, "train_cpu_s": trained.cpu_s, **trained.figures}
         return StepResult(
@@ -100,7 +72,7 @@ class Services:
     async def sync(self, version: int) -> dict[str, float]:
         while (published := await self._ask("published", version)) is None:  # by a trainer that came back
             if not await self._ask("publish", version):
-                self._note(f"version {version} is passed over: the trainer came back at a later step")
+                self._observer.note(f"version {version} is passed over: the trainer came back at a later step")
                 return self.engines.regions.figures(self.policy.answered)
         await self.engines.serve(version)
         delta = {"delta_bytes": float(published["delta_bytes"] or 0), "publish_s": published["seconds"]}
@@ -115,8 +87,8 @@ class Services:
             self._renewal.set_result(None)
             self._renewal = None
 
-    def trainer_leaves(self) -> bool:
-        """Its process is to be replaced at the next checkpoint."""
+    def wants_checkpoint(self) -> bool:
+        """The trainer's process is to be replaced, which is done at a checkpoint."""
         return self._renewal is not None
 
     async def renew_trainer(self) -> None:
@@ -163,5 +135,5 @@ class Services:
                 await handle.join(receiver, None)
                 if served >= 0:
                     await handle.acknowledge(receiver, served)
-        self._on_start()
+        self._places.remember()
         return handle

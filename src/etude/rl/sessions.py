@@ -16,12 +16,11 @@ from etude.core.trace.vocabulary import write_vocabulary
 from etude.core.trace.writer import add_verdict
 from etude.rl.controller import StepResult
 from etude.rl.groups import RolloutGroup
+from etude.rl.observer import STAGE
 from etude.rl.rollout_state import RolloutSlot
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import Attempt
 from etude.rollout.keep import keep_session
-
-STAGE = "rl"
 
 
 class KeptSessions:

@@ -10,7 +10,7 @@ of a level, so the interval of the whole is given.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import numpy as np
 from etude.core.events.finite import dumps
 from etude.core.files import replace_file
 from etude.core.statistics.bounded import average
+from etude.rl.observer import RunObserver
 from etude.rollout.attempt import AttemptSetup
 from etude.rollout.batch import AttemptJob, run_batch
 from etude.tasks.task import Task
@@ -78,8 +79,7 @@ async def measure(
     *,
     concurrency: int,
     seed: int,
-    note: Callable[[str], None],
-    phase: Callable[[int, int], None] = lambda done, total: None,
+    observer: RunObserver,
 ) -> SolvableShare:
     """Attempt the tasks with the policy that serves now and write `path`; infra faults leave attempts out (promise 8)."""
     jobs = [
@@ -89,14 +89,15 @@ async def measure(
         for place, task in enumerate(tasks)
         for number in range(ATTEMPTS)
     ]
-    phase(0, len(jobs))
-    batch = await run_batch(jobs, setup, concurrency=concurrency, progress=lambda done, total, last: phase(done, total))
+    phase = lambda done: observer.phase(f"checking {len(tasks)} tasks, {done} of {len(jobs)} attempts")
+    phase(0)
+    batch = await run_batch(jobs, setup, concurrency=concurrency, progress=lambda done, total, last: phase(done))
     for fault in batch.faults.values():
-        note(f"solvable share without {fault}")
+        observer.note(f"solvable share without {fault}")
     passed: defaultdict[int, list[bool]] = defaultdict(list)
     for attempt in batch.attempts:
         passed[attempt.rollout.group].append(attempt.verdict.passed)
     found = solvable([(tasks[place].level, row) for place, row in sorted(passed.items())], seed)
     replace_file(path, dumps(asdict(found), indent=1) + "\n")
-    note(found.description())
+    observer.note(found.description())
     return found

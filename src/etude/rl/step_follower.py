@@ -6,24 +6,21 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from etude.core.trace.segment import Rollout
 from etude.rl.controller import StepResult
 from etude.rl.engines import Engines, Replica
 from etude.rl.groups import RolloutGroup
 from etude.rl.metrics import component_values, step_values, tool_shares, versions
+from etude.rl.preflight import Starvation
 from etude.rl.rewards.alarms import AlarmMonitor
-from etude.rl.services import STAGE
+from etude.rl.run_context import RunContext
 from etude.rl.sessions import KeptSessions
 from etude.rl.steps import StepRecord, append, read
 from etude.rollout.attempt import AttemptSetup
 from etude.rollout.batch import AttemptJob, run_batch
 from etude.tasks.generate.harder_tasks.background import HarderTaskGenerator
 from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
-
-if TYPE_CHECKING:
-    from etude.rl.run import RlRun
 
 # The trainer's names for what the report calls drift: mismatch on training batches as they come, versions mixed.
 DRIFT = {
@@ -37,17 +34,19 @@ SHOWN = ("pass_rate", "reward", "staleness_max", "drift_p99")
 
 
 class StepFollower:
-    """`on_step` belongs to the controller, `on_replay` to the resume."""
+    """`controller.StepObserver` of a run."""
 
     def __init__(
         self,
-        run: RlRun,
+        run: RunContext,
         setup: AttemptSetup,
         sessions: KeptSessions,
         engines: Engines,
         service: HarderTaskSelector | None = None,
         growing: HarderTaskGenerator | None = None,
+        starvation: Starvation | None = None,
     ) -> None:
+        self._starvation = starvation
         self._service, self._growing = service, growing
         self._run = run
         self._setup = setup
@@ -94,7 +93,15 @@ class StepFollower:
         else:
             self._write(step, groups, {})
 
-    def on_aside(self, group: RolloutGroup[Rollout]) -> None:
+    def note(self, text: str) -> None:
+        self._run.observer.note(text)
+
+    def on_group(self, group: RolloutGroup[Rollout]) -> None:
+        """Raises LimitsTooSmall where rollouts have no room."""
+        if self._starvation is not None:
+            self._starvation.look(group)
+
+    def on_set_aside(self, group: RolloutGroup[Rollout]) -> None:
         """A group that is not trained is still heard of by who makes tasks harder."""
         self._aside += 1
         self._hear([group])
@@ -106,13 +113,13 @@ class StepFollower:
             found = await self._evaluate(replace(self._setup, policy=lent.client))
             if not lent.lent or (lent.served, lent.lifeline.generation) != (version, life):
                 text = f"the evaluation of step {record.step} has no figure: its engine died or was called back, and did not keep version {version}"
-                self._run.log.note(STAGE, text)
+                self._run.observer.note(text)
                 return
         finally:
             await self._engines.take_back(lent)
         found["eval_s"] = time.monotonic() - began_s
         append(self._run.folder / "steps.jsonl", replace(record, values=record.values | found))
-        self._run.log.metric(STAGE, record.step, **found)
+        self._run.observer.metric(record.step, **found)
 
     def _write(self, step: StepResult, groups: list[RolloutGroup[Rollout]], evaluated: dict[str, float]) -> StepRecord:
         run = self._run
@@ -143,11 +150,11 @@ class StepFollower:
         )
         append(run.folder / "steps.jsonl", record)
         self._sessions.trained(step, groups)
-        run.log.metric(STAGE, step.step, **values)
+        run.observer.metric(step.step, **values)
         for alarm in alarms:
-            run.log.note(STAGE, f"step {step.step}, {alarm.cause}: {alarm.text}")
-        run.log.progress(
-            STAGE, step.step + 1, run.settings.steps, **{name: values[name] for name in SHOWN if name in values}
+            run.observer.note(f"step {step.step}, {alarm.cause}: {alarm.text}")
+        run.observer.progress(
+            step.step + 1, run.settings.steps, **{name: values[name] for name in SHOWN if name in values}
         )
         return record
 
@@ -172,7 +179,7 @@ class StepFollower:
         ]
         batch = await run_batch(jobs, setup, concurrency=max(1, self._run.settings.slots // 2))
         for fault in batch.faults.values():
-            self._run.log.note(STAGE, f"evaluation without {fault}")
+            self._run.observer.note(f"evaluation without {fault}")
         if not batch.attempts:
             return {}
         return {"eval_pass_rate": sum(attempt.verdict.passed for attempt in batch.attempts) / len(batch.attempts)}

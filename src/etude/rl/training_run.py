@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from etude.agent.chat.load import load_renderer
 from etude.agent.chat.renderer import Renderer
@@ -24,11 +24,13 @@ from etude.rl.ledger import Progress, RlLedger, entries_of, fold
 from etude.rl.metrics import summarize
 from etude.rl.preflight import Starvation, Window, check_prompts, sample_of
 from etude.rl.reloader import Reloader
+from etude.rl.restarts import ProcessPlacer
 from etude.rl.resume import open_progress, reconciler_at, train_again
 from etude.rl.rewards.judge import RubricReward, rubric_reward
 from etude.rl.rewards.mix import MIXED, check_mixed
+from etude.rl.run_context import RunContext
 from etude.rl.schedule import Schedule, task_list
-from etude.rl.services import STAGE, ProcessPlacer, Services
+from etude.rl.services import Services
 from etude.rl.sessions import KeptSessions
 from etude.rl.solvable_share import SOLVABLE, measure
 from etude.rl.step_follower import StepFollower
@@ -44,14 +46,10 @@ from etude.tasks.generate.harder_tasks.background import HarderTaskGenerator
 from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
 from etude.tasks.generate.harder_tasks.variants import FolderVariants
 
-if TYPE_CHECKING:
-    from etude.rl.run import RlRun
-
-
 # The end of the rl stage: the mismatch probe, the checkpoint, and the summary for the report.
 
 
-async def finish(run: RlRun, services: Services, renderer: Renderer, times: dict[str, float]) -> dict[str, Any]:
+async def finish(run: RunContext, services: Services, renderer: Renderer, times: dict[str, float]) -> dict[str, Any]:
     """Write what the stage leaves behind; returns the summary."""
     mismatch = await _mismatch(run, services, len(renderer.vocabulary()))
     await services.export(run.folder / "checkpoint")
@@ -71,7 +69,7 @@ async def finish(run: RlRun, services: Services, renderer: Renderer, times: dict
     return summary
 
 
-async def _mismatch(run: RlRun, services: Services, vocabulary: int) -> dict[str, Any]:
+async def _mismatch(run: RunContext, services: Services, vocabulary: int) -> dict[str, Any]:
     """The fixed probe (promise 3): sampled by the engine process under the last version, recomputed by the trainer."""
     room = run.engine.max_len - SAMPLED_TOKENS
     prompts = [prompt[: min(2 * PROMPT_TOKENS, room)] for prompt in probe_prompts(vocabulary, run.settings.seed)]
@@ -134,16 +132,16 @@ class RolloutServices:
     reward: RubricReward | None
 
 
-async def run_training(run: RlRun, places: ProcessPlacer, on_start: Any = lambda: None) -> dict[str, Any]:
+async def run_training(run: RunContext, places: ProcessPlacer) -> dict[str, Any]:
     """Run the training loop on processes that `places` starts."""
     check_mixed(run.folder / MIXED, run.settings)
     rewards = rubric_reward(run.settings.rewards, run.settings.attempt, run.folder)
     async with code_search(run.harness) as search, rewards as reward:
-        return await _run(run, places, on_start, search, reward)
+        return await _run(run, places, search, reward)
 
 
 async def _run(
-    run: RlRun, places: ProcessPlacer, on_start: Any, search: CodeSearch | None, reward: RubricReward | None
+    run: RunContext, places: ProcessPlacer, search: CodeSearch | None, reward: RubricReward | None
 ) -> dict[str, Any]:
     started, settings = time.perf_counter(), run.settings
     async with AsyncExitStack() as closes:  # the last that was opened first
@@ -151,51 +149,52 @@ async def _run(
         renderer = load_renderer(run.checkpoint)
         check_efforts(settings, run.harness, renderer)
         window = Window(run.engine.max_len, load_config(run.checkpoint).context_length)
-        run.log.phase(STAGE, "measuring the first prompts")
+        run.observer.phase("measuring the first prompts")
         sampled = [run.source.task(task) for task in sample_of(records.tasks.task_ids)]
-        await check_prompts(sampled, settings, run.harness, window, renderer, _note(run))
-        run.log.phase(STAGE, "opening sandboxes")
+        await check_prompts(sampled, settings, run.harness, window, renderer, run.observer)
+        run.observer.phase("opening sandboxes")
         pool = await open_sandboxes(run.fleet, run.sandbox)
         closes.push_async_callback(pool.close)
-        services = Services(places, settings, run.log, on_start)
+        services = Services(places, settings, run.observer)
         closes.push_async_callback(services.close)
         rollouts = _rollout_services(run, services, pool, renderer, search, reward, records.tasks.task_ids)
         if rollouts.growing is not None:
             closes.push_async_callback(rollouts.growing.close)
+        starvation = Starvation(settings, run.harness, window, run.observer)
         follower = StepFollower(
-            run, rollouts.setup, rollouts.sessions, services.engines, rollouts.service, rollouts.growing
+            run, rollouts.setup, rollouts.sessions, services.engines, rollouts.service, rollouts.growing, starvation
         )
         closes.push_async_callback(follower.close)
         await _bring_up(run, records, services, rollouts.setup, follower)
         ready, ready_cpu = time.perf_counter(), time.process_time()
-        reloader = Reloader(run.folder, run.checkpoint, places, services, settings, _note(run))
+        reloader = Reloader(run.folder, run.checkpoint, places, services, settings, run.observer)
         closes.push_async_callback(reloader.close)
         reloader.start()
-        await _train(run, records, services, rollouts, follower, Starvation(settings, run.harness, window, _note(run)))
+        await _train(run, records, services, rollouts, follower)
         times = {"start_s": ready - started, "train_s": time.perf_counter() - ready}
         times["controller_cpu_s"] = time.process_time() - ready_cpu
         await follower.evaluated()
         return await finish(run, services, renderer, times)
 
 
-def _open_records(run: RlRun, closes: AsyncExitStack) -> RunRecords:
+def _open_records(run: RunContext, closes: AsyncExitStack) -> RunRecords:
     tasks = task_list(run.settings, run.source)
     ledger = closes.enter_context(closing(RlLedger(run.folder / "ledger.jsonl")))
     progress = open_progress(ledger, tasks)
     require_own(run.settings, run.folder, ledger, progress)
     if progress.next_step:
-        _note(run)(f"goes on at step {progress.next_step} with {len(progress.complete)} finished groups")
+        run.observer.note(f"goes on at step {progress.next_step} with {len(progress.complete)} finished groups")
     return RunRecords(tasks, GroupStore(run.folder / "groups"), ledger, progress)
 
 
 async def _bring_up(
-    run: RlRun, records: RunRecords, services: Services, setup: AttemptSetup, follower: StepFollower
+    run: RunContext, records: RunRecords, services: Services, setup: AttemptSetup, follower: StepFollower
 ) -> None:
     """Trainer and engines hold the version that the ledger ends at."""
     step = records.progress.next_step
     engines = f"{run.settings.engines} engine{'s' if run.settings.engines > 1 else ''}"
-    run.log.phase(STAGE, f"loading the trainer and {engines}")
-    await train_again(records.progress, records.tasks, records.store, records.ledger, services, follower.on_replay)
+    run.observer.phase(f"loading the trainer and {engines}")
+    await train_again(records.progress, records.tasks, records.store, records.ledger, services, follower)
     await services.publish(step)
     await services.sync(step)
     await _solvable(run, setup, records.tasks, step)
@@ -203,12 +202,11 @@ async def _bring_up(
 
 
 async def _train(
-    run: RlRun,
+    run: RunContext,
     records: RunRecords,
     services: Services,
     rollouts: RolloutServices,
     follower: StepFollower,
-    starvation: Starvation,
 ) -> None:
     """From there to the schedule's end."""
     reconciler = reconciler_at(records.progress, records.tasks, run.settings, records.store)
@@ -229,35 +227,27 @@ async def _train(
         records.store,
         records.ledger,
         save_every=run.settings.save_every,
-        on_step=follower.on_step,
-        on_wait=_note(run),
-        on_aside=follower.on_aside,
-        on_group=starvation.look,
-        on_unreachable=_note(run),
-        save_now=services.trainer_leaves,
+        observer=follower,
     )
-    run.log.phase(STAGE, f"rolling out step {reconciler.window.next_step + 1} of {run.settings.steps}")
-    await controller.run()
+    run.observer.phase(f"rolling out step {reconciler.window.next_step + 1} of {run.settings.steps}")
+    await controller.run(report_waits=True)
     if (made := reconciler.window.next_step) < run.settings.steps:
-        _note(run)(
+        run.observer.note(
             f"ends after {made} of {run.settings.steps} steps: the tasks to spare for groups set aside are used up"
         )
 
 
-async def _solvable(run: RlRun, setup: AttemptSetup, tasks: Schedule, step: int) -> None:
+async def _solvable(run: RunContext, setup: AttemptSetup, tasks: Schedule, step: int) -> None:
     """Once, before the first step."""
     path, count = run.folder / SOLVABLE, run.settings.solvable_tasks
     if step or not count or path.exists():
         return
     first = [run.source.task(task) for task in tasks.task_ids[:count]]
-    phase = lambda done, total: run.log.phase(STAGE, f"checking {len(first)} tasks, {done} of {total} attempts")
-    await measure(
-        first, setup, path, concurrency=run.settings.slots, seed=run.settings.seed, note=_note(run), phase=phase
-    )
+    await measure(first, setup, path, concurrency=run.settings.slots, seed=run.settings.seed, observer=run.observer)
 
 
 def _rollout_services(
-    run: RlRun,
+    run: RunContext,
     services: Services,
     pool: SandboxPool,
     renderer: Renderer,
@@ -280,19 +270,17 @@ def _rollout_services(
     return RolloutServices(setup, sessions, service, _task_generator(run, service, pool), reward)
 
 
-def _task_selector(run: RlRun, scheduled: Sequence[str]) -> HarderTaskSelector | None:
+def _task_selector(run: RunContext, scheduled: Sequence[str]) -> HarderTaskSelector | None:
     above = run.settings.harder_above
     if above is None or run.siblings is None:
         return None
     return HarderTaskSelector(run.siblings, run.folder / HARDER, scheduled, above)
 
 
-def _task_generator(run: RlRun, service: HarderTaskSelector | None, pool: SandboxPool) -> HarderTaskGenerator | None:
+def _task_generator(
+    run: RunContext, service: HarderTaskSelector | None, pool: SandboxPool
+) -> HarderTaskGenerator | None:
     """Only a folder's tasks are made more of: exercises have a ladder of levels."""
     if service is None or run.deepen is None or not isinstance(run.siblings, FolderVariants):
         return None
-    return HarderTaskGenerator(service, run.siblings, run.deepen(pool), _note(run))
-
-
-def _note(run: RlRun) -> Callable[[str], None]:
-    return lambda text: run.log.note(STAGE, text)
+    return HarderTaskGenerator(service, run.siblings, run.deepen(pool), run.observer.note)

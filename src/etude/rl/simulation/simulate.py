@@ -27,6 +27,7 @@ from etude.core.trace.segment import Rollout, Segment
 from etude.rl.controller import Controller, StepResult
 from etude.rl.groups import RolloutGroup
 from etude.rl.ledger import RlLedger, fold
+from etude.rl.observer import EventLogObserver
 from etude.rl.reconciler import Reconciler
 from etude.rl.region import RegionSettings
 from etude.rl.resume import open_progress, reconciler_at, train_again
@@ -107,16 +108,16 @@ async def _simulate(shape: SimulationShape) -> dict[str, Any]:
     settings = _settings(shape)
     tasks = Schedule(tuple(f"task-{number}" for number in range(settings.steps * settings.groups_per_step)))
     ledger = LedgerInMemory()
-    services = Services(world, settings, EventLog.null(), lambda: None)
-    progress = open_progress(ledger, tasks)
-    await train_again(progress, tasks, world.groups, ledger, services, _nothing)  # type: ignore[arg-type]
+    services = Services(world, settings, EventLogObserver(EventLog.null()))
+    progress, observer = open_progress(ledger, tasks), TallyingObserver(tally)
+    await train_again(progress, tasks, world.groups, ledger, services, observer)  # type: ignore[arg-type]
     await services.publish(0)
     await services.sync(0)
     reconciler = reconciler_at(progress, tasks, settings, world.groups)  # type: ignore[arg-type]
     clock = asyncio.get_running_loop().time
     controller = Controller(
         reconciler, _attempts(reconciler, world, services, fleet, tally), services, world.groups, ledger,  # type: ignore[arg-type]
-        save_every=shape.save_every, on_step=_tallied(tally), clock=clock,
+        save_every=shape.save_every, observer=observer, clock=clock,
     )  # fmt: skip
     began_s = clock()
     striking = asyncio.create_task(world.strike())
@@ -130,18 +131,24 @@ async def _simulate(shape: SimulationShape) -> dict[str, Any]:
     return _figures(shape, services, tally, spent_s, left) | {"regional_turns": regional}
 
 
-def _tallied(tally: SimulationTally) -> Callable[[StepResult, list[RolloutGroup[Rollout]]], Awaitable[None]]:
-    """What notes each step of training."""
-    loop = asyncio.get_running_loop()
+class TallyingObserver:
+    """`controller.StepObserver`: counts each step of training."""
 
-    async def on_step(step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None:
+    def __init__(self, tally: SimulationTally) -> None:
+        self._tally = tally
+
+    def on_group(self, group: RolloutGroup[Rollout]) -> None: ...
+    def on_set_aside(self, group: RolloutGroup[Rollout]) -> None: ...
+    def note(self, text: str) -> None: ...
+    async def on_replay(self, step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None: ...
+
+    async def on_step(self, step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None:
+        tally, now_s = self._tally, asyncio.get_running_loop().time()
         tally.steps.append(dict(step.values))
-        tally.tell(step.step, step.digest, [group.index for group in groups], loop.time())
+        tally.tell(step.step, step.digest, [group.index for group in groups], now_s)
         for group in groups:
-            tally.held_s.append(loop.time() - tally.complete_s.pop(group.index, loop.time()))
+            tally.held_s.append(now_s - tally.complete_s.pop(group.index, now_s))
             tally.staleness.update(step.step - rollout.start_version for rollout in group.members)
-
-    return on_step
 
 
 def _attempts(
@@ -253,9 +260,6 @@ def _whole(ledger: LedgerInMemory, tasks: Schedule) -> None:
     progress = fold(ledger.entries)
     trained = [group for step in range(progress.next_step) for group in progress.batches[step]]
     assert sorted(trained) == list(range(len(tasks))), "a task was left out, or trained twice"
-
-
-async def _nothing(step: StepResult, groups: list[RolloutGroup[Rollout]]) -> None: ...
 
 
 def _figures(

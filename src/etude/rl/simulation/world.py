@@ -132,6 +132,9 @@ class SimulatedCluster:
     def dice(self, *part: object) -> random.Random:
         return random.Random(f"{self.shape.seed} {part}")
 
+    def remember(self) -> None:
+        """Nothing outlives the simulation."""
+
     def start_engine(self, region: str = "") -> MadeUpEngine:
         dice = self.dice("engine", len(self.engines))
         self.engines.append(MadeUpEngine(self.shape, self.store, dice, self.regions.get(region)))

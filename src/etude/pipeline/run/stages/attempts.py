@@ -17,6 +17,7 @@ from etude.learn.model.checkpoint import load_checkpoint, load_config
 from etude.pipeline.run.practice import TrainingTasks, practice
 from etude.pipeline.run.stage import Context, StageError
 from etude.pipeline.run.stages.rl import sft_checkpoint
+from etude.rl.observer import EventLogObserver
 from etude.rl.preflight import Window, check_prompts, sample_of
 from etude.rl.schedule import task_list
 from etude.rl.store import GroupStore
@@ -88,9 +89,8 @@ async def _check_prompts(context: Context, tasks: Sequence[str], max_len: int, r
     window = Window(max_len, load_config(sft_checkpoint(context)).context_length)
     sampled = [source.task(task) for task in sample_of(tasks)]
     plain = recipe.rl.model_copy(update={"efforts": {}})  # this stage attempts all at harness.effort
-    await check_prompts(
-        sampled, plain, recipe.harness, window, renderer, lambda line: context.log.note(context.stage, line)
-    )
+    observer = EventLogObserver(context.log, context.stage)
+    await check_prompts(sampled, plain, recipe.harness, window, renderer, observer)
 
 
 class GroupSampler:

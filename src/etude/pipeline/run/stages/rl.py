@@ -11,7 +11,9 @@ from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.practice import practice
 from etude.pipeline.run.stage import Context
 from etude.pipeline.run.stages.pretraining import CHECKPOINT
+from etude.rl.observer import EventLogObserver
 from etude.rl.run import run_rl
+from etude.rl.run_context import RunContext
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.generate.generator import ProofContext
 from etude.tasks.generate.harder_tasks.background import GrowingTaskSource
@@ -63,18 +65,20 @@ def run(context: Context) -> None:
     recipe, found = context.recipe, practice(context.recipe)
     harder = harder_for(recipe, found.source, context.folder)
     run_rl(
-        found.settings,
-        checkpoint=sft_checkpoint(context),
-        folder=context.folder,
-        source=harder.source,
-        harness=recipe.harness,
-        engine=recipe.engine,
-        sandbox=recipe.sandbox,
-        log=context.log,
-        fleet=recipe.fleet,
-        cluster=recipe.cluster,
-        siblings=harder.siblings,
-        deepen=harder.deepen,
+        RunContext(
+            found.settings,
+            sft_checkpoint(context),
+            context.folder,
+            harder.source,
+            recipe.harness,
+            recipe.engine,
+            recipe.sandbox,
+            EventLogObserver(context.log),
+            fleet=recipe.fleet,
+            cluster=recipe.cluster,
+            siblings=harder.siblings,
+            deepen=harder.deepen,
+        )
     )
 
 
