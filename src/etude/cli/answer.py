@@ -171,7 +171,9 @@ def usage_message(error: Any) -> str:
     have no public name, so they are known by their attributes."""
     if getattr(error, "possibilities", None):
         error.possibilities = similar(error.option_name, error.possibilities, MOST_SUGGESTED)
-    message: str = error.format_message()
+    message: str = error.format_message().replace(
+        ": Value error, ", ": ", 1
+    )  # the class, which typer takes over from pydantic
     found = _NO_COMMAND.match(message)
     commands = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", None)
     if found is None or commands is None:

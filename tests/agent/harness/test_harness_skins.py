@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from etude.agent.harness.agent import build_agent
 from etude.agent.harness.dependencies import AgentDependencies
+from etude.agent.harness.preset_names import PresetName
 from etude.agent.harness.presets import preset as presets
 from etude.agent.harness.presets.presented_tool import PresentationError, PresentedTool, describe
 from etude.agent.harness.presets.preset import IMPLEMENTATIONS, harness_hash, preset, preset_of
@@ -29,7 +31,10 @@ from etude.agent.workspace.local_folder import LocalFolder
 from etude.agent.workspace.workspace import Workspace, WorkspaceError
 from etude.core.trace.message import Message, ToolCall
 
-SKINS = ("search_replace", "patch", "minimal")
+SKINS = ("search_replace", "search_replace_v2", "patch", "minimal")
+
+
+RECORDED = Path(__file__).parents[2] / "tasks/generate/data/installs/semver/semver-1.0.14.build-1.jsonl"
 
 
 class Index:
@@ -481,6 +486,22 @@ def test_ten_thousand_calls_on_a_real_folder_are_answered(tmp_path_factory: Any,
 
 def test_presets_are_files_that_the_package_ships() -> None:
     assert set(SKINS) == set(presets._TOML_PRESETS)
+    assert {*SKINS, "nano", "full"} == set(get_args(PresetName))
+
+
+def test_search_replace_v2_has_the_texts_of_a_session_recorded_with_it() -> None:
+    """Such sessions, and policies trained on them, know these bytes."""
+    recorded = json.loads(RECORDED.read_text().splitlines()[0])["harness_facts"]
+    old, new = preset("search_replace_v2"), preset("search_replace")
+    assert (old.system, old.summary_query) == (recorded["system"], recorded["summary_query"])
+    assert len(recorded["schemas"]) == 13 and all(one in old.schemas for one in recorded["schemas"])
+    assert list(old.tools) == list(new.tools)
+    assert not [one for one in old.schemas if one in new.schemas] and old.system != new.system
+
+
+def test_two_versions_of_the_texts_have_different_harness_hashes() -> None:
+    hashes = {harness_hash(HarnessSettings.full(preset=name), "") for name in ("search_replace", "search_replace_v2")}
+    assert len(hashes) == 2
 
 
 async def test_names_that_are_no_utf8_are_shown_and_never_suggested(tmp_path: Path) -> None:

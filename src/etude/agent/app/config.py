@@ -19,12 +19,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from etude.agent.app.errors import UsageError
-from etude.agent.app.model import PresetName
 from etude.agent.app.user_files import CONFIG_VARIABLE, config_file
 from etude.agent.app.workspace_access import SandboxMode
 from etude.agent.harness.approval import ApprovalPolicy
 from etude.agent.harness.mcp.config import servers_of
 from etude.agent.harness.mcp.server import McpConfigError, McpServer
+from etude.agent.harness.preset_names import PresetName
 from etude.agent.workspace.bounded_file import UTF16_MARKS
 from etude.core import bounded_toml
 from etude.core.trace.entry import Effort

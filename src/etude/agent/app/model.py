@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from etude.agent.app.errors import UnavailableError, UsageError
+from etude.agent.harness.preset_names import PresetName
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.connection import connect, words_of
 from etude.agent.policy.openai import REQUIRED, OpenAIPolicy
@@ -25,7 +26,6 @@ from etude.sandbox.egress.environment_proxy import ConnectionSettingError
 if TYPE_CHECKING:
     from etude.agent.chat.renderer import Renderer
 
-PresetName = Literal["nano", "full", "search_replace", "patch", "minimal"]
 # Timeout of the first request: long enough for a sleeping endpoint, short enough for a waiting user.
 PROBE_TIMEOUT_S = 10.0
 # A smaller number in the list can't be the context window of a usable model.

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from etude.agent.harness.preset_names import PresetName
+
 
 class HarnessSettings(BaseModel):
     """Numbers are the laptop's: the nano model's sessions hold 80-250 tokens and at most ten turns. For every other preset `run.limits` derives
@@ -13,10 +15,10 @@ class HarnessSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    preset: Literal["nano", "full", "search_replace", "patch", "minimal"] = Field(
+    preset: PresetName = Field(
         "nano",
         description="tool set and prompts: nano (laptop model), full (its tools, described), or those of large models: "
-        "search_replace, patch, minimal",
+        "search_replace, patch, minimal; search_replace_v2 has the earlier texts of search_replace",
     )
     effort: Literal["low", "medium", "high"] = Field(
         "medium",

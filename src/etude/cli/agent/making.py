@@ -15,7 +15,6 @@ from etude.agent.app.errors import UsageError
 from etude.agent.app.extensions import ExtensionOptions
 from etude.agent.app.headless import AgentJob
 from etude.agent.app.model import ModelChoice
-from etude.agent.app.model import PresetName as PresetWord
 from etude.agent.app.saved_sessions import LAST, LISTED, SavedSession, find_session, sessions_in
 from etude.agent.app.workspace_access import SandboxMode, WorkspaceAccess
 from etude.agent.harness.approval import ApprovalPolicy
@@ -121,7 +120,7 @@ class Making:
                 f"set ETUDE_MODEL, or write model = … into {self._file}"
             )
         own = config if model == config.model else None
-        preset = cast(PresetWord | None, flags.preset.value if flags.preset else own.preset if own else None)
+        preset = flags.preset or (own.preset if own else None)
         return ModelChoice(
             model,
             flags.name or (own.name if own else None),

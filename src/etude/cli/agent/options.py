@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from etude.agent.harness.preset_names import PresetName
+
 # What `--resume` means without an ID: the person chooses.
 CHOOSE = "?"
 
@@ -21,14 +23,6 @@ class AgentCommand(TyperCommand):
         if at >= 0 and (at + 1 == len(args) or args[at + 1].startswith("-")):
             args = [*args[: at + 1], CHOOSE, *args[at + 1 :]]
         return super().parse_args(ctx, args)
-
-
-class PresetName(StrEnum):
-    nano = "nano"
-    full = "full"
-    search_replace = "search_replace"
-    patch = "patch"
-    minimal = "minimal"
 
 
 class EffortName(StrEnum):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import date
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from etude.agent.harness.preset_names import PresetName
 
 if TYPE_CHECKING:
     from etude.evaluate.bench.prices import Prices
@@ -15,14 +16,6 @@ if TYPE_CHECKING:
 
 class PriceError(Exception):
     """Prices were given twice, or by half."""
-
-
-class BenchPreset(StrEnum):
-    nano = "nano"
-    full = "full"
-    search_replace = "search_replace"
-    patch = "patch"
-    minimal = "minimal"
 
 
 def _how(*names: str, help: str, **limits: Any) -> Any:
@@ -49,7 +42,7 @@ Harnesses = Annotated[
         help="Harness that runs the policies: etude or mini-swe-agent; repeatable, each is a separate participant.",
     ),
 ]
-Preset = Annotated[BenchPreset | None, _how("--preset", help="Tools and prompts of endpoints and checkpoints.")]
+Preset = Annotated[PresetName | None, _how("--preset", help="Tools and prompts of endpoints and checkpoints.")]
 Temperature = Annotated[float, _how("--temperature", min=0.0, help="Sampling temperature.")]
 Context = Annotated[
     int | None,

@@ -98,7 +98,7 @@ def run(
         raise BenchError("--set bench.seed: the seed of a benchmark run is --seed N (or seed = N in the --config file)")
     found = read_recipe([find_recipe(recipe)], [*(overrides or []), f"bench.seed={seed}"])
     manner = PolicyOptions(
-        _efforts(effort), temperature, preset.value if preset else None, context, key_env, timeout, tuple(omit or ()),
+        _efforts(effort), temperature, preset, context, key_env, timeout, tuple(omit or ()),
         max_tokens_field, concurrency, _agents(harness),
     )  # fmt: skip
     given = asked.prices_given(prices, price_in, price_out, price_cached, date.today())

@@ -26,17 +26,18 @@ class PresentationError(Exception):
 @dataclass(frozen=True)
 class PresentedTool:
     """A `Tool`. `presented` is from canonical path ("edits.old") to the name shown; what isn't there isn't offered. `fixed` are
-    canonical arguments that the preset gives itself."""
+    canonical arguments that the preset gives itself. `wording` is the folder of older descriptions, "" for the present ones."""
 
     name: str
     implementation: Implementation
     presented: Mapping[str, str]
     fixed: Mapping[str, Any]
+    wording: str = ""
     keep: Keep = "head"  # for failures; answers are cut by the tool
 
     @cached_property
     def shape(self) -> tuple[Parameter, ...]:
-        """Its parameters as presented. Raises BadSkin."""
+        """Its parameters as presented. Raises PresentationError."""
         known = {path for one in self.implementation.parameters for path in _paths(one)}
         if strange := set(self.presented) - known:
             raise PresentationError(f"{self.name}: {self.implementation.name} has no parameter {min(strange)}")
@@ -60,7 +61,7 @@ class PresentedTool:
         """The function schema for policies that read descriptions."""
         function = {
             "name": self.name,
-            "description": describe(self.implementation, names),
+            "description": describe(self.implementation, names, self.wording),
             "parameters": object_schema(self.shape),
         }
         return {"type": "function", "function": function}
@@ -87,10 +88,11 @@ class PresentedTool:
         return [{back[name]: one for name, one in item.items()} for item in value]
 
 
-def describe(implementation: Implementation, names: ToolNames) -> str:
-    """The Markdown next to the code with this preset's names in it; a line that names what isn't offered is left out."""
+def describe(implementation: Implementation, names: ToolNames, wording: str = "") -> str:
+    """The Markdown next to the code, or in its folder `wording`, with this preset's names in it; a line that names what isn't offered is
+    left out."""
     module = type(implementation).__module__.rsplit(".", 1)[1]
-    text = (Path(__file__).parent.parent / "tools" / f"{module}.md").read_text(encoding="utf-8").strip()
+    text = (Path(__file__).parent.parent / "tools" / wording / f"{module}.md").read_text(encoding="utf-8").strip()
     rows = []
     for row in text.split("\n"):
         slots = {match[0]: _named(match, implementation, names) for match in _SLOT.finditer(row)}

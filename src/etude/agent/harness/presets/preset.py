@@ -195,18 +195,18 @@ def _preset(name: str, tools: list[Tool], system: str = "", summary_query: str =
 
 
 def _read_preset(name: str, off: frozenset[str]) -> Preset:
-    """Read a preset's data. Raises BadSkin where it does not fit the implementations."""
-    data = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    """Read a preset's data. Raises PresentationError where it does not fit the implementations."""
+    data = _data(name)
+    tools_of, wording = _data(data["base"]) if "base" in data else data, data.get("wording", "")
     skins: list[PresentedTool] = []
-    for row in data["tools"]:
+    for row in tools_of["tools"]:
         if row["does"] not in IMPLEMENTATIONS:
             raise PresentationError(
                 f"{name}: {row['name']} does {row['does']!r}; there are {', '.join(IMPLEMENTATIONS)}"
             )
         if not off & {row["does"], row["name"]}:
-            skins.append(
-                PresentedTool(row["name"], IMPLEMENTATIONS[row["does"]], row["parameters"], row.get("fixed", {}))
-            )
+            implementation = IMPLEMENTATIONS[row["does"]]
+            skins.append(PresentedTool(row["name"], implementation, row["parameters"], row.get("fixed", {}), wording))
     names = ToolNames(
         {skin.implementation.name: skin.name for skin in skins},
         {skin.implementation.name: skin.presented for skin in skins},
@@ -214,6 +214,10 @@ def _read_preset(name: str, off: frozenset[str]) -> Preset:
     schemas = tuple(skin.schema(names) for skin in skins)
     tools: dict[str, Tool] = {skin.name: skin for skin in skins}
     return Preset(name, tools, schemas, _prompt(data["system"]), _prompt(data["summary_query"]), names)
+
+
+def _data(name: str) -> dict[str, Any]:
+    return tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def _prompt(name: str) -> str:
