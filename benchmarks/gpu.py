@@ -260,7 +260,7 @@ def tokens(options: argparse.Namespace) -> dict[str, Any]:
 
 def pretrain(options: argparse.Namespace) -> dict[str, Any]:
     """The phase twice: as a whole, and ended at its half and resumed; losses, speed and whether the weights agree."""
-    from etude.learn.weights.digest import state_digest
+    from etude.learn.weights.state import state_digest
 
     report = facts(options.device)
     with tempfile.TemporaryDirectory() as folder:

@@ -24,7 +24,7 @@ from etude.core.trace.segment import Rollout
 from etude.learn.model.checkpoint import load_checkpoint
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.replay import ReplayCounts
-from etude.learn.weights.digest import state_digest
+from etude.learn.weights.state import state_digest
 from etude.pipeline.recipe.read import read_recipe
 from etude.pipeline.run.machine import machine, versions
 from etude.rl.ledger import RlLedger

@@ -23,7 +23,7 @@ from etude.learn.model.init import with_drafts
 from etude.learn.train.fresh_drafts import FreshDrafts
 from etude.learn.train.mtp_settings import FreshDraftsSettings
 from etude.learn.train.settings import OptimizerSettings
-from etude.learn.weights.digest import state_digest
+from etude.learn.weights.state import state_digest
 from etude.pipeline.recipe.read import find_recipe, read_recipe
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.machine import machine, versions

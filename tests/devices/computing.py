@@ -33,8 +33,7 @@ from etude.learn.train.mtp_settings import FreshDraftsSettings
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.settings import PolicyStepSettings, SftSettings
 from etude.learn.train.sft import run_sft
-from etude.learn.weights.digest import state_digest
-from etude.learn.weights.layout import owned
+from etude.learn.weights.state import owned, state_digest
 
 ADVANTAGES = [1.0, -1.0, 0.5, -0.5, 0.3, -0.3, 0.2, -0.2]
 UPDATE = PolicyStepSettings(

@@ -24,7 +24,7 @@ from etude.evaluate.bench.runs.conditions import read as read_conditions
 from etude.evaluate.bench.runs.folder import RunFolder
 from etude.evaluate.report.rows.lines import _object
 from etude.learn.weights.errors import CorruptShard
-from etude.learn.weights.manifest import WeightManifest
+from etude.learn.weights.store import WeightManifest
 from etude.sandbox.layers.snapshot import Snapshot
 from etude.tasks.errors import TaskError
 from etude.tasks.generate.install.agents.judge import _verdict

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from run_in_threads import a_run
 
-from etude.learn.weights.digest import state_digest
 from etude.learn.weights.errors import Unreachable
 from etude.learn.weights.folder import FolderBucket
 from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 from etude.rl.learner import Learner
 from etude.rl.services import Services

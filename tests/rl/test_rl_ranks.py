@@ -25,8 +25,8 @@ from etude.learn.model.settings import ModelSettings
 from etude.learn.train.checkpoint import TrainingStateError
 from etude.learn.train.gloo_ranks import GlooRanks
 from etude.learn.train.ranks import ALONE, RanksDiverged
-from etude.learn.weights.digest import state_digest
 from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 from etude.rl.learner import Learner
 from etude.rl.observer import EventLogObserver

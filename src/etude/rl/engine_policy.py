@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.core.trace.completion import Completion
 from etude.learn.engine.batching import BatchingClient
-from etude.learn.engine.thread import Result
+from etude.learn.engine.service import Result
 from etude.rl.restarts import Lifeline, ProcessDied
 
 CLIENT = "controller"

@@ -36,9 +36,8 @@ from etude.learn.train.fresh_drafts import FreshDrafts
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.ranks import ALONE, Ranks, RanksDiverged
 from etude.learn.train.scores import BatchScores
-from etude.learn.weights.background import BackgroundPublisher
-from etude.learn.weights.digest import state_digest
-from etude.learn.weights.publisher import Publication, Publisher
+from etude.learn.weights.publisher import BackgroundPublisher, Publication, Publisher
+from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 from etude.rl.baseline import RunningMeans, by_group, of_sound_groups
 from etude.rl.hints.rules import chosen

@@ -18,7 +18,7 @@ from etude.learn.engine.sampling import sample
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.child import RunningTurn, completion
 from etude.learn.model.init import with_drafts
-from etude.learn.weights.finite import NotFinite
+from etude.learn.weights.state import NotFinite
 
 POISON = VOCAB - 1  # a token whose embedding is NaN: only sessions that hold it are broken
 

@@ -14,8 +14,8 @@ from etude.agent.chat.byte_tokenizer import byte_tokenizer
 from etude.agent.chat.nano import NanoRenderer
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.policy import EnginePolicy
+from etude.learn.engine.service import EngineThread
 from etude.learn.engine.settings import EngineSettings
-from etude.learn.engine.thread import EngineThread
 
 SETTINGS = EngineSettings(max_slots=4, max_batch=4, max_len=128)
 

@@ -110,7 +110,7 @@ def test_new_sessions_never_copy_keys_of_older_weights() -> None:
 
 
 def test_swapped_weights_are_the_senders_bit_for_bit() -> None:
-    from etude.learn.weights.digest import state_digest
+    from etude.learn.weights.state import state_digest
 
     core, new = EngineCore(small_model("qwen3_moe"), EngineSettings(max_len=64)), small_model("qwen3_moe", seed=1)
     core.swap(new.state_dict(), 1)

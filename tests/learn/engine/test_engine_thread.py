@@ -17,12 +17,11 @@ from etude.core.trace.completion import Completion
 from etude.learn.engine.batching import BatchingClient
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.policy import EnginePolicy
-from etude.learn.engine.service import EngineService
+from etude.learn.engine.service import EngineService, EngineThread
 from etude.learn.engine.settings import EngineSettings
-from etude.learn.engine.thread import EngineThread
-from etude.learn.weights.digest import state_digest
 from etude.learn.weights.errors import WeightsError
 from etude.learn.weights.publisher import Publisher
+from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 
 SETTINGS = EngineSettings(max_slots=8, max_batch=8, max_len=128)

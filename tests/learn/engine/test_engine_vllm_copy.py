@@ -13,9 +13,9 @@ from vllm_lab import checkpoint_of, published
 from etude.learn.engine.vllm.host_copy import FILE, HELD, HostCopy, StateFile, changed, write_state_file
 from etude.learn.model.checkpoint import load_checkpoint
 from etude.learn.model.hf_keys import to_hf
-from etude.learn.weights.digest import state_digest
 from etude.learn.weights.errors import Unreachable
 from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.state import state_digest
 
 FAMILIES = ("qwen3_moe", "deepseek_v3")
 

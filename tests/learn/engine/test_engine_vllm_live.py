@@ -24,8 +24,8 @@ from etude.learn.engine.vllm.child import EngineGone
 from etude.learn.engine.vllm.service import VllmService
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import load_checkpoint
-from etude.learn.weights.digest import state_digest
 from etude.learn.weights.publisher import Publisher
+from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]

@@ -20,7 +20,7 @@ from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.ranks import ALONE, Ranks
 from etude.learn.train.self_distillation import DraftLearner
 from etude.learn.train.settings import OptimizerSettings, PolicyStepSettings
-from etude.learn.weights.digest import state_digest
+from etude.learn.weights.state import state_digest
 
 UPDATE = PolicyStepSettings(warmup_steps=0, lr=1e-3, batch_tokens=64)
 ADVANTAGES = [1.0, -1.0, 0.5, -0.5, 0.3, -0.3, 0.2, -0.2]

@@ -20,7 +20,7 @@ from etude.learn.train.gloo_ranks import GlooRanks, Rendezvous
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.ranks import ALONE, RankLost, Ranks
 from etude.learn.train.settings import PolicyStepSettings
-from etude.learn.weights.digest import state_digest
+from etude.learn.weights.state import state_digest
 
 ADVANTAGES = [0.5, -0.25, 1.0, 0.3, -1.0, 0.1, 0.7, -0.6, 0.2]
 

@@ -15,12 +15,11 @@ import pytest
 import torch
 
 from etude.learn.weights import inspect
-from etude.learn.weights.background import BackgroundPublisher
-from etude.learn.weights.digest import state_digest
 from etude.learn.weights.errors import PublishFailed
 from etude.learn.weights.folder import FolderBucket
-from etude.learn.weights.publisher import Publication, Publisher
+from etude.learn.weights.publisher import BackgroundPublisher, Publication, Publisher
 from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 
 
@@ -139,7 +138,7 @@ def test_the_base_advances_only_after_acknowledgement_in_the_background_too(buck
 KILLED = """
     import os, signal, sys, torch
     from etude.learn.weights.folder import FolderBucket
-    from etude.learn.weights.background import BackgroundPublisher
+    from etude.learn.weights.publisher import BackgroundPublisher
     from etude.learn.weights.publisher import Publisher
     from etude.learn.weights.store import WeightStore
 

@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import save_file
 
 from etude.cli import weights
-from etude.learn.weights.digest import state_digest
 from etude.learn.weights.inspect import read_state, step
 from etude.learn.weights.measure import extrapolate, measure
+from etude.learn.weights.state import state_digest
 
 
 def test_a_synthetic_step_of_rl_changes_few_weights_and_more_at_a_higher_learning_rate() -> None:

@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from etude.learn.weights.codec import decode, encode
-from etude.learn.weights.digest import bits, state_digest
+from etude.learn.weights.codec import decode, encode, pack, unpack
 from etude.learn.weights.errors import CorruptShard, CorruptTensor, ForeignFormat, LayoutMismatch, WrongBase
-from etude.learn.weights.manifest import WeightManifest
-from etude.learn.weights.shard import pack, unpack
+from etude.learn.weights.state import bits, state_digest
+from etude.learn.weights.store import WeightManifest
 
 DTYPES = [
     torch.float32,

@@ -13,7 +13,6 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from etude.learn.weights.digest import state_digest
 from etude.learn.weights.errors import (
     CorruptShard,
     ForeignFormat,
@@ -25,6 +24,7 @@ from etude.learn.weights.errors import (
 )
 from etude.learn.weights.publisher import Publisher
 from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 
 VERSIONS = 6

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from memory_bucket import MemoryBucket
 
 from etude.learn.weights import inspect
-from etude.learn.weights.digest import state_digest
 from etude.learn.weights.errors import BadStore, CorruptShard, ForeignChain, StoreTakenOver, Unreachable
 from etude.learn.weights.publisher import Publisher
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.relay import OWNER, WeightRelay
 from etude.learn.weights.relay_plan import copies, gives_way, kept
+from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from etude.learn.weights import inspect
-from etude.learn.weights.digest import state_digest
 from etude.learn.weights.errors import BadStore, MissingShard, StoreTakenOver
 from etude.learn.weights.publisher import Publisher
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.s3 import S3Bucket
+from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 
 _prefixes = itertools.count()

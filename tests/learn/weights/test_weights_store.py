@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from etude.learn.weights import inspect
-from etude.learn.weights.digest import state_digest
 from etude.learn.weights.errors import CorruptShard, ForkedChain, MissingShard, Unreachable
 from etude.learn.weights.publisher import Publisher
 from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 
 

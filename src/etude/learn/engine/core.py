@@ -33,7 +33,7 @@ from etude.learn.engine.swap import load_checked, round_weights
 from etude.learn.model.cache import KVCache
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.device import device_of
-from etude.learn.weights.digest import State
+from etude.learn.weights.state import State
 
 # A prefill call costs as much as a decode step however small it is, so newcomers wait for company until the row-steps they
 # missed have cost that much too (the ski-rental rule, within twice the best possible), but never longer than this.

@@ -14,8 +14,8 @@ from etude.agent.chat.renderer import Renderer
 from etude.agent.policy.protocol import PolicyError, Request, StreamCallback
 from etude.core.trace.completion import Completion
 from etude.learn.engine.core import EngineCore
+from etude.learn.engine.service import EngineThread, Result
 from etude.learn.engine.settings import EngineSettings
-from etude.learn.engine.thread import EngineThread, Result
 from etude.learn.model.causal_lm import CausalLM
 
 

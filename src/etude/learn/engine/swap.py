@@ -15,8 +15,7 @@ from etude.learn.formats.mxfp8 import round_to_mxfp8
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.experts import Experts
 from etude.learn.model.linear import Linear
-from etude.learn.weights.digest import State
-from etude.learn.weights.finite import require_finite
+from etude.learn.weights.state import State, require_finite
 
 SELECTION_BIAS = "router.bias"  # stays in fp32 in every engine: it ranks experts by differences of thousandths
 DRAFTS = "mtp."  # the draft layers' names in a model's state

@@ -18,12 +18,10 @@ import numpy as np
 import torch
 
 from etude.learn.weights.codec import decode, encode
-from etude.learn.weights.digest import State, bits, state_digest
-from etude.learn.weights.layout import elements
-from etude.learn.weights.manifest import WeightManifest
 from etude.learn.weights.publisher import Publisher
 from etude.learn.weights.receiver import Receiver
-from etude.learn.weights.store import WeightStore
+from etude.learn.weights.state import State, bits, elements, state_digest
+from etude.learn.weights.store import WeightManifest, WeightStore
 
 # What the extrapolation supposes: a model of the size of the published setting, served in bf16, and one host of each side.
 GIANT_PARAMETERS = 1_000_000_000_000

@@ -13,7 +13,6 @@ from functools import partial
 from torch import Tensor
 
 from etude.learn.weights.codec import decode
-from etude.learn.weights.digest import State, state_digest
 from etude.learn.weights.errors import (
     BadStore,
     ForeignFormat,
@@ -23,9 +22,9 @@ from etude.learn.weights.errors import (
     WeightsError,
     WrongBase,
 )
-from etude.learn.weights.index import StoreIndex
 from etude.learn.weights.path import Edge, PathStep, cheapest
-from etude.learn.weights.store import WeightStore
+from etude.learn.weights.state import State, state_digest
+from etude.learn.weights.store import StoreIndex, WeightStore
 
 # Shards fetched, checked and applied at once.
 WORKERS = 4

@@ -17,13 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from etude.learn.weights.bucket import ObjectBucket
+from etude.learn.weights.codec import Workers
 from etude.learn.weights.errors import BadStore, CorruptShard, ForeignChain, MissingShard, Unreachable, WeightsError
-from etude.learn.weights.index import INDEX, IndexEntry, StoreIndex
-from etude.learn.weights.manifest import WeightManifest
-from etude.learn.weights.publisher import StoreWriter
 from etude.learn.weights.relay_plan import Copies, copies, gives_way, kept
-from etude.learn.weights.store import WeightStore
-from etude.learn.weights.workers import Workers
+from etude.learn.weights.store import INDEX, IndexEntry, StoreIndex, StoreWriter, WeightManifest, WeightStore
 
 OWNER = "relay.json"
 # A stream over a long link with losses carries little, so an object comes in parts over several; none so small that asking outweighs it.

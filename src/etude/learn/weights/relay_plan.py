@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from etude.learn.weights.index import IndexEntry, StoreIndex
 from etude.learn.weights.path import Edge, cheapest
+from etude.learn.weights.store import IndexEntry, StoreIndex
 
 # Of an entry that is being copied: with no more than this share left it is finished, whatever has been published meanwhile.
 NEARLY = 0.5

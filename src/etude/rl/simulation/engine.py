@@ -8,7 +8,7 @@ import random
 
 from etude.agent.policy.protocol import Request
 from etude.core.trace.completion import Completion, SampledTokens, Usage
-from etude.learn.engine.thread import Result
+from etude.learn.engine.service import Result
 from etude.rl.restarts import ProcessDied
 from etude.rl.simulation.region import MadeUpRegion
 from etude.rl.simulation.shape import SimulationShape

@@ -6,9 +6,9 @@ import asyncio
 import random
 
 from etude.learn.weights.errors import Unreachable
-from etude.learn.weights.index import StoreIndex
 from etude.learn.weights.path import cheapest
 from etude.learn.weights.relay_plan import copies, kept
+from etude.learn.weights.store import StoreIndex
 from etude.rl.simulation.shape import SimulationShape
 from etude.rl.simulation.store import BYTES_PER_S, MadeUpStore
 

@@ -6,8 +6,8 @@ import asyncio
 import random
 
 from etude.learn.weights.chain import Chain
-from etude.learn.weights.index import IndexEntry, StoreIndex
 from etude.learn.weights.path import Edge, cheapest, needed
+from etude.learn.weights.store import IndexEntry, StoreIndex
 
 ANCHOR_BYTES, DELTA_BYTES = 1000, 20
 BYTES_PER_S = 100.0  # an anchor takes 10 s, a delta 0.2

@@ -24,10 +24,9 @@ from torch import Tensor
 from etude.core.files import replace_file
 from etude.learn.model.checkpoint import TOKENIZER_FILES, load_config
 from etude.learn.model.hf_keys import to_hf
-from etude.learn.weights.digest import State, bits, dtype_name, state_digest, tensor_digest
 from etude.learn.weights.errors import CorruptTensor
-from etude.learn.weights.finite import require_finite
 from etude.learn.weights.receiver import ReceivedState, Receiver
+from etude.learn.weights.state import State, bits, dtype_name, require_finite, state_digest, tensor_digest
 
 # One safetensors file in Hugging Face layout whose bytes are also a state in our own: written by hand, for its order
 # matters.
