@@ -12,7 +12,7 @@ import etude
 SOURCE = Path(etude.__file__).parent
 LIGHT = ["core", "sandbox", "agent", "tasks", "learn/corpus", "rollout", "evaluate/report", "pipeline/recipe", "cli"]
 # A transport over Ray, and programs that run elsewhere: inside a sandbox or in a child process.
-ELSEWHERE = ("sandbox/fleet/wire/ray_host.py", "/inside/", "/unpacker/")
+ELSEWHERE = ("sandbox/fleet/wire/ray_host.py", "/inside/")
 
 
 def light_modules() -> list[str]:

@@ -12,7 +12,6 @@ import stat
 import tarfile
 import zipfile
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import IO, Any, Literal, NamedTuple, Protocol, cast
 
 EntryKind = Literal["file", "folder", "link", "hard link", "device"]
@@ -31,8 +30,7 @@ class Readable(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 
 
-@dataclass(frozen=True)
-class ArchiveLimits:
+class ArchiveLimits(NamedTuple):  # no dataclass: its import costs the child process 10 ms
     """What one archive may hold. `total_bytes` counts files by the size that their header states."""
 
     entries: int

@@ -23,7 +23,10 @@ from typing import IO, Any
 from etude.core.sources.project import ProjectRefused
 
 # The child's program: it finds Etude in the folder that is its first argument, behind the standard library and without other packages.
-IMPORT = "import runpy, sys; sys.path.append(sys.argv[1]); runpy.run_module('etude.core.sources.unpacker', run_name='__main__')"
+IMPORT = (
+    "import os, sys; sys.path.append(sys.argv[1]); from etude.core.sources.unpacker.child import main; "
+    "os._exit(main(sys.argv[2:]))"  # not sys.exit: closing half-read decompressors at exit costs time and may raise
+)
 ROOT = Path(__file__).parents[3]
 # The loader's only variable; without it an interpreter that links a shared libpython outside the system's path doesn't start.
 KEPT_VARIABLES = ("LD_LIBRARY_PATH",)

@@ -13,7 +13,6 @@ import json
 import lzma
 import os
 import resource
-import sys
 import tarfile
 import zipfile
 from io import BufferedReader
@@ -140,8 +139,3 @@ def main(arguments: list[str]) -> int:
         code, answer = 3, {"reason": f"damaged archive: {type(error).__name__}: {error}"[:300]}
     print(json.dumps(answer), flush=True)
     return code
-
-
-if __name__ == "__main__":
-    # Not sys.exit: closing half-read decompressors at exit costs time and may raise.
-    os._exit(main(sys.argv[2:]))
