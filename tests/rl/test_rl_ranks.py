@@ -278,6 +278,13 @@ def test_a_state_of_other_lessons_is_refused_with_the_remedy(checkpoint, folder)
         Learner(checkpoint, folder, settings_for(1), 1).restore(STEPS)
 
 
+def test_a_judge_that_the_settings_name_and_the_run_lacks_is_refused(checkpoint, folder):
+    rewards = {"judge": "http://127.0.0.1:9/v1#m", "weights": {"judge": 0.1}}
+    with pytest.raises(ValueError, match="rl.rewards.judge is 'http://127.0.0.1:9/v1#m', but the run has no judge"):
+        run_rl(a_run(checkpoint, folder / "rl", rewards=rewards))
+    assert not (folder / "rl").exists()
+
+
 def test_lessons_without_draft_layers_are_refused_before_anything_starts(checkpoint, folder):
     save_checkpoint(load_checkpoint(checkpoint), folder / "bare", checkpoint)
     with pytest.raises(ValueError, match="has no draft layers: give it some"):

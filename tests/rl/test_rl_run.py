@@ -24,6 +24,7 @@ from etude.evaluate.report.query.tables import find
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.model.checkpoint import save_checkpoint
 from etude.learn.model.init import new_model
+from etude.pipeline.run.harder_tasks import HarderTaskServices
 from etude.rl.baseline import RunningMeans
 from etude.rl.controller import StepResult
 from etude.rl.groups import RolloutGroup
@@ -277,7 +278,8 @@ def test_the_synchronous_baseline_trains_on_fresh_rollouts_only(checkpoint, tmp_
 
 def test_a_mastered_template_is_served_harder_siblings_and_the_schedule_stays(checkpoint: Path, tmp_path: Path) -> None:
     """As after groups that were all solved: the journal of an earlier life says so."""
-    run = replace(a_run(checkpoint, tmp_path / "run", harder_above=0.8, keep_sessions=0), siblings=ExerciseVariants())
+    run = a_run(checkpoint, tmp_path / "run", harder_above=0.8, keep_sessions=0)
+    run = replace(run, harder=HarderTaskServices(run.source, ExerciseVariants()))
     run.folder.mkdir(parents=True)
     (run.folder / HARDER).write_text('{"kind": "depth", "template": "one-bug", "depth": 1, "mean": 0.9}\n')
     live(run)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from etude.agent.harness.dependencies import renderer_for
 from etude.agent.policy.protocol import FatalStageError
 from etude.core.trace.segment import Rollout
-from etude.evaluate.bench.grading.judged_attempt import judged_attempt
 from etude.rl.effort_sampling import at_effort
+from etude.rl.harder_tasks import HarderTasks
 from etude.rl.hints.rules import kept_hints
 from etude.rl.reconciler import Reconciler
-from etude.rl.rewards.judge import RubricReward
+from etude.rl.rewards.judge import AttemptJudge
 from etude.rl.rewards.quality import quality_of
 from etude.rl.rollout_state import RolloutPhase, RolloutSlot
 from etude.rl.run_context import RunContext
@@ -27,8 +27,6 @@ from etude.rl.store import UngradedStore
 from etude.rollout.attempt import Attempt, AttemptPhase, AttemptSetup, attempt
 from etude.rollout.retry import InfraFault
 from etude.rollout.ungraded_attempt import DamagedUngradedFile, UngradedAttempt
-from etude.tasks.generate.harder_tasks.background import HarderTaskGenerator
-from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
 from etude.tasks.grading import described
 from etude.tasks.task import Task
 
@@ -43,27 +41,24 @@ PHASES: dict[AttemptPhase, RolloutPhase] = {
 
 @dataclass(frozen=True)
 class RolloutAttempts:
-    """`controller.Attempt`: call it with a slot. `service` serves harder tasks, `growing` makes them, `reward` is a judge's."""
+    """`controller.Attempt`: call it with a slot. `harder` serves harder tasks, `judge` scores attempts."""
 
     run: RunContext
     setup: AttemptSetup
     ended: UngradedStore
     sessions: KeptSessions
     reconciler: Reconciler[Rollout]
-    service: HarderTaskSelector | None = None
-    growing: HarderTaskGenerator | None = None
-    reward: RubricReward | None = None
+    harder: HarderTasks | None = None
+    judge: AttemptJudge | None = None
 
     async def __call__(self, slot: RolloutSlot) -> Rollout:
         """Raises InfraFault; nothing of the attempt is kept then."""
-        run, service = self.run, self.service
-        task = run.source.task(service.serve(slot.group, slot.task_id) if service else slot.task_id)
-        if self.growing is not None:
-            self.growing.poll()
+        run, harder = self.run, self.harder
+        task = run.source.task(harder.serve(slot.group, slot.task_id) if harder else slot.task_id)
         setup = at_effort(self.setup, slot.group, run.settings)
         try:
             found = await self._attempted(slot, task, setup)
-            await add_rewards(found, task, setup, self.reward)
+            await add_rewards(found, task, setup, self.judge)
             if run.settings.feedback.weight and setup.renderer is not None:
                 renderer = renderer_for(setup.renderer, setup.harness)
                 found.rollout.info["hints"] = kept_hints(found.outcome.session, renderer)
@@ -113,7 +108,7 @@ class RolloutAttempts:
             return None
 
 
-async def add_rewards(attempt: Attempt, task: Task, setup: AttemptSetup, reward: RubricReward | None) -> None:
+async def add_rewards(attempt: Attempt, task: Task, setup: AttemptSetup, judge: AttemptJudge | None) -> None:
     """Add to the attempt's rollout. Raises InfraFault where the judge's endpoint stays away."""
     rollout = attempt.rollout
     rollout.info |= {
@@ -122,8 +117,7 @@ async def add_rewards(attempt: Attempt, task: Task, setup: AttemptSetup, reward:
         "seconds": {"agent": attempt.seconds["agent"], **rollout.info["seconds"]},
     }
     rollout.rewards["quality"] = quality_of(task.files, attempt.files)
-    if reward is not None:
-        judged = judged_attempt(attempt.outcome.session, task.files, attempt.files)
-        score = await reward.score(judged, rollout.id)
+    if judge is not None:
+        score = await judge.score(attempt, task)
         if score is not None:
             rollout.rewards["judge"] = score

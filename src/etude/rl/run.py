@@ -79,9 +79,13 @@ def _require(run: RunContext) -> None:
     settings = run.settings
     if run.harness.temperature == 0:
         raise ValueError("harness.temperature is 0: the rollouts of a group would be all alike; RL needs it above 0")
-    if settings.harder_above is not None and run.siblings is None:
+    if settings.harder_above is not None and run.harder is None:
         raise ValueError(
             f"rl.harder_above is {settings.harder_above}, but {run.source.name} knows no harder siblings of its tasks"
+        )
+    if settings.rewards.judge and run.judge is None:
+        raise ValueError(
+            f"rl.rewards.judge is {settings.rewards.judge!r}, but the run has no judge: give RunContext one, or leave the setting out"
         )
     if settings.drafts.every and not load_config(run.checkpoint).mtp_layers:
         raise ValueError(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from etude.agent.harness.settings import HarnessSettings
 from etude.learn.engine.settings import EngineSettings
+from etude.rl.harder_tasks import HarderTaskOpener
 from etude.rl.observer import RunObserver
+from etude.rl.rewards.judge import AttemptJudge
 from etude.rl.settings import ClusterSettings, RlSettings
 from etude.sandbox.fleet.settings import FleetSettings
-from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
-from etude.tasks.generate.harder_tasks.builder import HarderTaskBuilder
-from etude.tasks.generate.harder_tasks.variants import HarderVariants
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Grader, TaskSource
 
@@ -38,5 +37,5 @@ class RunContext:
     cluster: ClusterSettings = field(
         default_factory=ClusterSettings
     )  # the recipe's [cluster]; without address a local Ray
-    siblings: HarderVariants | None = None  # finds harder variants of a task; None if the source has none
-    deepen: Callable[[SandboxPool], HarderTaskBuilder] | None = None  # makes the harder tasks that `siblings` lack
+    harder: HarderTaskOpener | None = None  # harder tasks of the source; needed with rl.harder_above
+    judge: AttemptJudge | None = None  # scores attempts; needed with rl.rewards.judge, and closed when the run ends

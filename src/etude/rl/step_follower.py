@@ -11,6 +11,7 @@ from etude.core.trace.segment import Rollout
 from etude.rl.controller import StepResult
 from etude.rl.engines import Engines, Replica
 from etude.rl.groups import RolloutGroup
+from etude.rl.harder_tasks import HarderTasks
 from etude.rl.metrics import component_values, step_values, tool_shares, versions
 from etude.rl.preflight import Starvation
 from etude.rl.rewards.alarms import AlarmMonitor
@@ -19,8 +20,6 @@ from etude.rl.sessions import KeptSessions
 from etude.rl.steps import StepRecord, append, read
 from etude.rollout.attempt import AttemptSetup
 from etude.rollout.batch import AttemptJob, run_batch
-from etude.tasks.generate.harder_tasks.background import HarderTaskGenerator
-from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
 
 # The trainer's names for what the report calls drift: mismatch on training batches as they come, versions mixed.
 DRIFT = {
@@ -42,12 +41,11 @@ class StepFollower:
         setup: AttemptSetup,
         sessions: KeptSessions,
         engines: Engines,
-        service: HarderTaskSelector | None = None,
-        growing: HarderTaskGenerator | None = None,
+        harder: HarderTasks | None = None,
         starvation: Starvation | None = None,
     ) -> None:
         self._starvation = starvation
-        self._service, self._growing = service, growing
+        self._harder = harder
         self._run = run
         self._setup = setup
         self._sessions = sessions
@@ -160,13 +158,11 @@ class StepFollower:
 
     def _hear(self, groups: list[RolloutGroup[Rollout]]) -> dict[str, float]:
         """Tell the service how the groups ended; the share of them that had a harder sibling, and how many were made for the run so far."""
-        if self._service is None:
+        if self._harder is None:
             return {}
         for group in groups:
-            self._service.record_scores(group.index, [rollout.rewards["outcome"] for rollout in group.members])
-        harder = [self._service.served.get(group.index, group.task_id) != group.task_id for group in groups]
-        made = {"harder_made": float(self._growing.made)} if self._growing else {}
-        return {"harder_groups": sum(harder) / len(harder), **made}
+            self._harder.record_scores(group.index, [rollout.rewards["outcome"] for rollout in group.members])
+        return self._harder.figures({group.index: group.task_id for group in groups})
 
     async def _evaluate(self, setup: AttemptSetup) -> dict[str, float]:
         """Share of validation tasks solved by the setup's policy, of those that could be attempted (promise 8: without any there is no

@@ -20,13 +20,13 @@ from etude.learn.model.checkpoint import load_config
 from etude.rl.attempts import RolloutAttempts
 from etude.rl.controller import Controller
 from etude.rl.effort_sampling import check_efforts
+from etude.rl.harder_tasks import HarderTasks
 from etude.rl.ledger import Progress, RlLedger, entries_of, fold
 from etude.rl.metrics import summarize
 from etude.rl.preflight import Starvation, Window, check_prompts, sample_of
 from etude.rl.reloader import Reloader
 from etude.rl.restarts import ProcessPlacer
 from etude.rl.resume import open_progress, reconciler_at, train_again
-from etude.rl.rewards.judge import RubricReward, rubric_reward
 from etude.rl.rewards.mix import MIXED, check_mixed
 from etude.rl.run_context import RunContext
 from etude.rl.schedule import Schedule, task_list
@@ -42,9 +42,6 @@ from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.verdicts import Verdicts
 from etude.sandbox.fleet.open import open_sandboxes
 from etude.sandbox.protocol import SandboxPool
-from etude.tasks.generate.harder_tasks.background import HarderTaskGenerator
-from etude.tasks.generate.harder_tasks.selection import HarderTaskSelector
-from etude.tasks.generate.harder_tasks.variants import FolderVariants
 
 # The end of the rl stage: the mismatch probe, the checkpoint, and the summary for the report.
 
@@ -127,24 +124,21 @@ class RolloutServices:
 
     setup: AttemptSetup
     sessions: KeptSessions
-    service: HarderTaskSelector | None
-    growing: HarderTaskGenerator | None
-    reward: RubricReward | None
+    harder: HarderTasks | None
 
 
 async def run_training(run: RunContext, places: ProcessPlacer) -> dict[str, Any]:
     """Run the training loop on processes that `places` starts."""
     check_mixed(run.folder / MIXED, run.settings)
-    rewards = rubric_reward(run.settings.rewards, run.settings.attempt, run.folder)
-    async with code_search(run.harness) as search, rewards as reward:
-        return await _run(run, places, search, reward)
+    async with code_search(run.harness) as search:
+        return await _run(run, places, search)
 
 
-async def _run(
-    run: RunContext, places: ProcessPlacer, search: CodeSearch | None, reward: RubricReward | None
-) -> dict[str, Any]:
+async def _run(run: RunContext, places: ProcessPlacer, search: CodeSearch | None) -> dict[str, Any]:
     started, settings = time.perf_counter(), run.settings
     async with AsyncExitStack() as closes:  # the last that was opened first
+        if run.judge is not None:
+            closes.push_async_callback(run.judge.close)
         records = _open_records(run, closes)
         renderer = load_renderer(run.checkpoint)
         check_efforts(settings, run.harness, renderer)
@@ -157,13 +151,11 @@ async def _run(
         closes.push_async_callback(pool.close)
         services = Services(places, settings, run.observer)
         closes.push_async_callback(services.close)
-        rollouts = _rollout_services(run, services, pool, renderer, search, reward, records.tasks.task_ids)
-        if rollouts.growing is not None:
-            closes.push_async_callback(rollouts.growing.close)
+        rollouts = _rollout_services(run, services, pool, renderer, search, records.tasks.task_ids)
+        if rollouts.harder is not None:
+            closes.push_async_callback(rollouts.harder.close)
         starvation = Starvation(settings, run.harness, window, run.observer)
-        follower = StepFollower(
-            run, rollouts.setup, rollouts.sessions, services.engines, rollouts.service, rollouts.growing, starvation
-        )
+        follower = StepFollower(run, rollouts.setup, rollouts.sessions, services.engines, rollouts.harder, starvation)
         closes.push_async_callback(follower.close)
         await _bring_up(run, records, services, rollouts.setup, follower)
         ready, ready_cpu = time.perf_counter(), time.process_time()
@@ -216,9 +208,8 @@ async def _train(
         records.store.ended,
         rollouts.sessions,
         reconciler,
-        rollouts.service,
-        rollouts.growing,
-        rollouts.reward,
+        rollouts.harder,
+        run.judge,
     )
     controller = Controller(
         reconciler,
@@ -252,7 +243,6 @@ def _rollout_services(
     pool: SandboxPool,
     renderer: Renderer,
     search: CodeSearch | None,
-    reward: RubricReward | None,
     scheduled: Sequence[str],
 ) -> RolloutServices:
     setup = AttemptSetup(
@@ -266,21 +256,11 @@ def _rollout_services(
         search=search,
     )
     sessions = KeptSessions(run.folder / "sessions", run.settings, renderer.vocabulary())
-    service = _task_selector(run, scheduled)
-    return RolloutServices(setup, sessions, service, _task_generator(run, service, pool), reward)
+    return RolloutServices(setup, sessions, _harder_tasks(run, scheduled, pool))
 
 
-def _task_selector(run: RunContext, scheduled: Sequence[str]) -> HarderTaskSelector | None:
+def _harder_tasks(run: RunContext, scheduled: Sequence[str], pool: SandboxPool) -> HarderTasks | None:
     above = run.settings.harder_above
-    if above is None or run.siblings is None:
+    if above is None or run.harder is None:
         return None
-    return HarderTaskSelector(run.siblings, run.folder / HARDER, scheduled, above)
-
-
-def _task_generator(
-    run: RunContext, service: HarderTaskSelector | None, pool: SandboxPool
-) -> HarderTaskGenerator | None:
-    """Only a folder's tasks are made more of: exercises have a ladder of levels."""
-    if service is None or run.deepen is None or not isinstance(run.siblings, FolderVariants):
-        return None
-    return HarderTaskGenerator(service, run.siblings, run.deepen(pool), run.observer.note)
+    return run.harder.open(run.folder / HARDER, scheduled, above, pool, run.observer)

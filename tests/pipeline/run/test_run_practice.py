@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from etude.pipeline.recipe.read import read_recipe
+from etude.pipeline.run.harder_tasks import MADE, harder_for
 from etude.pipeline.run.practice import exam, folder_of, practice
-from etude.pipeline.run.stages.rl import MADE, harder_for
 from etude.rl.schedule import task_list
 from etude.tasks.errors import TaskError
 from etude.tasks.store.folder import TaskFolder

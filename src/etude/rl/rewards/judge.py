@@ -1,67 +1,20 @@
-"""The judge component: the share of a rubric's points that a model gives an attempt, asked once when the attempt is made.
-
-The `Judge` is the bench's: one criterion a call, blind to author and tests, its answers kept in a file so that nothing is asked
-twice. A fault of the endpoint is ours: asked again with growing waits, then an InfraFault after which the attempt is repeated
-(promise 8). A criterion that the judge would not decide leaves the rollout without a score, never with a made-up one.
-"""
+"""The judge of the `judge` component, as the run sees it. The bench's judge implements it; the pipeline passes it in."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from typing import Protocol
 
-from etude.agent.policy.protocol import PolicyError
-from etude.evaluate.bench.grading.endpoint import client_of
-from etude.evaluate.bench.grading.judge import Judge
-from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt
-from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile, combine_judgements
-from etude.evaluate.bench.grading.rubric import Rubric, read_rubric
-from etude.evaluate.bench.targeted.cases import RUBRICS
-from etude.rl.reward_settings import RewardSettings
-from etude.rollout.retry import InfraFault, delay_s
-from etude.rollout.settings import AttemptSettings
+from etude.rollout.attempt import Attempt
+from etude.tasks.task import Task
 
 
-class RubricReward:
-    """`score` may run many at once; the judge bounds how many questions are open."""
+class AttemptJudge(Protocol):
+    """`score` may run many at once."""
 
-    def __init__(self, judge: Judge, rubric: Rubric, retries: AttemptSettings) -> None:
-        self._judge = judge
-        self._rubric = rubric
-        self._retries = retries
+    async def score(self, attempt: Attempt, task: Task) -> float | None:
+        """A score in [0, 1]; None if the judge did not decide. Raises InfraFault where its endpoint stays away."""
+        ...
 
-    async def score(self, exhibit: JudgedAttempt, subject: str) -> float | None:
-        """Weighted mean of the criteria, in [0, 1]; None if one was not decided. Raises InfraFault."""
-        return combine_judgements(self._rubric, await self._asked(exhibit, subject)).total
-
-    async def _asked(self, exhibit: JudgedAttempt, subject: str) -> list[Judgement]:
-        failed = 0
-        while True:
-            try:
-                return await self._judge.rubric(self._rubric, exhibit, subject)
-            except PolicyError as error:
-                failed += 1
-                wait_s = delay_s(failed, self._retries)
-                if wait_s is None:
-                    raise InfraFault(
-                        f"{subject}: the judge {self._judge.name} failed {failed} times: {error}"
-                    ) from error
-                await asyncio.sleep(wait_s)
-
-
-@asynccontextmanager
-async def rubric_reward(
-    settings: RewardSettings, retries: AttemptSettings, folder: Path
-) -> AsyncIterator[RubricReward | None]:
-    """The reward that the settings name, its answers in `folder/judged.jsonl`; None if they name none. Raises NoJudge, RubricError."""
-    if not settings.judge:
-        yield None
-        return
-    rubric = read_rubric(Path(settings.rubric) if settings.rubric else RUBRICS / "quality.toml")
-    client = client_of(settings.judge, settings.judge_key_env, option="rl.rewards.judge")
-    try:
-        yield RubricReward(Judge(client, JudgementFile(folder / "judged.jsonl")), rubric, retries)
-    finally:
-        await client.close()
+    async def close(self) -> None:
+        """Close connections."""
+        ...
