@@ -87,6 +87,21 @@ async def test_faults_of_ours_are_told_and_are_no_tries(tmp_path: Path, source, 
     assert len((await one.run()).faults) == 3 and not one.tries.rows
 
 
+async def test_a_task_that_cannot_be_read_is_a_fault_and_the_others_are_collected(tmp_path: Path, source, pool) -> None:
+    one = collecting(tmp_path, source, pool, expert)
+    broken = one.wanted.tasks[1]
+
+    def task(task_id: str) -> Task:
+        if task_id == broken:
+            raise ValueError("task.toml has no instruction")
+        return source.task(task_id)
+
+    one.wanted = replace(one.wanted, task=task)
+    found = await one.run()
+    assert found.made == 2 and [*found.faults] == [f"{broken}#0"]
+    assert "ValueError: task.toml has no instruction" in str(found.faults[f"{broken}#0"])
+
+
 async def test_a_session_without_tokens_is_taught_turn_by_turn(tmp_path: Path, source, pool) -> None:
     nano = HARNESS.model_copy(update={"preset": "nano"})
     await collecting(tmp_path, source, pool, expert, harness=nano).run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from etude.pipeline.recipe.recipe import Recipe
     from etude.pipeline.run.collecting import CollectionOrder
     from etude.pipeline.run.manner import PolicyOptions
+    from etude.rollout.campaign import CampaignJob
     from etude.rollout.collect.tries import CollectedAttempt
+    from etude.rollout.retry import InfraFault
 
 
 class CollectError(Exception):
@@ -97,7 +99,7 @@ def _collected(order: CollectionOrder, recipe: Recipe, manner: PolicyOptions, *,
         )
     with RunLock(order.folder):
         try:
-            found, ended = run_async(collecting.collect(order, recipe, suite, teacher, _tell))
+            found, ended = run_async(collecting.collect(order, recipe, suite, teacher, CollectionLines()))
         except PolicyError as error:
             raise CollectError(
                 f"{teacher.key} stopped answering: {error}. Run the same command again to go on"
@@ -106,11 +108,21 @@ def _collected(order: CollectionOrder, recipe: Recipe, manner: PolicyOptions, *,
     return Answer(document, _told(document), 1 if ended.faults else 0)
 
 
-def _tell(last: CollectedAttempt | str) -> None:
-    """Print one line per attempt on stderr."""
-    if not isinstance(last, str):
-        last = f"{last.task} try {last.number}: {'kept' if last.kept else ' '.join(last.why.split())[:120]} ({last.seconds:.0f} s)"
-    print(last, file=sys.stderr, flush=True)
+class CollectionLines:
+    """A campaign's observer that prints one line per attempt on stderr."""
+
+    def started(self, job: CampaignJob[Any]) -> None: ...
+    def stopped(self, reason: str) -> None: ...
+
+    def finished(self, job: CampaignJob[Any], record: CollectedAttempt) -> None:
+        outcome = "kept" if record.kept else " ".join(record.why.split())[:120]
+        self._print(f"{record.task} try {record.number}: {outcome} ({record.seconds:.0f} s)")
+
+    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+        self._print(f"{job.key}: a fault of ours: {fault}")
+
+    def _print(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
 
 
 def _told(document: dict) -> str:

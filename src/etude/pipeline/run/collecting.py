@@ -21,8 +21,9 @@ from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.entrants import entrants
 from etude.pipeline.run.manner import PolicyOptions, UnknownPolicy
 from etude.rollout.attempt import AttemptSetup
+from etude.rollout.campaign import CampaignObserver, CampaignSummary
 from etude.rollout.code_search import code_search
-from etude.rollout.collect.collecting import Collection, CollectionSettings, CollectionSummary, Keep
+from etude.rollout.collect.collecting import Collection, CollectionSettings, Keep
 from etude.rollout.collect.tries import CollectedAttempt, CollectionLog
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.fleet.open import open_sandboxes
@@ -118,8 +119,8 @@ async def collect(
     recipe: Recipe,
     suite: Suite,
     entrant: Participant,
-    progress: Callable[[CollectedAttempt | str], None],
-) -> tuple[CollectionLog, CollectionSummary]:
+    observer: CampaignObserver[CollectedAttempt],
+) -> tuple[CollectionLog, CampaignSummary]:
     """What was tried in all, and how this run ended. Raises NoPrice, Conflict, PolicyError where the teacher is gone."""
     price = order.prices.at(entrant.model, date.today()) or shipped().at(entrant.model, date.today())
     if order.max_cost is not None and price is None and entrant.kind == "endpoint":
@@ -141,7 +142,7 @@ async def collect(
                 seat.policy, pool, suite.graders, entrant.harness, seat.renderer, limits, adapt=suite.adapt, search=search,
                 agent=seat.agent,
             )  # fmt: skip
-            return tries, await Collection(wanted, setup, order.folder, tries, progress).run()
+            return tries, await Collection(wanted, setup, order.folder, tries, observer).run()
     finally:
         await pool.close()
 
@@ -165,7 +166,7 @@ def _priced(price: Price | None, *, free: bool):
     return lambda usage: dollars_of_usage(price, usage) if price is not None else None
 
 
-def account(tries: CollectionLog, collected: CollectionSummary) -> dict[str, Any]:
+def account(tries: CollectionLog, collected: CampaignSummary) -> dict[str, Any]:
     """For people and programs."""
     rows = list(tries.rows.values())
     kept, passed = tries.kept(), sum(row.score >= 1.0 for row in rows)
@@ -183,6 +184,6 @@ def account(tries: CollectionLog, collected: CollectionSummary) -> dict[str, Any
         "dollars": round(sum(known), 4) if len(known) == len(rows) else None,
         "dollars_per_kept": round(sum(known) / len(kept), 4) if kept and len(known) == len(rows) else None,
         "seconds": round(sum(row.seconds for row in rows), 1),
-        "faults": collected.faults,
+        "faults": {key: str(fault) for key, fault in collected.faults.items()},
         "stopped": collected.stopped,
     }

@@ -8,7 +8,6 @@ reported and retried by the next run (promise 8).
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +17,13 @@ from typing import Any, Literal
 
 from etude.core.trace.completion import Usage
 from etude.rollout.attempt import Attempt, AttemptSetup, attempt
+from etude.rollout.campaign import BudgetDecision, CampaignJob, CampaignObserver, CampaignSummary, run_campaign
 from etude.rollout.collect.tries import CollectedAttempt, CollectionLog
 from etude.rollout.keep import keep_session
-from etude.rollout.retry import InfraFault
 from etude.tasks.task import Task
 
 Keep = Literal["passed", "all"]
-SEED_STRIDE = 1_000_003  # apart from the turns of one session
+SEED_STRIDE, TASK_STRIDE = 1_000_003, 1009  # tries and tasks; apart from the turns of one session
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,29 @@ class CollectionSettings:
     facts: dict[str, Any] = field(default_factory=dict)  # into every session's header: teacher, effort
 
 
-@dataclass
-class CollectionSummary:
-    """How a run of it ended."""
+@dataclass(frozen=True)
+class CollectionTry:
+    """One attempt to make: try `number` at a task. `place`: the task's, in the order of the collection."""
 
-    made: int = 0
-    faults: dict[str, str] = field(default_factory=dict)
-    stopped: str = ""
+    task_id: str
+    place: int
+    number: int
+
+
+@dataclass(frozen=True)
+class CollectionBudget:
+    """Nothing starts once the attempts of the folder cost `cap` dollars or more."""
+
+    cap: float
+    tries: CollectionLog
+
+    def decide(self, key: str) -> BudgetDecision:
+        return BudgetDecision.stop if self.tries.dollars >= self.cap else BudgetDecision.go
+
+    def start(self, key: str) -> None: ...
+    def end(self, key: str) -> None: ...
+    def stop_reason(self, key: str) -> str:
+        return f"${self.tries.dollars:.2f} are spent of ${self.cap:.2f}"
 
 
 class Collection:
@@ -63,51 +78,41 @@ class Collection:
         setup: AttemptSetup,
         folder: Path,
         tries: CollectionLog,
-        progress: Callable[[CollectedAttempt | str], None] = lambda last: None,
+        observer: CampaignObserver[CollectedAttempt] | None = None,
     ) -> None:
-        self.wanted, self.setup, self.folder, self.tries, self.progress = wanted, setup, folder, tries, progress
-        self.collected = CollectionSummary()
-        self._flying: dict[str, int] = {}
+        self.wanted, self.setup, self.folder, self.tries, self.observer = wanted, setup, folder, tries, observer
 
-    async def run(self) -> CollectionSummary:
-        jobs = self._jobs()
-        workers = [asyncio.create_task(self._work(jobs)) for _ in range(self.wanted.concurrency)]
-        try:
-            await asyncio.gather(*workers)
-        finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-        return self.collected
+    async def run(self) -> CampaignSummary:
+        """Raises FatalStageError where the teacher is gone; what was tried by then is in the log."""
+        cap = self.wanted.max_dollars
+        return await run_campaign(
+            self._jobs(),
+            self._attempt,
+            done={try_key(*key) for key in self.tries.rows},
+            append=self._append,
+            workers=self.wanted.concurrency,
+            budget=None if cap is None else CollectionBudget(cap, self.tries),
+            needed=lambda job: not self._has_enough(job.work.task_id),
+            observer=self.observer,
+        )
 
-    def _jobs(self) -> Iterator[tuple[str, int]]:
-        """What may still be needed, looked at when its turn comes."""
-        for number in range(self.wanted.tries):
-            for task_id in self.wanted.tasks:
-                if (task_id, number) not in self.tries.rows and not self._enough(task_id):
-                    yield task_id, number
+    def _jobs(self) -> Iterator[CampaignJob[CollectionTry]]:
+        for place, task_id in enumerate(self.wanted.tasks):
+            for number in range(self.wanted.tries):
+                yield CampaignJob(try_key(task_id, number), CollectionTry(task_id, place, number), task_id)
 
-    def _enough(self, task_id: str) -> bool:
+    def _has_enough(self, task_id: str) -> bool:
         return len(self.tries.kept(task_id)) >= self.wanted.per_task
 
-    async def _work(self, jobs: Iterator[tuple[str, int]]) -> None:
-        for task_id, number in jobs:
-            if self.wanted.max_dollars is not None and self.tries.dollars >= self.wanted.max_dollars:
-                self.collected.stopped = f"${self.tries.dollars:.2f} are spent of ${self.wanted.max_dollars:.2f}"
-                return
-            name = f"{task_id}#{number}"
-            seed = self.wanted.seed + SEED_STRIDE * number + 1009 * self.wanted.tasks.index(task_id)
-            task = self.wanted.task(task_id)
-            try:
-                made = await attempt(task, self.setup, name=name, seed=seed)
-            except InfraFault as fault:
-                self.collected.faults[name] = str(fault)
-                self.progress(f"{name}: a fault of ours: {fault}")
-            else:
-                self._take(made, task, number)
+    async def _attempt(self, job: CampaignJob[CollectionTry]) -> tuple[Task, Attempt]:
+        work = job.work
+        seed = self.wanted.seed + SEED_STRIDE * work.number + TASK_STRIDE * work.place
+        task = self.wanted.task(work.task_id)
+        return task, await attempt(task, self.setup, name=job.key, seed=seed)
 
-    def _take(self, made: Attempt, task: Task, number: int) -> None:
+    def _append(self, job: CampaignJob[CollectionTry], result: tuple[Task, Attempt]) -> CollectedAttempt:
         """The session lies whole before its line does."""
+        (task, made), number = result, job.work.number
         digest = changed(task, made.files)
         why = self._objection(made, task.id, digest)
         path = "" if why else session_name(task.id, number)
@@ -128,19 +133,23 @@ class Collection:
             round(made.seconds["all"], 2),
         )  # fmt: skip
         self.tries.add(row)
-        self.collected.made += 1
-        self.progress(row)
+        return row
 
     def _objection(self, made: Attempt, task_id: str, digest: str) -> str:
         """Why the session is not kept; empty if it is."""
         if self.wanted.keep == "passed" and not made.verdict.passed:
             return f"not passed: {made.verdict.reason}"[:300]
-        if self._enough(task_id):
+        if self._has_enough(task_id):
             return "enough sessions of this task were kept meanwhile"
         for other in self.tries.kept(task_id):
             if other.files == digest:
                 return f"left the same files as try {other.number}"
         return ""
+
+
+def try_key(task_id: str, number: int) -> str:
+    """The name of one attempt in the campaign and in its faults."""
+    return f"{task_id}#{number}"
 
 
 def changed(task: Task, files: dict[str, bytes]) -> str:
