@@ -7,13 +7,13 @@ only, so that RL, which draws from the front half, meets none of them.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.settings import HarnessSettings
@@ -22,8 +22,10 @@ from etude.core.trace.entry import SessionHeader
 from etude.core.trace.reader import read_session
 from etude.core.trace.session import Recorder, Session
 from etude.core.trace.writer import SessionWriter
-from etude.rollout.attempt import AttemptSetup, attempt
+from etude.rollout.attempt import Attempt, AttemptSetup, attempt
+from etude.rollout.campaign import CampaignJob, NullCampaignObserver, run_campaign
 from etude.rollout.code_search import CodeSearch
+from etude.rollout.retry import InfraFault
 from etude.sandbox.protocol import Machines
 from etude.tasks.generate.scripted_policies import Expert
 from etude.tasks.generate.settings import SessionSettings
@@ -58,25 +60,36 @@ async def collect_sessions(
     """Makes what is missing of `settings.count` sessions in `folder`; returns how many it made. Raises InfraFault."""
     _check_count(settings.count, len(source.ids("train")))
     folder.mkdir(parents=True, exist_ok=True)
-    missing = [number for number in range(settings.count) if not _whole(session_path(folder, number))]
-    there = settings.count - len(missing)
-    waiting, made = iter(missing), 0
-    collect_one = _collector(source, settings, harness, renderer, pool, folder, search)
+    numbers = range(settings.count)
+    done = {session_key(number) for number in numbers if _whole(session_path(folder, number))}
+    progress = _SessionProgress(log, len(done), settings.count)
+    summary = await run_campaign(
+        [CampaignJob(session_key(number), number) for number in numbers],
+        _collector(source, settings, harness, renderer, pool, folder, search),
+        done=done,
+        append=_keep_recorded,
+        workers=settings.concurrency,
+        observer=progress,
+    )
+    return summary.made
 
-    async def worker() -> None:
-        nonlocal made
-        for number in waiting:
-            await collect_one(number)
-            made += 1
-            log.progress(STAGE, there + made, settings.count)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(settings.concurrency):
-                group.create_task(worker())
-    except ExceptionGroup as several:  # every worker meets the same fault: one is reported
-        raise several.exceptions[0] from several
-    return made
+def _keep_recorded(job: CampaignJob[int], result: Attempt) -> None:
+    """The session's recorder has written its file by then."""
+
+
+class _SessionProgress(NullCampaignObserver):
+    """Reports sessions; the first infrastructure error ends the collection, for every worker meets the same."""
+
+    def __init__(self, log: EventLog, made: int, whole: int) -> None:
+        self._log, self._made, self._whole = log, made, whole
+
+    def finished(self, job: CampaignJob[Any], record: None) -> None:
+        self._made += 1
+        self._log.progress(STAGE, self._made, self._whole)
+
+    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+        raise fault
 
 
 def _collector(
@@ -87,18 +100,19 @@ def _collector(
     pool: Machines,
     folder: Path,
     search: CodeSearch | None,
-) -> Callable[[int], Awaitable[None]]:
+) -> Callable[[CampaignJob[int]], Awaitable[Attempt]]:
     """A function that records the session of one number. It raises InfraFault."""
     judges: dict[str, Grader] = dict.fromkeys(GRADERS, NoGrader())
 
-    async def collect_one(number: int) -> None:
+    async def collect_one(job: CampaignJob[int]) -> Attempt:
+        number = job.work
         seed = settings.seed * SEED_STRIDE + number
         task = source.task(source.ids("train")[-1 - number])
         expert = Expert(task, seed, competence=settings.competence)
         record = partial(_recorder, session_path(folder, number), expert, seed)
         session_harness = summarizing(harness, settings, seed)
         setup = AttemptSetup(expert, pool, judges, session_harness, renderer, record=record, search=search)
-        await attempt(task, setup, name=f"{number:06d}", seed=seed)
+        return await attempt(task, setup, name=job.key, seed=seed)
 
     return collect_one
 
@@ -128,9 +142,14 @@ def _recorder(path: Path, expert: Expert, seed: int, header: SessionHeader) -> R
     return SessionWriter(path, replace(header, recipe={**header.recipe, **facts}), every="end")
 
 
+def session_key(number: int) -> str:
+    """The name of session `number` in the campaign and of its file."""
+    return f"{number:06d}"
+
+
 def session_path(folder: Path, number: int) -> Path:
     """Where session `number` lies."""
-    return folder / f"{number:06d}.jsonl"
+    return folder / f"{session_key(number)}.jsonl"
 
 
 def read_sessions(folder: Path, *, first: int = 0) -> Iterator[Session]:
