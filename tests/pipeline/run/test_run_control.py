@@ -20,7 +20,6 @@ from etude.rl.schedule import task_list
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.rollout.attempt import Attempt
-from etude.rollout.batch import Batch
 from etude.rollout.retry import InfraFault
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.generate.settings import ExerciseSettings
@@ -55,17 +54,13 @@ def sampled_with(monkeypatch, tmp_path, bad: set[int], most: int) -> tuple[Group
     context = Context(recipe, tmp_path, "attempts", EventLog(tmp_path / "events.jsonl"))
     store, tasks = GroupStore(tmp_path / "groups"), control_tasks(run_practice.practice(recipe), 6 / (40 * 16))
 
-    async def run_batch(jobs, setup, concurrency, progress):
-        faults = {}
-        for number, job in enumerate(jobs):
-            if job.group in bad:
-                faults[job.name] = InfraFault(f"{job.name}: no image")
-                continue
-            rollout = Rollout(job.name, job.task.id, job.group, [], {"outcome": 1.0})
-            progress(number, len(jobs), Attempt(rollout, Verdict(1.0), None, {}, {}))  # type: ignore[arg-type]
-        return Batch([], faults)
+    async def attempt(task, setup, *, name, seed, group):
+        if group in bad:
+            raise InfraFault(f"{name}: no image")
+        rollout = Rollout(name, task.id, group, [], {"outcome": 1.0})
+        return Attempt(rollout, Verdict(1.0), None, {}, {})  # type: ignore[arg-type]
 
-    monkeypatch.setattr(attempts, "run_batch", run_batch)
+    monkeypatch.setattr("etude.rollout.batch.attempt", attempt)
     asyncio.run(attempts.GroupSampler(context, tasks, store, None).run())  # type: ignore[arg-type]
     return store, (tmp_path / "events.jsonl").read_text()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from etude.agent.chat.load import load_renderer
 from etude.agent.chat.renderer import Renderer
@@ -22,7 +23,8 @@ from etude.rl.preflight import Window, check_prompts, sample_of
 from etude.rl.schedule import task_list
 from etude.rl.store import GroupStore
 from etude.rollout.attempt import Attempt, AttemptSetup
-from etude.rollout.batch import AttemptJob, run_batch
+from etude.rollout.batch import AttemptJob, make_attempts
+from etude.rollout.campaign import CampaignJob, NullCampaignObserver, run_campaign
 from etude.rollout.code_search import code_search
 from etude.rollout.retry import InfraFault
 from etude.sandbox.fleet.open import open_sandboxes
@@ -106,21 +108,33 @@ class GroupSampler:
         are; what is stored stays."""
         source = practice(self.context.recipe).source
         missing = [group for group in range(len(self.tasks)) if not self.store.path(group).is_file()]
-        jobs = [
+        work = [
             AttemptJob(source.task(self.tasks[g]), f"{self.tasks[g]}#{g}.{m}", self._seed(g, m), g)
             for g in missing
             for m in range(self.size)
         ]
+        # In this order and not in turns: a group is stored only when all its attempts are made.
+        jobs = [CampaignJob(one.name, one) for one in work]
         if not jobs:
             return
-        batch = await run_batch(jobs, self.setup, concurrency=self.context.recipe.rl.slots, progress=self._take)
+        summary = await run_campaign(
+            jobs,
+            make_attempts(self.setup),
+            append=self._append,
+            workers=self.context.recipe.rl.slots,
+            observer=_GroupProgress(self.context, len(jobs)),
+        )
         failed = [group for group in missing if not self.store.path(group).is_file()]
         if not failed:
             return
-        last, most = list(batch.faults.values())[-1], self.context.recipe.rl.max_unreachable
+        lost, last, most = (
+            len(summary.faults),
+            list(summary.faults.values())[-1],
+            self.context.recipe.rl.max_unreachable,
+        )
         if len(failed) > most:
             raise StageError(
-                f"{len(batch.faults)} of {len(jobs)} attempts, at {len(failed)} tasks, met infra faults, and rl.max_unreachable is {most}; the last: "
+                f"{lost} of {len(jobs)} attempts, at {len(failed)} tasks, met infra faults, and rl.max_unreachable is {most}; the last: "
                 f"{last}. Run again"
             )
         names = ", ".join(self.tasks[group] for group in failed)
@@ -128,15 +142,32 @@ class GroupSampler:
             self.context.stage, f"left out, for their attempts met infra faults: {names}; the last: {last}"
         )
 
-    def _take(self, done: int, total: int, last: Attempt | InfraFault) -> None:
-        if isinstance(last, Attempt):
-            group = self.found.setdefault(last.rollout.group, [])
-            group.append(last.rollout)
-            if len(group) == self.size:
-                self.store.save(last.rollout.group, sorted(group, key=lambda rollout: rollout.id))
-                del self.found[last.rollout.group]
-        self.context.log.progress(self.context.stage, done, total)
+    def _append(self, job: CampaignJob[AttemptJob], made: Attempt) -> None:
+        """The last attempt of a group writes the group."""
+        place = job.work.group
+        group = self.found.setdefault(place, [])
+        group.append(made.rollout)
+        if len(group) == self.size:
+            self.store.save(place, sorted(group, key=lambda rollout: rollout.id))
+            del self.found[place]
 
     def _seed(self, group: int, member: int) -> int:
         place = group * self.size + member
         return ((self.context.recipe.rl.seed + 1) << 41) + place * SEED_STRIDE
+
+
+class _GroupProgress(NullCampaignObserver):
+    """Reports how many attempts have ended, failed ones included."""
+
+    def __init__(self, context: Context, whole: int) -> None:
+        self._context, self._whole, self._ended = context, whole, 0
+
+    def finished(self, job: CampaignJob[Any], record: None) -> None:
+        self._report()
+
+    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+        self._report()
+
+    def _report(self) -> None:
+        self._ended += 1
+        self._context.log.progress(self._context.stage, self._ended, self._whole)
