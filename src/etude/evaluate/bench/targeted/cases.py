@@ -23,7 +23,6 @@ expert = [[{ view = "calc.py" }], [{ done = "..." }]]
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -37,6 +36,7 @@ from etude.core.trace.message import Message, ToolCall
 from etude.evaluate.bench.targeted.checks import CHECKS
 from etude.evaluate.bench.targeted.grader import NAME, TargetedGrader
 from etude.rollout.attempt import Attempt, AttemptSetup, attempt
+from etude.rollout.campaign import CampaignJob, run_campaign
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.protocol import Machines
 from etude.tasks.task import Task
@@ -164,14 +164,20 @@ async def play(task: Task, name: str, pool: Machines, harness: HarnessSettings) 
 
 async def unsound(tasks: Sequence[Task], pool: Machines, harness: HarnessSettings) -> list[str]:
     """What is wrong, in words; empty if all tasks measure what they say. Raises InfraFault."""
-    jobs = [(task, name) for task in tasks for name in (*scripts(task), NOP)]
-    slots = asyncio.Semaphore(4)
+    jobs = [CampaignJob(f"{task.id}#{name}", (task, name)) for task in tasks for name in (*scripts(task), NOP)]
+    found: dict[str, str] = {}
 
-    async def one(task: Task, name: str) -> str:
-        async with slots:
-            made = await play(task, name, pool, harness)
-        wanted = float(name == EXPERT)
-        said = f"{task.id}: {name} scores {made.verdict.score:g}, not {wanted:g}: {made.verdict.reason or made.verdict.tests}"
-        return "" if made.verdict.score == wanted else said
+    async def make_attempt(job: CampaignJob[tuple[Task, str]]) -> Attempt:
+        return await play(*job.work, pool, harness)
 
-    return [said for said in await asyncio.gather(*(one(*job) for job in jobs)) if said]
+    def keep(job: CampaignJob[tuple[Task, str]], made: Attempt) -> None:
+        (task, name), verdict = job.work, made.verdict
+        expected = float(name == EXPERT)
+        if verdict.score != expected:
+            reason = verdict.reason or verdict.tests
+            found[job.key] = f"{task.id}: {name} scores {verdict.score:g}, not {expected:g}: {reason}"
+
+    summary = await run_campaign(jobs, make_attempt, append=keep, workers=4)
+    for fault in summary.faults.values():
+        raise fault
+    return [found[job.key] for job in jobs if job.key in found]
