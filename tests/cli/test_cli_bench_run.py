@@ -109,6 +109,17 @@ def test_a_budget_stops_before_the_attempt_that_would_pass_it_and_a_higher_one_g
     assert row(report(tmp_path / "r"), "m@medium")["spent_dollars"] == pytest.approx(TASKS * TURN)
 
 
+def test_an_attempt_that_passes_the_budget_ends_the_run_and_is_not_tried_again(here: Here, tmp_path: Path) -> None:
+    with serving(Lab(tasks=exercises(), player=reference)) as lab:
+        done = here(
+            *BASE, "--only", "--policy", f"m={lab.url}#m", "--prices", prices(tmp_path), "--out", str(tmp_path / "r"),
+            "--max-cost", str(1.5 * TURN),
+        )  # fmt: skip
+    assert done.returncode == 1 and "a higher --max-cost goes on" in done.stdout
+    assert len((tmp_path / "r/usage.jsonl").read_text().splitlines()) == 2  # the second turn passes the cap
+    assert not (tmp_path / "r/faults.jsonl").exists()
+
+
 def document_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return json.loads(done.stdout)
 

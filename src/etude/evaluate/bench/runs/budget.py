@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from etude.agent.policy.protocol import FatalStageError
 from etude.rollout.campaign import BudgetDecision
 
 
-class BudgetSpent(Exception):
-    """The cap is reached: attempts in flight are dropped unscored. Not a PolicyError, an attempt must not retry it."""
+class BudgetSpent(FatalStageError):
+    """The cap is passed: attempts in flight are dropped unscored, and none is retried."""
 
 
 class RunBudget:
