@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,10 +26,9 @@ import torch
 from etude.core.trace.completion import SampledTokens
 from etude.core.trace.gap_file import write_gaps
 from etude.core.trace.segment import Rollout
-from etude.learn.engine.probe import ProbeMismatch, compare
 from etude.learn.model.card import Training
 from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
-from etude.learn.model.device import device_of
+from etude.learn.model.device import compute_reproducibly, device_of
 from etude.learn.train.checkpoint import TrainingStateError, load_state, save_state
 from etude.learn.train.feedback import FlaggedTurn, add_feedback, feedback_of_all
 from etude.learn.train.fresh_drafts import FreshDrafts
@@ -41,12 +40,16 @@ from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 from etude.rl.baseline import RunningMeans, by_group, of_sound_groups
 from etude.rl.hints.rules import chosen
+from etude.rl.memory import keep_freed_memory
 from etude.rl.rewards.component import RewardInput
 from etude.rl.rewards.library import k1_sum, measured
 from etude.rl.rewards.mix import MIXED, Mix, MixedFile, ever_weighed, mix_at, mixed
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.rl.weight_store import store_of
+
+if TYPE_CHECKING:
+    from etude.learn.engine.probe import ProbeMismatch
 
 T = TypeVar("T")
 # The ledger may name the state before the newest (killed between writing the state and noting it).
@@ -225,6 +228,8 @@ class Learner:
 
     def compare(self, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> ProbeMismatch:
         """How far what the engine sampled after these prompts is from the plain forward of the same version."""
+        from etude.learn.engine.probe import compare  # it loads the engine, which only the end of a run needs
+
         return self._at_model(lambda: compare(self.trainer.model, sampled))
 
     def _at_model(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -292,6 +297,26 @@ class Learner:
     def _measured(self, index: int, rollout: Rollout, scores: BatchScores) -> dict[str, float]:
         k1 = k1_sum(rollout.segments, scores.reference[index]) if scores.reference is not None else None
         return measured(RewardInput(rollout, self.settings, k1))
+
+
+class TrainerProcess(Learner):
+    """What the trainer actor holds. Its process imports this module and no engine, so that it is ready sooner."""
+
+    def __init__(
+        self, checkpoint: Path, folder: Path, settings: RlSettings, threads: int, rank: int = 0, meeting: str = ""
+    ) -> None:
+        """With `meeting`, one of several ranks: waits there for the others first."""
+        keep_freed_memory()
+        compute_reproducibly(device_of(settings.device, "rl.device"))
+        ranks: Ranks = ALONE
+        if meeting:
+            import ray
+
+            from etude.learn.train.gloo_ranks import GlooRanks
+
+            host = ray.util.get_node_ip_address()
+            ranks = GlooRanks(meeting, host, rank, settings.ranks, settings.rank_silence_s)
+        super().__init__(checkpoint, folder, settings, threads, ranks)
 
 
 def _gap(rollout: Rollout, current: list[np.ndarray]) -> np.ndarray:

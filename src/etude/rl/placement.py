@@ -14,7 +14,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 import torch
@@ -27,18 +27,19 @@ from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.child import EngineGone
 from etude.learn.engine.vllm.service import VllmService
 from etude.learn.model.checkpoint import load_checkpoint
-from etude.learn.model.device import compute_reproducibly, device_of
-from etude.learn.train.gloo_ranks import GlooRanks, Rendezvous
-from etude.learn.train.ranks import ALONE, RankLost, Ranks
+from etude.learn.train.gloo_ranks import Rendezvous
+from etude.learn.train.ranks import RankLost
 from etude.learn.weights.store import WeightStore
-from etude.rl.cluster import Cluster
 from etude.rl.devices import gpu_share, on_gpu, processes_on_gpus
-from etude.rl.learner import Learner
-from etude.rl.local_ray import LocalRay
+from etude.rl.learner import TrainerProcess
 from etude.rl.memory import keep_freed_memory
 from etude.rl.restarts import ProcessDied
 from etude.rl.settings import ClusterSettings, RlSettings
 from etude.rl.weight_store import place_of, store_of
+
+if TYPE_CHECKING:
+    from etude.rl.cluster import Cluster
+    from etude.rl.local_ray import LocalRay
 
 # The trainer's ranks as one process: they train together, and die together.
 #
@@ -131,22 +132,6 @@ class VllmProcess(VllmService):
         os.nice(niceness)  # what this thread starts is as nice
         torch.set_num_threads(settings.threads)
         super().__init__(checkpoint, WeightStore(weights), settings, copies / socket.gethostname())
-
-
-class TrainerProcess(Learner):
-    """What the trainer actor holds."""
-
-    def __init__(
-        self, checkpoint: Path, folder: Path, settings: RlSettings, threads: int, rank: int = 0, meeting: str = ""
-    ) -> None:
-        """With `meeting`, one of several ranks: waits there for the others first."""
-        keep_freed_memory()
-        compute_reproducibly(device_of(settings.device, "rl.device"))
-        ranks: Ranks = ALONE
-        if meeting:
-            host = ray.util.get_node_ip_address()
-            ranks = GlooRanks(meeting, host, rank, settings.ranks, settings.rank_silence_s)
-        super().__init__(checkpoint, folder, settings, threads, ranks)
 
 
 class RemoteActor:

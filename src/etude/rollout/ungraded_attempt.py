@@ -16,11 +16,10 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zstandard
 
-from etude.agent.harness.agent import AgentOutcome
 from etude.core.trace.block import pack_routes, pack_tokens, unpack_routes, unpack_tokens
 from etude.core.trace.bounded_zstd import BadFrame, decompress
 from etude.core.trace.entry import Entry, SessionHeader
@@ -29,6 +28,9 @@ from etude.core.trace.session import Session
 from etude.rollout.verdicts import key_of
 from etude.tasks.content import file_bytes, mode_of
 from etude.tasks.task import Task
+
+if TYPE_CHECKING:
+    from etude.agent.harness.agent import AgentOutcome
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ def tags_of(packed: bytes) -> dict[str, int]:
 
 def unpack_ungraded(packed: bytes, task: Task, tags: Mapping[str, int]) -> UngradedAttempt:
     """What `pack_ungraded` was given for this task under these tags. Raises DamagedUngradedFile."""
+    from etude.agent.harness.agent import AgentOutcome  # the trainer reads groups and needs no harness
+
     head, rest = _opened(packed)
     base = _base(task)
     expected, found = (dict(tags), task.id, key_of(task.id, base)), (head["tags"], head["task"], head["base"])
