@@ -99,7 +99,7 @@ def test_a_version_that_goes_back_or_is_too_old_or_of_the_future_is_found() -> N
 
 
 @pytest.mark.parametrize("changes", [{"rewards": {"outcome": 0.0}}, {"info": {"verdict": "died"}}, {"task_id": "b"}])
-def test_a_reward_that_nobody_graded_is_found(changes: dict[str, Any]) -> None:
+def test_a_reward_that_no_one_graded_is_found(changes: dict[str, Any]) -> None:
     assert verify.rewards_explained({0: [a_rollout(), a_rollout(**changes)]}, [GRADED])
     unfit = a_rollout(rewards={"outcome": 0.0}, info={"verdict": f"{verify.EXPORT}: 9 MB"})
     assert not verify.rewards_explained({0: [unfit]}, [])
@@ -158,7 +158,7 @@ def test_runs_of_several_seeds_stand_side_by_side_and_a_seed_run_again_takes_its
     assert document["runs"]["0"]["kills"] == 4
 
 
-def test_victims_are_told_by_what_they_are_and_never_strangers() -> None:
+def test_victims_are_identified_by_what_they_are_and_never_strangers() -> None:
     def one(pid: int, parent: int, *words: str, space: str = "host", inner: int = 0, state: str = "S") -> Process:
         return Process(pid, parent, state, words, space, inner or pid)
 

@@ -1,4 +1,4 @@
-"""`benchmarks/curves.py`: curves of a finished run for `report.beside`, as its events say."""
+"""`benchmarks/curves.py`: curves of a finished run for `report.comparisons`, as its events say."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def finished_run(folder: Path) -> Path:
 
 
 def test_curves_are_the_run_s_own_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, out = finished_run(tmp_path / "run"), tmp_path / "beside.json"
-    monkeypatch.setattr(sys, "argv", ["curves.py", str(run), "--caption", "Beside.", "--out", str(out)])
+    run, out = finished_run(tmp_path / "run"), tmp_path / "comparisons.json"
+    monkeypatch.setattr(sys, "argv", ["curves.py", str(run), "--caption", "Others.", "--out", str(out)])
     runpy.run_path(str(SCRIPT), run_name="__main__")
     found = ComparisonCurves.model_validate(json.loads(out.read_text()))
-    assert found.caption == "Beside. mine, heldout tasks: SFT 20.0%, RL 30.5%, lift 10.5 [4.0, 17.0]."
+    assert found.caption == "Others. mine, heldout tasks: SFT 20.0%, RL 30.5%, lift 10.5 [4.0, 17.0]."
     curves = {(curve.stage, curve.x): curve for curve in found.curves}
     assert set(curves) == {("base", "core_s"), ("rl", "step"), ("rl", "core_s")}
     assert curves["base", "core_s"].points[0] == (2.0, 4.9) and curves["base", "core_s"].y == "loss"

@@ -57,7 +57,7 @@ def test_a_file_is_no_editor(tmp_path: Path) -> None:
     assert done.returncode == 2 and "an editor starts this command" in done.stderr and "Traceback" not in done.stderr
 
 
-async def test_a_model_that_is_not_there_is_told_to_the_editor_which_may_try_again(tmp_path: Path) -> None:
+async def test_a_model_that_is_not_there_is_reported_to_the_editor_which_may_try_again(tmp_path: Path) -> None:
     words = (sys.executable, "-c", PROGRAM, "agent", "--acp", "-m", "http://127.0.0.1:9/v1")
     async with acp.spawn_agent_process(
         object(), *words, env=environment(tmp_path), transport_kwargs={"stderr": None}

@@ -52,7 +52,7 @@ def test_a_dry_run_says_what_would_be_asked_and_measures_nothing(
         (("--context", "100000"), "a context of 100,000 tokens"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line(
+def test_what_is_wrong_is_reported_in_a_line(
     here: Here, asked: tuple[str, ...], tmp_path: Path, change: tuple[str, ...], words: str
 ) -> None:
     (tmp_path / "empty").mkdir()

@@ -87,7 +87,7 @@ def test_controls_stay_out_unless_asked_for_by_name(tmp_path: Path) -> None:
         compare([root], only=["x*"])
 
 
-def test_runs_of_one_suite_join_and_equal_names_are_told_apart_by_folder(tmp_path: Path) -> None:
+def test_runs_of_one_suite_join_and_equal_names_are_distinguished_by_folder(tmp_path: Path) -> None:
     one, other = run(tmp_path / "one", {"a": 0.0}), run(tmp_path / "other", {"a": 3.0, "b": 1.0}, seed=1)
     found = compare([one, other]).document
     assert [p["key"] for p in found["policies"]] == ["one/a@low", "other/a@low", "b@low"]
@@ -96,10 +96,12 @@ def test_runs_of_one_suite_join_and_equal_names_are_told_apart_by_folder(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("more", "told"), [({"label": "s@2"}, "s@1 and s@2"), ({"digest": "x"}, "with another digest")]
+    ("more", "expected"), [({"label": "s@2"}, "s@1 and s@2"), ({"digest": "x"}, "with another digest")]
 )
-def test_scores_of_other_suites_or_versions_are_not_compared(tmp_path: Path, more: dict[str, str], told: str) -> None:
-    with pytest.raises(ComparisonError, match=told):
+def test_scores_of_other_suites_or_versions_are_not_compared(
+    tmp_path: Path, more: dict[str, str], expected: str
+) -> None:
+    with pytest.raises(ComparisonError, match=expected):
         compare([run(tmp_path / "one", {"a": 0.0}), run(tmp_path / "other", {"b": 0.0}, **more)])
 
 

@@ -18,7 +18,7 @@ from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.task import Task
 
 BASE = ("bench", "run", "exercises", "--recipe", "ci", "--tasks", str(TASKS), "--only", "--concurrency", "2")
-NOBODY = "m=http://127.0.0.1:9/v1#m"
+ABSENT = "m=http://127.0.0.1:9/v1#m"
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +145,7 @@ def test_what_is_wrong_from_the_start_costs_one_request_and_one_line(
 
 
 def test_an_absent_server_is_said_at_once(here: Here, tmp_path: Path) -> None:
-    done = here(*BASE, "--policy", NOBODY, "--out", str(tmp_path / "r"))
+    done = here(*BASE, "--policy", ABSENT, "--out", str(tmp_path / "r"))
     assert done.returncode == 1 and "did not answer a greeting" in done.stderr and "ConnectError" in done.stderr
 
 
@@ -169,7 +169,7 @@ def test_fields_that_an_endpoint_refuses_are_left_out_or_called_otherwise(here: 
 
 def test_another_runs_directory_is_left_alone(here: Here, tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text("")
-    done = here(*BASE, "--policy", NOBODY, "--out", str(tmp_path))
+    done = here(*BASE, "--policy", ABSENT, "--out", str(tmp_path))
     assert done.returncode == 1 and "another run" in done.stderr and (tmp_path / "recipe.toml").read_text() == ""
 
 
@@ -194,12 +194,12 @@ def test_without_a_package_index_the_real_suite_is_refused_before_any_suite_is_a
     ],
 )
 def test_prices_said_by_half_or_twice_are_refused(here: Here, tmp_path: Path, more: tuple[str, ...], said: str) -> None:
-    done = here(*BASE, "--policy", NOBODY, "--out", str(tmp_path / "r"), *more)
+    done = here(*BASE, "--policy", ABSENT, "--out", str(tmp_path / "r"), *more)
     assert done.returncode == 1 and said in done.stderr and not (tmp_path / "r" / "policies").exists()
 
 
-def test_a_dry_run_tells_whether_there_is_a_key_and_asks_nobody(here: Here, tmp_path: Path) -> None:
+def test_a_dry_run_tells_whether_there_is_a_key_and_asks_no_one(here: Here, tmp_path: Path) -> None:
     out = ("--out", str(tmp_path / "new"), "--dry-run", "--key-env")
-    assert "SOME_KEY is set" in here(*BASE, "--policy", NOBODY, *out, "SOME_KEY").stdout
-    assert "NO_SUCH_KEY is not set" in here(*BASE, "--policy", NOBODY, *out, "NO_SUCH_KEY").stdout
+    assert "SOME_KEY is set" in here(*BASE, "--policy", ABSENT, *out, "SOME_KEY").stdout
+    assert "NO_SUCH_KEY is not set" in here(*BASE, "--policy", ABSENT, *out, "NO_SUCH_KEY").stdout
     assert not (tmp_path / "new").exists()

@@ -11,12 +11,12 @@ def test_without_a_verb_a_recipe_is_planned_as_ever(here: Here) -> None:
     assert plain.stderr == named.stderr and "trials needs base" in plain.stderr
 
 
-def test_a_misspelt_verb_is_told_apart_from_a_recipe(here: Here) -> None:
+def test_a_misspelt_verb_is_distinguished_from_a_recipe(here: Here) -> None:
     done = here("bench", "recipee", "--json")
     assert done.returncode != 0 and "did you mean recipe?" in done.stderr
 
 
-def test_a_recipe_that_is_none_is_told_so(here: Here) -> None:
+def test_a_recipe_that_is_none_is_reported(here: Here) -> None:
     assert "there is no such recipe file" in here("bench", "nosuch").stderr
 
 

@@ -78,9 +78,7 @@ def test_without_a_judge_judged_parts_are_left_out_and_said_so(here: Here, bench
     assert "left out" in found["note"] and not (bench / "judgements.jsonl").exists()
 
 
-def test_a_judge_decides_each_pass_its_agreement_stands_beside_and_nothing_is_asked_twice(
-    here: Here, bench: Path
-) -> None:
+def test_a_judge_decides_each_pass_its_agreement_is_shown_and_nothing_is_asked_twice(here: Here, bench: Path) -> None:
     with serving(Judge()) as lab:
         words = ("bench", "judge", str(bench), "--recipe", "ci", "--judge", f"{lab.url}#reader", "--json")
         found = document(here(*words))
@@ -103,15 +101,15 @@ def test_a_run_may_name_its_judge_at_once_and_conditions_tell_whether_one_was_mi
     words = (*RUN, "--only", "--policy", "expert", "--out", str(tmp_path / "r"))
     done = here(*words)
     assert "judged parts are left out" in done.stdout
-    told = json.loads((tmp_path / "r" / "conditions.json").read_text())["shared"]["report"]
-    assert told["rubrics"] == report(tmp_path / "r")["tasks_with_rubric"] == TASKS and told["judge"] is None
+    recorded = json.loads((tmp_path / "r" / "conditions.json").read_text())["shared"]["report"]
+    assert recorded["rubrics"] == report(tmp_path / "r")["tasks_with_rubric"] == TASKS and recorded["judge"] is None
     with serving(Judge()) as lab:
         judged = document(here(*words, "--judge", f"{lab.url}#reader", "--json"))
         assert judged["judged"]["policies"]["expert@medium"]["answer/answers_the_question"]["avg"] == 100.0
         word = f"{lab.url}#reader"
     assert here(*words).returncode == 0  # without one again: what it said stays, and so does its name
-    told = json.loads((tmp_path / "r" / "conditions.json").read_text())["shared"]["report"]
-    assert told["judge"] == word and report(tmp_path / "r")["judged"] == judged["judged"]
+    recorded = json.loads((tmp_path / "r" / "conditions.json").read_text())["shared"]["report"]
+    assert recorded["judge"] == word and report(tmp_path / "r")["judged"] == judged["judged"]
 
 
 def test_a_suite_without_rubrics_leaves_nothing_out_and_has_nothing_to_judge(here: Here, tmp_path: Path) -> None:
@@ -148,7 +146,7 @@ def test_an_agentic_grader_runs_on_what_each_attempt_left(here: Here, bench: Pat
     assert found["policies"]["cheats@medium"][name]["avg"] == 0.0 and found["unread"] == []
 
 
-def test_the_auditors_judge_convicts_and_its_word_stands_in_the_report(here: Here, bench: Path) -> None:
+def test_the_auditors_judge_convicts_and_its_word_is_in_the_report(here: Here, bench: Path) -> None:
     lab = Judge()
     lab.best = False
     with serving(lab):
@@ -183,9 +181,9 @@ def test_what_is_wrong_is_one_line_with_the_remedy(here: Here, bench: Path, word
 
 def test_a_suite_that_is_gone_is_said_and_what_needs_no_suite_is_done(here: Here, bench: Path) -> None:
     path = bench / "conditions.json"
-    told = json.loads(path.read_text())
-    told["shared"]["suite"]["name"] = "of-last-year"
-    path.write_text(json.dumps(told))
+    recorded = json.loads(path.read_text())
+    recorded["shared"]["suite"]["name"] = "of-last-year"
+    path.write_text(json.dumps(recorded))
     found = document(here("bench", "audit", str(bench), "--recipe", "ci", "--json"))
     assert "can't be had here" in found["note"] and found["policies"]["cheats@medium"]["flagged"] >= 1
     assert here("bench", "judge", str(bench), "--recipe", "ci").returncode == 1

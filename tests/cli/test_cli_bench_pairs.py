@@ -95,7 +95,7 @@ def test_two_policies_are_compared_in_both_orders_and_nothing_is_asked_twice(her
 
 @pytest.mark.parametrize(
     "pairs, wrong",
-    [(("expert", "nobody"), "'nobody' names 0 policies"), (("expert", "expert@medium"), "name two policies")],
+    [(("expert", "absent"), "'absent' names 0 policies"), (("expert", "expert@medium"), "name two policies")],
 )
 def test_pairs_that_make_no_sense_are_named(here: Here, bench: Path, pairs: tuple[str, str], wrong: str) -> None:
     done = here("bench", "judge", str(bench), "--recipe", "ci", "--pairs", *pairs)
@@ -108,8 +108,10 @@ def test_a_judge_that_dies_midway_is_one_line_and_the_next_run_asks_only_the_res
         lab.refuse = lambda number: (500, {}, "gone") if number >= 4 else None
         done = here(*words)
         kept = len((bench / "judgements.jsonl").read_text().splitlines())
-        told = done.stderr.strip().splitlines()[-1]
-        assert done.returncode == 1 and "--judge stopped answering" in told and "what was answered is kept" in told
+        recorded = done.stderr.strip().splitlines()[-1]
+        assert (
+            done.returncode == 1 and "--judge stopped answering" in recorded and "what was answered is kept" in recorded
+        )
         assert kept >= 1 and not (bench / "judged.json").exists()
         lab.refuse, before = (lambda number: None), len(lab.asked)
         found = document(here(*words, "--json"))
@@ -156,7 +158,7 @@ def test_tripwires_are_measured_over_a_suite(here: Here) -> None:
     assert "recall 100.0%, precision 100.0%" in text and "cheat hardcoded" in text
 
 
-def test_a_probe_stands_in_the_folder_and_the_report_names_who_was_not_probed(here: Here, tmp_path: Path) -> None:
+def test_a_probe_is_in_the_folder_and_the_report_names_who_was_not_probed(here: Here, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     asked = (
         "bench",
@@ -174,9 +176,9 @@ def test_a_probe_stands_in_the_folder_and_the_report_names_who_was_not_probed(he
     )
     assert here(*asked).returncode == 0
     path = folder / "conditions.json"
-    told = json.loads(path.read_text())
-    told["policies"]["nop@medium"] |= {"kind": "endpoint", "model": "reader"}
-    path.write_text(json.dumps(told))
+    recorded = json.loads(path.read_text())
+    recorded["policies"]["nop@medium"] |= {"kind": "endpoint", "model": "reader"}
+    path.write_text(json.dumps(recorded))
     words = ("bench", "audit", str(folder), "--recipe", "ci", "--json")
     assert document(here(*words))["contamination"] == {"probes": [], "not_probed": ["nop@medium"]}
     with serving(Reader()) as lab:

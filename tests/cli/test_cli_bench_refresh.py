@@ -69,9 +69,9 @@ def test_saturated_tasks_are_retired_and_the_others_stay_the_same_tasks(here: He
     planned = document(here(*words, "--dry-run"))
     assert planned["kept"] == [TASKS[2].id] and list(planned["retired"]) == [task.id for task in TASKS[:2]]
     assert not (bench / "suites" / "mine-2").exists()
-    told = document(here(*words))
+    answer = document(here(*words))
     after = FolderSuite(bench / "suites" / "mine-2")
-    assert told["suite"] == "mine@2" and told["tasks"] == [TASKS[2].id] == list(after.ids)
+    assert answer["suite"] == "mine@2" and answer["tasks"] == [TASKS[2].id] == list(after.ids)
     assert after.lock[TASKS[2].id] == before.lock[TASKS[2].id] and after.task(TASKS[2].id) == TASKS[2]
     assert after.manifest.harness == {"max_turns": 7} and after.prices.entries == before.prices.entries
     newest, oldest = after.manifest.changelog
@@ -115,7 +115,7 @@ def test_what_is_wrong_is_said_before_anything_is_made(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_environment_that_no_longer_builds_is_told_with_all_its_tasks_at_once_and_nothing_made_is_lost(
+def test_an_environment_that_no_longer_builds_is_reported_with_all_its_tasks_at_once_and_nothing_made_is_lost(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ETUDE_CACHE", str(tmp_path / "cache"))

@@ -45,7 +45,7 @@ def test_suites_are_listed_and_one_is_shown_with_its_tasks(shelf: Path, capfd, m
     assert code == 1 and "has no task 'absent'" in answer["error"]["message"]
 
 
-def test_a_suite_that_can_not_be_read_is_listed_with_the_reason_beside_the_others(shelf: Path, capfd, monkeypatch):
+def test_a_suite_that_can_not_be_read_is_listed_with_the_reason_next_to_the_others(shelf: Path, capfd, monkeypatch):
     (shelf / "suites" / "broken").mkdir()
     (shelf / "suites" / "broken" / "suite.toml").write_text("schema = 1\nname = 7\n")
     code, listed = said(capfd, monkeypatch, "show")

@@ -81,7 +81,7 @@ def test_a_stopped_run_ends_the_agent_and_its_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("run", "--model", "nowhere", "--", "true"), "neither an http"),
         (("run", "--model", "http://127.0.0.1:9/v1", "--", "no-such-command"), "no-such-command"),
@@ -90,12 +90,12 @@ def test_a_stopped_run_ends_the_agent_and_its_session(tmp_path: Path) -> None:
         (("run", "--model", str(CHECKPOINT), "--tokens", str(CHECKPOINT), "--", "true"), "--tokens is for --model URL"),
     ],
 )
-def test_what_can_not_be_served_is_one_line_with_its_remedy(here: Here, words: tuple[str, ...], told: str) -> None:
+def test_what_can_not_be_served_is_one_line_with_its_remedy(here: Here, words: tuple[str, ...], expected: str) -> None:
     done = here("capture", *words)
     assert done.returncode == 1
-    assert told in done.stderr and "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
+    assert expected in done.stderr and "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
 
 
-def test_an_agent_that_asks_nothing_is_told_of(here: Here) -> None:
+def test_an_agent_that_asks_nothing_is_reported(here: Here) -> None:
     done = here("capture", "run", "--model", "http://127.0.0.1:9/v1", "--", "true")
     assert done.returncode == 0 and "OPENAI_BASE_URL" in done.stdout

@@ -45,7 +45,7 @@ def test_a_folder_is_built_asked_and_described(here: Here, tmp_path: Path) -> No
     assert str(tmp_path / "cache") in stats["store"] and not (tmp_path / "repo" / ".etude").exists()
 
 
-def test_a_search_sees_what_was_just_written_unless_told_not_to_look(here: Here, tmp_path: Path) -> None:
+def test_a_search_sees_what_was_just_written_unless_asked_not_to_look(here: Here, tmp_path: Path) -> None:
     lay_out(tmp_path)
     words = ("index", "search", "frobnicate", "--in", "repo", "--json")
     assert document(here(*words))["hits"] == []

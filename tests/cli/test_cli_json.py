@@ -169,7 +169,7 @@ def test_report_is_rebuilt_from_a_runs_files(here: Here, tmp_path: Path) -> None
     assert found["schema"] == 1 and (run / "report.html").is_file()
 
 
-def test_clean_removes_only_runs_and_only_when_told(here: Here, tmp_path: Path) -> None:
+def test_clean_removes_only_runs_and_only_when_reported(here: Here, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "a"
     (run / "sft").mkdir(parents=True)
     (run / "ledger.jsonl").touch()

@@ -12,7 +12,7 @@ from here import Here, document
 NANO = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
 
 
-def test_a_sound_checkpoint_is_told_so(here: Here) -> None:
+def test_a_sound_checkpoint_is_reported(here: Here) -> None:
     ran = here("model", "check", str(NANO))
     assert ran.returncode == 0 and ran.stdout.rstrip().endswith("\nsound") and "round trip" in ran.stdout
     found = document(here("model", "check", str(NANO), "--json"))

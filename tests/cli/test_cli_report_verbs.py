@@ -33,10 +33,10 @@ def test_a_run_without_a_verb_is_rebuilt(run, words: list[str]) -> None:
     assert asked(*words).document["recipe"]["run"]["name"] == "mine" and (run / "report.html").is_file()
 
 
-def test_a_verb_misspelt_is_told_and_not_taken_for_a_run(run) -> None:
-    with pytest.raises(Exception, match="did you mean rebuild") as told:
+def test_a_verb_misspelt_is_reported_and_not_taken_for_a_run(run) -> None:
+    with pytest.raises(Exception, match="did you mean rebuild") as refused:
         asked("rebiuld", "mine")
-    assert hasattr(told.value, "format_message")
+    assert hasattr(refused.value, "format_message")
 
 
 def test_a_folder_may_have_nearly_a_verbs_name(run) -> None:

@@ -56,7 +56,7 @@ def test_the_committed_checkpoint_is_found_from_any_folder(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("key", ["run.sft_checkpoint", "model.init"])
-def test_a_checkpoint_that_is_not_there_is_told_before_any_stage_runs(tmp_path: Path, key: str) -> None:
+def test_a_checkpoint_that_is_not_there_is_reported_before_any_stage_runs(tmp_path: Path, key: str) -> None:
     run = prepare(["ci"], [f"{key}={tmp_path}/absent"], tmp_path / "r")
     with pytest.raises(RecipeError, match=f"{key} = .*absent: there is no checkpoint .*--set {key}="):
         go(run, TRAINED)

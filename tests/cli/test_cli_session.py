@@ -19,7 +19,7 @@ from etude.core.trace.writer import SessionWriter
 def test_show_tells_turns_tools_timings_tokens_and_summaries(here: Here, tmp_path: Path) -> None:
     file = record(tmp_path / "s.jsonl", answer="\n".join(f"line {i}" for i in range(20)))
     text = here("session", "show", str(file)).stdout
-    for told in (
+    for expected in (
         "session s-1 · task t-1 · policy model · effort medium · 2023-11-14 22:13 UTC",
         "versions 2-3",
         "user: fix tally",
@@ -38,7 +38,7 @@ def test_show_tells_turns_tools_timings_tokens_and_summaries(here: Here, tmp_pat
         "tools: read 1, malformed 1 (1 failed)",
         "tokens: 1,200 in (1,000 cached), 30 out",
     ):
-        assert told in text, told
+        assert expected in text, expected
     assert "line 19" not in text and "line 19" in here("session", "show", str(file), "--full").stdout
     found = document(here("session", "show", str(file), "--json"))
     assert found["tools"] == {"read": {"calls": 1, "failed": 0}, "malformed": {"calls": 1, "failed": 1}}
@@ -51,7 +51,7 @@ def test_a_session_without_counters_is_counted_when_it_is_shown(here: Here, tmp_
     found = document(here("session", "show", str(file), "--json"))["counters"]
     assert (found["turns"], found["calls_read"], found["diff_added"], found["diff_removed"]) == (1, 1, 2, 1)
     recorded = document(here("session", "show", str(record(tmp_path / "t.jsonl", name="t")), "--json"))["counters"]
-    assert recorded == {"turns": 1.0, "calls": 0.0}, "what was recorded stands"
+    assert recorded == {"turns": 1.0, "calls": 0.0}, "what was recorded stays"
 
 
 def test_a_sessions_text_can_not_drive_the_terminal(here: Here, tmp_path: Path) -> None:
@@ -147,14 +147,14 @@ def test_import_tells_what_it_mapped_kept_and_dropped(here: Here, tmp_path: Path
 
 def test_import_of_what_is_no_log_is_one_clear_line(here: Here, tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text('{"colour": "red"}\n')
-    for words, told in [
+    for words, expected in [
         (["log.jsonl", "s.jsonl"], "the agent that wrote this log can't be recognized by its keys (colour)"),
         (["log.jsonl", "s.jsonl", "--agent", "cursor"], "there are claude-code, codex, openhands, atif"),
         (["nothing", "s.jsonl"], "No such file"),
         (["log.jsonl", "s.txt"], "must end in .jsonl"),
     ]:
         done = here("session", "import", *words)
-        assert done.returncode != 0 and told in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert done.returncode != 0 and expected in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert not (tmp_path / "s.jsonl").exists()
 
 

@@ -99,7 +99,7 @@ def test_who_wants_a_gpu_is_counted() -> None:
     assert processes_on_gpus(RlSettings(), EngineSettings()) == 0
 
 
-def test_a_cpu_is_reproducible_without_being_told() -> None:
+def test_a_cpu_is_reproducible_without_being_asked() -> None:
     compute_reproducibly(device_of("cpu", "rl.device"))
     assert not torch.are_deterministic_algorithms_enabled()
 

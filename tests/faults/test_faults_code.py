@@ -66,7 +66,7 @@ CASES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_code_that_misbehaves_scores_nothing_and_harms_nobody(pool: SandboxPool, task: Task, name: str) -> None:
+async def test_code_that_misbehaves_scores_nothing_and_harms_no_one(pool: SandboxPool, task: Task, name: str) -> None:
     ((path, solved),) = task.solution.items()
     broken = task.files[path]
     began = time.monotonic()

@@ -66,7 +66,7 @@ def record(recorder: Recorder) -> Recorder:
     return recorder
 
 
-def anew(path: Path) -> None:
+def new_session(path: Path) -> None:
     """As the factory does: whatever an earlier try left is removed."""
     for suffix in (".jsonl", ".tokens", ".routes"):
         path.with_suffix(suffix).unlink(missing_ok=True)
@@ -146,7 +146,7 @@ WRITERS: dict[str, Writer] = {
         lambda f: OutcomeFile(f / "o.jsonl").add(outcome(1)),
         lambda f: sorted(attempt for _, attempt in OutcomeFile(f / "o.jsonl").outcomes),
     ),
-    "a demonstration": Writer(lambda f: None, lambda f: anew(f / "s.jsonl"), lambda f: session(f / "s.jsonl")),
+    "a demonstration": Writer(lambda f: None, lambda f: new_session(f / "s.jsonl"), lambda f: session(f / "s.jsonl")),
     "a kept session": Writer(
         lambda f: None,
         lambda f: write_session(f / "s.jsonl", record(Recorder(SessionHeader("s"))).session),

@@ -25,11 +25,11 @@ from pathlib import Path
 from etude.rollout import attempt as attempting
 from etude.tasks import registry
 
-beside = Path(sys.argv[2]).parent
+folder = Path(sys.argv[2]).parent
 real, graders = attempting._run_agent, dict(registry.GRADERS)
 
 def tell(file, text):
-    with open(beside / file, "ab", buffering=0) as out:
+    with open(folder / file, "ab", buffering=0) as out:
         out.write(text.encode() + b"\\n")
 
 async def begun(task, setup, policy, sandbox, name, number, seed):
@@ -38,7 +38,7 @@ async def begun(task, setup, policy, sandbox, name, number, seed):
 
 class Slow:
     async def grade(self, task, files, pool):
-        while (beside / "wait").exists():
+        while (folder / "wait").exists():
             await asyncio.sleep(0.02)
         verdict = await graders[task.grader].grade(task, files, pool)
         tell("verdicts", f"{task.id} {verdict.score}")

@@ -86,7 +86,7 @@ def test_the_checkpoint_that_stays_in_the_repository_is_named_as_lost_before_any
     assert run(etude, tmp_path, "run", "ci", "--set", "run.sft_checkpoint=", "--dry-run")[0] == 0
 
 
-def test_doctor_sandboxes_and_tools_work_with_the_files_beside_the_code(etude: Path, tmp_path: Path) -> None:
+def test_doctor_sandboxes_and_tools_work_with_the_files_next_to_the_code(etude: Path, tmp_path: Path) -> None:
     code, found = run(etude, tmp_path, "doctor")
     assert code == 0 and found["ready"], found
     code, found = run(etude, tmp_path, "tasks", "show", "one-bug/train/000001")

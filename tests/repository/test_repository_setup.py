@@ -176,7 +176,7 @@ def test_killed_at_any_step_the_next_start_completes_the_set_up(machine: Machine
     assert machine.run()[:2] == (0, "ran doctor\n") and machine.calls_file.read_text() == before
 
 
-def test_packages_that_do_not_load_are_told_and_the_environment_is_made_afresh(machine: Machine) -> None:
+def test_packages_that_do_not_load_are_reported_and_the_environment_is_made_afresh(machine: Machine) -> None:
     code, _, err = machine.run(FAKE_FAILS="import torch")
     assert code == 1 and "loading the packages failed" in err
     code, out, err = machine.run()

@@ -48,7 +48,7 @@ class Jump(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
-            raise RuntimeError("deadlock: nothing is scheduled and nobody can wake the loop")
+            raise RuntimeError("deadlock: nothing is scheduled that could wake the loop")
         self.loop.now_s += max(timeout, 0.0)
         return super().select(0)
 

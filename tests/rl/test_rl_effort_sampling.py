@@ -23,7 +23,7 @@ def test_a_group_draws_the_same_effort_again_and_groups_by_their_shares():
     assert at_effort(SETUP, 3, RlSettings()) is SETUP
 
 
-def test_an_effort_that_the_model_is_not_told_of_is_refused():
+def test_an_effort_that_the_model_does_not_get_is_refused():
     renderer = NanoRenderer(byte_tokenizer())
     with pytest.raises(ValueError, match=r"rl.efforts has low, but neither the preset nano"):
         check_efforts(DRAWN, HarnessSettings(preset="nano"), renderer)

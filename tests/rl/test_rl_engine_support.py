@@ -43,7 +43,7 @@ def test_a_family_for_which_vllm_is_not_shown_to_agree_with_the_trainer_is_refus
 
 
 @pytest.mark.parametrize("update", [{}, {"router_replay": False}])
-def test_replay_that_nobody_demanded_is_no_error(update):
+def test_replay_that_no_one_demanded_is_no_error(update):
     settings = RlSettings.model_validate({"update": update})
     check_engine(settings, VLLM, CHECKPOINT)
     again = RlSettings.model_validate_json(settings.model_dump_json())

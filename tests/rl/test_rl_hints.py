@@ -55,14 +55,14 @@ class Played:
 REFUSED = {fact.MALFORMED: 1.0}
 
 
-def test_an_unknown_tool_is_told_the_tools_that_there_are():
+def test_an_unknown_tool_is_shown_the_tools_that_there_are():
     played = Played()
     at = played.turn("grep", facts=REFUSED, failed=True, pattern="x")
     assert played.hints == [(at, "unknown_tool")]
     assert played.texts == ["Reminder: Available tools: read, edit, todo, shell."]
 
 
-def test_wrong_arguments_are_told_the_right_ones_and_the_objection():
+def test_wrong_arguments_are_shown_the_right_ones_and_the_objection():
     played = Played()
     at = played.turn("read", facts=REFUSED, failed=True, answer="read: unknown argument\n file", file="x")
     assert played.hints == [(at, "invalid_arguments")]
@@ -150,7 +150,7 @@ def test_places_are_those_of_the_segments(session):
     assert all((mine == segment.sampled).all() for mine, segment in zip(taken, segments, strict=True))
 
 
-def test_a_hint_stands_between_what_the_turn_had_seen_and_its_generation_prompt():
+def test_a_hint_is_between_what_the_turn_had_seen_and_its_generation_prompt():
     recorder = Recorder(SessionHeader("s", harness_facts={"schemas": SCHEMAS}))
     request, prompt = RENDERER.render_message(Message("user", "go")), generation_ids(RENDERER)
     parent = recorder.append("message", {"role": "user", "text": "go"}, tokens=EntryTokens(request))

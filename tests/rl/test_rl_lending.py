@@ -38,7 +38,7 @@ async def test_a_trainer_that_comes_back_hears_only_of_those_that_listen(world):
     assert (len(world.engines.receivers()), served) == (1, 0) and receiver != lent.receiver
 
 
-async def test_a_loan_ends_when_nobody_else_is_left(world):
+async def test_a_loan_ends_when_no_one_else_is_left(world):
     """Were it asked as it is, a group admitted at version 1 would hold tokens of version 0."""
     lent = await world.engines.lend()
     await world.engines.serve(1)
@@ -50,7 +50,7 @@ async def test_a_loan_ends_when_nobody_else_is_left(world):
     assert lent.served == 2
 
 
-async def test_serving_calls_it_back_when_nobody_else_is_left(world):
+async def test_serving_calls_it_back_when_no_one_else_is_left(world):
     lent = await world.engines.lend()
     other = next(one for one in world.engines.replicas if one is not lent)
     other.client.lost = RuntimeError("given up")

@@ -69,7 +69,7 @@ def test_the_summary_weighs_steps_by_what_they_hold():
     assert [point["step"] for point in summary["curve"]] == [6, 7]
 
 
-def test_what_replay_is_worth_is_told_of_the_steps_that_were_scored_both_ways():
+def test_what_replay_is_worth_is_reported_the_steps_that_were_scored_both_ways():
     base = step_values(6, ROLLOUTS, PARTS, [0.0] * 4) | {"step": 6.0, "delta_ratio": 0.5, "delta_bytes": 100.0}
     plain = base | {"drift_k3": 9.0, "drift_p99": 9.0}
     both = [

@@ -83,7 +83,7 @@ class LaterTrainer:
         return None
 
 
-async def test_a_version_that_nobody_can_publish_any_more_is_passed_over(checkpoint: Path, tmp_path: Path) -> None:
+async def test_a_version_that_no_one_can_publish_any_more_is_passed_over(checkpoint: Path, tmp_path: Path) -> None:
     run = a_run(checkpoint, tmp_path)
     places: Any = SimpleNamespace(
         start_trainer=LaterTrainer, start_engine=lambda region="": None, remember=lambda: None

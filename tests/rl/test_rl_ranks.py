@@ -209,7 +209,7 @@ async def test_a_rank_that_never_comes_ends_the_others_wait(checkpoint, folder):
     assert places.started == 0
 
 
-async def test_an_error_of_one_rank_is_told_as_it_is_and_not_as_the_others_loss(checkpoint, folder):
+async def test_an_error_of_one_rank_is_reported_as_it_is_and_not_as_the_others_loss(checkpoint, folder):
     places = Places(checkpoint, folder, settings_for(2))
     group = places.start_trainer()
     await group.restore(0)

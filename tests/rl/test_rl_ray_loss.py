@@ -37,7 +37,7 @@ async def test_work_that_waits_for_ever_ends_when_ray_is_lost_and_cleans_up_firs
     assert cleaned
 
 
-async def test_an_error_that_ray_caused_is_told_as_its_loss_and_any_other_as_itself() -> None:
+async def test_an_error_that_ray_caused_is_reported_as_its_loss_and_any_other_as_itself() -> None:
     lost = Lost()
 
     async def work(gone: str) -> None:

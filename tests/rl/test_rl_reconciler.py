@@ -158,7 +158,7 @@ class Driven(RuleBasedStateMachine):
             assert sorted(self.trained) == list(range(tasks))
 
 
-def test_what_ended_too_long_ago_to_be_trained_is_rolled_out_anew():
+def test_what_ended_too_long_ago_to_be_trained_is_rolled_out_again():
     """As what was scored: a group whose version the window has no room for starts again, with nothing of what it had."""
     window = StalenessWindow(2, 1, next_step=5)
     tasks = Schedule(tuple(f"task-{n}" for n in range(16)))

@@ -51,7 +51,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @given(st.integers(0, 3), st.lists(st.tuples(st.booleans(), st.integers(-1, 12)), max_size=40))
-def test_the_floor_never_falls_and_waits_for_nobody_who_is_further_behind_than_the_lag(lag, events):
+def test_the_floor_never_falls_and_waits_for_no_one_who_is_further_behind_than_the_lag(lag, events):
     floor, home, served = VersionFloor(lag), 0, -1
     for at_home, version in events:
         before = floor.version
@@ -103,7 +103,7 @@ async def test_one_that_is_within_the_lag_answers_with_what_it_has_and_groups_ar
     assert heard == [1]
 
 
-async def test_one_that_is_further_behind_is_asked_nothing_and_waited_for_by_nobody(world: World):
+async def test_one_that_is_further_behind_is_asked_nothing_and_waited_for_by_no_one(world: World):
     world.link.clear()
     for version in (1, 2):
         await world.engines.serve(version)
@@ -115,7 +115,7 @@ async def test_one_that_is_further_behind_is_asked_nothing_and_waited_for_by_nob
     assert any("is away: it has version 0, home serves 2" in message for message in world.said)
 
 
-async def test_turns_in_flight_where_nobody_answers_any_more_are_given_up_and_it_is_asked_again_when_it_does():
+async def test_turns_in_flight_where_no_one_answers_any_more_are_given_up_and_it_is_asked_again_when_it_does():
     world = World(count=1, regions={"far": 1}, lag=1, patience_s=0.2)
     world.there = 0
     given_up: list[str] = []

@@ -49,7 +49,7 @@ def reloads(tmp_path: Path) -> Any:
         return start(region)
 
     world.start_engine = start_engine  # type: ignore[method-assign]
-    services: Any = SimpleNamespace(engines=world.engines, renew_trainer=lambda: pytest.fail("nobody asked for that"))
+    services: Any = SimpleNamespace(engines=world.engines, renew_trainer=lambda: pytest.fail("that was not asked for"))
     reloader = Reloader(tmp_path, tmp_path, places, services, RlSettings(), observer)
 
     async def answered() -> None:

@@ -50,7 +50,7 @@ def test_worked_example_of_the_docstring():
     assert [life.phase for life in group.lives] == [RolloutPhase.GROUPED] * 2 and group.members == ["good", "bad"]
 
 
-def test_what_an_agent_left_before_a_kill_is_graded_first_and_after_a_failure_rolled_out_anew():
+def test_what_an_agent_left_before_a_kill_is_graded_first_and_after_a_failure_rolled_out_again():
     group: RolloutGroup[str] = RolloutGroup(3, "tally", 3, version=0, results={0: "good"}, ended={0: 0, 2: 1})
     assert group.lives[0].phase is RolloutPhase.GROUPED or not group.lives[0].slot.ended
     left = group.place(0.0)
@@ -59,7 +59,7 @@ def test_what_an_agent_left_before_a_kill_is_graded_first_and_after_a_failure_ro
     assert group.place(5.0) == RolloutSlot(3, 2, "tally", attempt=2) and group.lives[2].phase is RolloutPhase.PLACED
 
 
-def test_what_can_not_be_read_any_more_is_placed_anew():
+def test_what_can_not_be_read_any_more_is_placed_again():
     group: RolloutGroup[str] = RolloutGroup(3, "tally", 1, version=0, ended={0: 0})
     slot = group.place(0.0)
     group.note(slot, RolloutPhase.PLACED, 1.0)
@@ -79,7 +79,7 @@ def test_an_attempt_that_is_over_can_neither_be_scored_nor_fail_again():
         group.fail(slot, "late", 8)
 
 
-def test_a_try_that_starts_over_in_a_fresh_sandbox_is_placed_anew():
+def test_a_try_that_starts_over_in_a_fresh_sandbox_is_placed_again():
     group: RolloutGroup[str] = RolloutGroup(3, "tally", 1, version=0)
     slot = group.place()
     group.note(slot, RolloutPhase.ROLLING, 2.0, "host-1")
@@ -87,7 +87,7 @@ def test_a_try_that_starts_over_in_a_fresh_sandbox_is_placed_anew():
     assert group.lives[0].phase is RolloutPhase.PLACED and group.lives[0].where == ""
 
 
-def test_a_wait_is_told_after_ten_seconds_and_then_each_time_it_doubled():
+def test_a_wait_is_reported_after_ten_seconds_and_then_each_time_it_doubled():
     lives = [RolloutState(RolloutSlot(37, member, "task-81"), RolloutPhase.GROUPED) for member in range(2)]
     lives += [
         RolloutState(RolloutSlot(37, 2, "task-81", 1), RolloutPhase.ROLLING, 2.0, "host-3"),

@@ -69,7 +69,7 @@ class Vast:
         return Ids()
 
 
-def test_the_reserve_is_drawn_beside_the_list_of_other_tasks_and_makes_few_ids():
+def test_the_reserve_is_drawn_next_to_the_list_of_other_tasks_and_makes_few_ids():
     wanted = RlSettings.model_validate(
         {"steps": 3, "groups_per_step": 4, "levels": {"a": 2, "b": 1}, "max_unreachable": 5}
     )

@@ -48,7 +48,7 @@ def test_deaths_and_faults_are_met_and_cost_no_rollout():
     assert found["restarts"] >= 4 and found["faults"] > 40 and found["rollouts"] == 1024
 
 
-def test_an_engine_that_hangs_is_found_by_its_silence_and_started_anew():
+def test_an_engine_that_hangs_is_found_by_its_silence_and_started_again():
     found = simulate(replace(SMALL, deaths=0, host_deaths=0, hangs=3))
     assert 1 <= found["restarts"] <= 3 and found["rollouts"] == 512
 
@@ -63,7 +63,7 @@ def test_a_region_takes_its_share_and_losing_its_link_costs_no_rollout():
     assert whole["regional_turns"] > 500 and 0 < cut["regional_turns"] < whole["regional_turns"]
 
 
-def test_a_region_whose_link_is_too_slow_for_the_lag_is_asked_nothing_and_holds_nobody_up():
+def test_a_region_whose_link_is_too_slow_for_the_lag_is_asked_nothing_and_holds_no_one_up():
     slow = replace(SMALL, regions=1, region_lag=0, link_share=0.001, deaths=0, hangs=0, fleet=False)
     found, alone = simulate(slow), simulate(replace(slow, regions=0))
     assert found["regional_turns"] == 0 and found["made_up_s"] < 1.5 * alone["made_up_s"]

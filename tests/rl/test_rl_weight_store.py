@@ -105,7 +105,7 @@ def test_a_store_that_was_changed_under_a_run_is_refused_when_it_goes_on(checkpo
         live(runs[0])
 
 
-def test_a_bucket_that_is_not_there_is_told_before_the_run_begins(
+def test_a_bucket_that_is_not_there_is_reported_before_the_run_begins(
     checkpoint: Path, tmp_path: Path, access: Server
 ) -> None:
     run = a_run(checkpoint, tmp_path / "rl", weight_store="s3://nowhere/x")

@@ -78,7 +78,7 @@ async def test_a_budget_begins_nothing_beyond_it(tmp_path: Path, source, pool) -
     assert "$0.00" in (await one.run()).stopped and not one.tries.rows
 
 
-async def test_faults_of_ours_are_told_and_are_no_tries(tmp_path: Path, source, pool) -> None:
+async def test_faults_of_ours_are_reported_and_are_no_tries(tmp_path: Path, source, pool) -> None:
     class Refusing:
         async def create(self, spec: object) -> None:
             raise UserError("no such snapshot")

@@ -51,7 +51,7 @@ async def test_other_files_names_or_tasks_are_graded_on_their_own():
     assert grading.asked == len(cases)
 
 
-async def test_a_failed_grading_is_raised_to_its_own_attempt_and_the_next_grades_anew():
+async def test_a_failed_grading_is_raised_to_its_own_attempt_and_the_next_grades_again():
     verdicts, grading = Verdicts(), Grading(SandboxDied("gone"))
     first, *others = await asyncio.gather(*(verdicts.of("t", {}, grading) for _ in range(3)), return_exceptions=True)
     assert isinstance(first, SandboxDied)

@@ -45,7 +45,7 @@ async def test_rounds_are_interleaved_and_the_first_ones_left_out() -> None:
     assert summary(found["part"]) == {"p50": 250.0, "p99": 250.0}
 
 
-async def test_every_figure_is_there_and_an_absent_peer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_figure_is_there_and_an_absent_peer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         peers, "PEERS", {"absent": ("no-such-tool", peers.Runc), "bubblewrap": peers.PEERS["bubblewrap"]}
     )

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     place = tmp_path.resolve() / "project"
     (place / ".git" / "hooks").mkdir(parents=True)
     (place / "a.txt").write_text("before\n")
-    (place.parent / "beside.txt").write_text("beside")
+    (place.parent / "outside.txt").write_text("outside")
     return place
 
 
@@ -62,13 +62,13 @@ async def test_files_and_commands_work_in_the_persons_own_folder(box: Sandbox, f
 
 
 @pytest.mark.parametrize(
-    "place", ["/usr/x", "/etc/x", "/x", "~/x", "../beside.txt", ".git/hooks/post-commit", ".git/config"]
+    "place", ["/usr/x", "/etc/x", "/x", "~/x", "../outside.txt", ".git/hooks/post-commit", ".git/config"]
 )
 async def test_nothing_else_can_be_written(place: str, box: Sandbox, folder: Path) -> None:
     home = Path.home() if Path.home().is_dir() else Path("/home")  # an account may have none
     done = await box.run(f"echo x > {place}", env={"HOME": str(home)})
-    if place == "../beside.txt":  # /tmp inside is another one
-        assert (folder.parent / "beside.txt").read_text() == "beside"
+    if place == "../outside.txt":  # /tmp inside is another one
+        assert (folder.parent / "outside.txt").read_text() == "outside"
     else:
         assert done.rc != 0 and b"Read-only file system" in done.err, done
 
@@ -86,7 +86,7 @@ async def test_the_rest_of_the_machine_can_be_read_but_not_its_secrets(
     box = await pool.create(spec(folder, hidden=(str(home / "hidden"),)))
     try:
         done = await box.run(f"cat {home}/.ssh/id; cat {home}/.netrc; cat {home}/hidden/session; ls {folder.parent}")
-        assert not any(word in done.out for word in (b"key", b"password", b"said", b"beside"))
+        assert not any(word in done.out for word in (b"key", b"password", b"said", b"outside"))
         assert (await box.run("ls /usr/bin | wc -l")).out.strip() not in (b"", b"0")
         assert (await box.run("ls -A /run /var/tmp")).out.decode().split() in ([], ["/run:", "/var/tmp:"])
     finally:

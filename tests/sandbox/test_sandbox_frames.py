@@ -84,7 +84,7 @@ HOSTILE = {
     "JSON of another kind": frames.HEADER.pack(6, frames.OK, 1) + frames.COUNT.pack(2) + b"[]",
     "deep JSON": frames.HEADER.pack(60_004, frames.OK, 1) + frames.COUNT.pack(60_000) + b"[" * 60_000,
     "JSON longer than its frame": frames.HEADER.pack(4, frames.OK, 1) + frames.COUNT.pack(1000),
-    "a stream nobody asked for": frames.pack(frames.OK, 4242, {}),
+    "a stream that was not asked for": frames.pack(frames.OK, 4242, {}),
     "another kind of answer": frames.pack(frames.OUTPUT, 1, {"fd": 1, "seq": 0}, b"x"),
     "a second HELLO without a descriptor": frames.pack(frames.HELLO, 0, {}),
     "descriptors named that never came": frames.pack(frames.GRANT, 0, {"names": ["upper"]}),

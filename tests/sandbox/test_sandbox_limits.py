@@ -83,7 +83,7 @@ async def test_files_too_large_for_the_spec_make_no_sandbox(pool: SandboxPool) -
     "code",
     ["import os; os.memfd_create('x')", "import ctypes; assert ctypes.CDLL(None).shmget(0, 1 << 20, 0o1600) >= 0"],
 )
-async def test_memory_nobody_counts_is_refused(box: Sandbox, code: str) -> None:
+async def test_memory_no_one_counts_is_refused(box: Sandbox, code: str) -> None:
     assert (await box.run(["python", "-c", code], warm=True)).rc == 1
 
 

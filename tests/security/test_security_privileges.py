@@ -38,7 +38,7 @@ async def test_setuid_files_give_nothing(box: Sandbox) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the question arises for root")
-async def test_files_and_processes_of_a_sandbox_made_by_root_are_nobody_s_outside(pool: SandboxPool, kind: str) -> None:
+async def test_files_and_processes_of_a_sandbox_made_by_root_are_no_one_s_outside(pool: SandboxPool, kind: str) -> None:
     """Test 48 of docs/sandbox.md: files on the host are never owned by real root."""
     box = await pool.create(SandboxSpec(warm_python=kind != "native"))
     await box.run(f"touch file; chmod 4755 file; setsid sleep {MARK + 1} >/dev/null 2>&1 &")

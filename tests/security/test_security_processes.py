@@ -92,7 +92,7 @@ async def test_chroot_and_root_links_lead_nowhere(box: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("warm", [True, False], ids=["python3", "native"])
-async def test_nobody_inside_can_make_the_runner_unable_or_slow(pool: SandboxPool, warm: bool) -> None:
+async def test_no_one_inside_can_make_the_runner_unable_or_slow(pool: SandboxPool, warm: bool) -> None:
     """Test 14 of docs/sandbox.md: a command that takes the runner's files or time from it would turn its own failure into a fault of ours."""
     code = """
 import ctypes, os, resource

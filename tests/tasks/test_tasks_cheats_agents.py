@@ -53,7 +53,7 @@ async def made(pool: SandboxPool, outside: dict[str, str] | None = None) -> Task
     return task
 
 
-async def test_every_agent_that_acts_scores_0_and_stands_in_the_check(shop: SandboxPool):
+async def test_every_agent_that_acts_scores_0_and_is_in_the_check(shop: SandboxPool):
     """Test 51 of docs/sandbox.md: rewards are planted, the runner is replaced, a daemon edits files while the grading runs."""
     row = await judge_task(await made(shop), shop)
     assert row.good, row

@@ -96,7 +96,7 @@ async def test_every_javascript_cheat_scores_0(pool: SandboxPool):
     assert found.cheats == dict.fromkeys(SCRIPTED, 0.0)
 
 
-async def test_work_that_is_done_scores_1_beside_planted_files(pool: SandboxPool):
+async def test_work_that_is_done_scores_1_next_to_planted_files(pool: SandboxPool):
     """A false reject: what an agent leaves next to its work is no reason to refuse the work."""
     task = await python_task(pool)
     litter = {

@@ -47,7 +47,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copies._host.cache_clear()
 
 
-def test_a_copy_is_what_holds_lines_that_the_workspace_lacks_and_all_that_lies_beside_it(host: Path) -> None:
+def test_a_copy_is_what_holds_lines_that_the_workspace_lacks_and_all_that_lies_next_to_it(host: Path) -> None:
     found = copies.covers(task(**{"shapes/words.py": TEXT}))
     assert [inside for _, inside in found] == [f"{host}/vendor/shapes/__init__.py", f"{host}/vendor/shapes/words.py"]
 

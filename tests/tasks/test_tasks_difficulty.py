@@ -33,9 +33,9 @@ FILES = {
 
 def a_task(request: str, lines: int = 2) -> Task:
     mended = FILES["shop/prices.py"].replace("[:-1]", "")
-    told = {"changed": {"lines": lines, "files": 1}, "generator": "bugs"}
+    facts = {"changed": {"lines": lines, "files": 1}, "generator": "bugs"}
     return Task(
-        "t", "debugging", "bugs", request, FILES, (), "commands", solution={"shop/prices.py": mended}, metadata=told
+        "t", "debugging", "bugs", request, FILES, (), "commands", solution={"shop/prices.py": mended}, metadata=facts
     )
 
 
@@ -80,8 +80,8 @@ def test_a_folder_is_marked_once_and_again_only_where_rollouts_change_something(
     first = mark(folder, [])
     assert first["written"] == 3 and first["foretold"] is None and mark(folder, [])["written"] == 0
     tried = [DifficultySample(f"t-{number}", float(number == 0), 4 + number, 100.0 * number) for number in range(3)]
-    told = mark(TaskFolder(tmp_path, make=True), [*tried, DifficultySample("elsewhere", 1, 1)])
-    assert (told["written"], told["rollouts"], told["rollouts_of_other_tasks"]) == (3, 3, 1)
+    facts = mark(TaskFolder(tmp_path, make=True), [*tried, DifficultySample("elsewhere", 1, 1)])
+    assert (facts["written"], facts["rollouts"], facts["rollouts_of_other_tasks"]) == (3, 3, 1)
     rows = TaskFolder(tmp_path).rows
     assert [rows[f"t-{n}"].turns for n in range(3)] == [4, 5, 6] and rows["t-2"].thinking == 200
     assert rows["t-0"].difficulty < rows["t-1"].difficulty < rows["t-2"].difficulty  # type: ignore[operator]

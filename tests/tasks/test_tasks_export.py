@@ -49,8 +49,8 @@ def shop(environment: Environment = ENVIRONMENT) -> Task:
         )
     )  # fmt: skip
     names = ["tests.test_tally.T::test_two"], ["tests.test_tally.T::test_data"]
-    told = {"fail_to_pass": names[0], "pass_to_pass": names[1], "seconds": 1.0, "universal": []}
-    return replace(task, hidden={**task.hidden, **told}, metadata={**task.metadata, "difficulty": {"score": None}})
+    decided = {"fail_to_pass": names[0], "pass_to_pass": names[1], "seconds": 1.0, "universal": []}
+    return replace(task, hidden={**task.hidden, **decided}, metadata={**task.metadata, "difficulty": {"score": None}})
 
 
 def installation(**other: object) -> Installation:

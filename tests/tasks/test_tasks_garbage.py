@@ -64,9 +64,9 @@ class GarbageSandbox:
         dice, nonce, out = self.dice, self._nonce(stdin), [scrap(self.dice)]
         for _ in range(dice.randint(0, 6)):
             word = dice.choice(["0", "1", "2", "-1", "²", "99999999999", "x"])
-            told = dice.choice([scrap(dice), repr(scrap(dice).decode("latin-1")).encode(), self._answer()])
+            shown = dice.choice([scrap(dice), repr(scrap(dice).decode("latin-1")).encode(), self._answer()])
             out.append(
-                b"\n%s %s %s" % (nonce, word.encode(), told) if dice.random() < 0.7 else b"\n%s %s" % (nonce, told)
+                b"\n%s %s %s" % (nonce, word.encode(), shown) if dice.random() < 0.7 else b"\n%s %s" % (nonce, shown)
             )
         rc, signal = dice.choice([(0, None), (1, None), (137, 9), (-1, None), (139, 11)])
         timed_out, oom = dice.random() < 0.05, dice.random() < 0.05
@@ -75,8 +75,8 @@ class GarbageSandbox:
     def _nonce(self, stdin: bytes) -> bytes:
         for read in (json.loads, ast.literal_eval):
             try:
-                told = read(stdin.decode())
-                return str(told["nonce"] if isinstance(told, dict) else told[0]).encode()
+                shown = read(stdin.decode())
+                return str(shown["nonce"] if isinstance(shown, dict) else shown[0]).encode()
             except (ValueError, SyntaxError, KeyError, TypeError, IndexError):
                 continue
         return b"nonce"

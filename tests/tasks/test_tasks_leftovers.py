@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from etude.tasks.leftovers import leftovers
 
 OUTPUT = {
-    "a compiled bundle beside its sources": (["package.json", "lib/index.js", "dist/qs.js"], ["dist/qs.js"]),
+    "a compiled bundle next to its sources": (["package.json", "lib/index.js", "dist/qs.js"], ["dist/qs.js"]),
     "what setup.py build leaves": (["setup.py", "pkg/a.py", "build/lib/pkg/a.py"], ["build/lib/pkg/a.py"]),
     "a build of the same modules": (["package.json", "src/a.ts", "build/a.js"], ["build/a.js"]),
     "declarations": (["package.json", "src/a.ts", "build/types.d.ts"], ["build/types.d.ts"]),

@@ -87,6 +87,6 @@ def test_other_files_stay_as_they_are_and_prose_is_free() -> None:
     assert objection(made, solved(made) | {"README.md": b"new"}) == ""
 
 
-def test_a_tree_that_cannot_be_read_is_told() -> None:
+def test_a_tree_that_cannot_be_read_is_reported() -> None:
     with pytest.raises(UnparsableModule, match="p/b.py is no Python"):
         said("rename", b="def (")

@@ -148,12 +148,12 @@ async def test_a_runner_that_is_killed_with_its_parent_has_passed_nothing(pool: 
     assert not found.honest and not found.run.passed
 
 
-async def test_a_command_that_is_not_there_is_told(pool: SandboxPool):
+async def test_a_command_that_is_not_there_is_reported(pool: SandboxPool):
     found = await ran(pool, Tests(("test_a.py",), ("no-such-runner",), "junit"), UNIT)
     assert not found.run.passed and "no-such-runner can't be started" in found.output
 
 
-def test_the_own_pytest_of_an_environment_is_told_by_its_command():
+def test_the_own_pytest_of_an_environment_is_reported_by_its_command():
     assert interpreter(("/tmp/deps/venv/bin/pytest", "-x", "{files}")) == ("/tmp/deps/venv/bin/python", ["-x"])
     assert interpreter(("python3.11", "-m", "pytest", "{files}")) == ("python3.11", [])
     with pytest.raises(TaskError, match="name another runner"):

@@ -42,8 +42,8 @@ def test_a_task_comes_back_as_it_was_and_only_its_changes_are_kept(tmp_path: Pat
     found = TaskFolder(tmp_path)
     assert found.task("bug/calc/1") == _task()
     (record,) = (tmp_path / "records").glob("*.json")
-    told = json.loads(record.read_text())
-    assert told["changed"] == {"src/a.py": "a = 0\n"} and told["removed"] == ["README"]
+    recorded = json.loads(record.read_text())
+    assert recorded["changed"] == {"src/a.py": "a = 0\n"} and recorded["removed"] == ["README"]
     assert found.verify() == {}
 
 
@@ -103,7 +103,7 @@ def test_rows_tell_what_lists_need_and_a_removed_task_is_gone(tmp_path: Path) ->
         TaskFolder(tmp_path).add(_task("one"), _Project())
 
 
-def test_a_reader_beside_a_making_leaves_a_half_written_row_to_its_writer(tmp_path: Path) -> None:
+def test_a_reader_next_to_a_making_leaves_a_half_written_row_to_its_writer(tmp_path: Path) -> None:
     folder = TaskFolder(tmp_path, make=True)
     folder.add(_task("one"), _Project())
     folder.add(_task("two"), _Project())

@@ -157,10 +157,10 @@ def run(
     upstream = Upstream(name, key_env, tuple(omit or ()), max_tokens_field, "etude capture run")
     with _book(model, upstream, tokens, settings) as book:
         status, summary = run_async(whole(book))
-    return Answer({**summary, "exit_status": status}, _told(summary), status)
+    return Answer({**summary, "exit_status": status}, _text(summary), status)
 
 
-def _told(summary: dict[str, Any]) -> str:
+def _text(summary: dict[str, Any]) -> str:
     if summary["file"] is None:
         return "the agent asked nothing: does it read OPENAI_BASE_URL or ANTHROPIC_BASE_URL?"
     names = ("turns", "samples", "branches", "forks", "replayed", "sampled_tokens")

@@ -30,13 +30,13 @@ class Watchdog:
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
-        self._told: tuple[str, float] = ("", 0.0)
+        self._reported: tuple[str, float] = ("", 0.0)
         self._next_s = patience_s
 
     def look(self, doing: TrainerActivity, lives: Sequence[RolloutState], now_s: float) -> str | None:
         """What is to be said now, if anything."""
-        if self._told != (doing.what, doing.since_s):
-            self._told, self._next_s = (doing.what, doing.since_s), self._patience_s
+        if self._reported != (doing.what, doing.since_s):
+            self._reported, self._next_s = (doing.what, doing.since_s), self._patience_s
         waited_s = now_s - doing.since_s
         if waited_s < self._next_s:
             return None

@@ -30,7 +30,7 @@ async def test_a_prompt_streams_words_calls_and_diffs_and_ends(connect: Connect,
     assert "return sum" in (folder / "shop.py").read_text()
 
 
-async def test_a_permission_is_asked_and_a_no_is_told_to_the_model(connect: Connect, folder: Path) -> None:
+async def test_a_permission_is_asked_and_a_no_is_reported_to_the_model(connect: Connect, folder: Path) -> None:
     async with connect() as (editor, agent):
         session = await agent.new_session(cwd=str(folder))
         for answer, status, text in (("deny", "failed", "not allowed"), ("once", "completed", "hello")):
@@ -183,7 +183,7 @@ async def test_what_can_not_be_done_is_refused_with_the_remedy(connect: Connect,
         with pytest.raises(acp.RequestError, match="is no folder"):
             await agent.new_session(cwd=str(folder / "missing"))
         with pytest.raises(acp.RequestError, match="session/new"):
-            await agent.prompt("nobody", program({"say": "x"}))
+            await agent.prompt("unknown", program({"say": "x"}))
         session = await agent.new_session(cwd=str(folder))
         with pytest.raises(acp.RequestError, match="reads text only, not the image"):
             await agent.prompt(session.session_id, [acp.image_block("aGk=", "image/png")])

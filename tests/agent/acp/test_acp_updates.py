@@ -33,14 +33,14 @@ def said(result: list[Any]) -> str:
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=8), st.integers(0, 8))
-def test_however_a_turn_comes_in_pieces_its_text_is_told_once(pieces: list[str], streamed: int) -> None:
+def test_however_a_turn_comes_in_pieces_its_text_is_reported_once(pieces: list[str], streamed: int) -> None:
     face = updates()
     result = [update for piece in pieces[:streamed] for update in face.delta("text", piece)]
     result += face.entry(completion(Message("assistant", "".join(pieces))))
     assert said(result) == "".join(pieces)
 
 
-def test_a_turn_that_was_tried_anew_is_told_whole_and_the_next_is_not_mixed_up_with_it() -> None:
+def test_a_turn_that_was_tried_again_is_reported_whole_and_the_next_is_not_mixed_up_with_it() -> None:
     face = updates()
     face.delta("text", "I thi")
     assert said(face.entry(completion(Message("assistant", "We think")))) == "We think"
@@ -57,13 +57,15 @@ def test_a_turn_that_was_tried_anew_is_told_whole_and_the_next_is_not_mixed_up_w
         ("no_such_tool", {"path": 5}, "other", "no_such_tool", None),
     ],
 )
-def test_a_call_is_told_by_what_it_does(name: str, arguments: Any, kind: str, title: str, path: str | None) -> None:
+def test_a_call_is_identified_by_what_it_does(
+    name: str, arguments: Any, kind: str, title: str, path: str | None
+) -> None:
     (result,) = updates().entry(completion(Message("assistant", calls=(ToolCall("c", name, arguments),))))
     assert (result.kind, result.title) == (kind, title)
     assert [place.path for place in result.locations or []] == ([path] if path else [])
 
 
-def test_several_edits_of_one_call_are_diffs_beside_each_other() -> None:
+def test_several_edits_of_one_call_are_diffs_next_to_each_other() -> None:
     face = updates()
     for name in ("a.py", "b.py"):
         face.changed(name, b"old\n", b"new\n")

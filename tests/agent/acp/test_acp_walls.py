@@ -36,10 +36,10 @@ async def test_commands_run_in_the_sandbox_and_edits_go_through_the_editor(
 
 
 @pytest.mark.walls
-async def test_folders_beside_that_the_sandbox_can_not_open_are_told(
+async def test_folders_next_to_that_the_sandbox_can_not_open_are_reported(
     connect: Connect, folder: Path, tmp_path: Path
 ) -> None:
-    neighbour = tmp_path / "beside"
+    neighbour = tmp_path / "outside"
     neighbour.mkdir()
     async with connect("never", walls="workspace") as (editor, agent):
         session = await agent.new_session(cwd=str(folder), additional_directories=[str(neighbour)])
@@ -67,7 +67,7 @@ async def test_what_is_not_the_workspaces_never_reaches_the_editor(path: str, tm
     await machine.write(path, b"x")
 
 
-async def test_commands_with_a_slash_are_told_and_heard(connect: Connect, folder: Path) -> None:
+async def test_commands_with_a_slash_are_reported_and_heard(connect: Connect, folder: Path) -> None:
     async with connect("never") as (editor, agent):
         session = await agent.new_session(cwd=str(folder))
         with pytest.raises(acp.RequestError, match="nothing to sum up yet"):

@@ -58,7 +58,7 @@ async def test_a_preset_gets_what_it_has_words_for(preset: str, index: bool, sho
     assert found.apply(settings).codebase_search is index and messages == []
 
 
-async def test_a_server_of_the_project_is_asked_for_once_and_left_out_where_nobody_is_there(shop: Path) -> None:
+async def test_a_server_of_the_project_is_asked_for_once_and_left_out_where_no_one_is_there(shop: Path) -> None:
     describe(shop)
     asked: list[str] = []
 
@@ -108,7 +108,7 @@ async def test_a_cache_that_can_not_be_written_costs_the_search_alone(
     assert found.services.code_index is None and "set XDG_CACHE_HOME" in messages[0]
 
 
-def test_a_long_indexing_is_told_at_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_indexing_is_reported_at_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[str] = []
     clock = iter([0.0, 1.0, 7.0])
     monkeypatch.setattr(indexing.time, "monotonic", lambda: next(clock))

@@ -72,7 +72,7 @@ def test_json_is_a_stream_of_events_with_the_names_of_codex(shop: Path, etude: E
 
 
 @pytest.mark.walls
-def test_a_broken_stream_is_told_as_void_and_the_turn_is_whole(shop: Path, etude: Etude) -> None:
+def test_a_broken_stream_is_reported_as_void_and_the_turn_is_whole(shop: Path, etude: Etude) -> None:
     with serving(lambda messages: {"text": "one two three four five"}, break_streams=1) as lab:
         done = etude("agent", "--json", "-p", "count", "-m", lab.url, folder=shop)
     updates = [e["item"] for e in done.events if e["type"] == "item.updated"]
@@ -174,10 +174,10 @@ def test_a_session_goes_on_with_its_model_and_another_effort(shop: Path, homes: 
         said = [message["content"] for message in lab.asked[-1]["messages"][1:]]
     assert done.out == "heard: second\n" and said == ["first", "heard: first", "second"]
     assert "reasoning_effort" not in lab.asked[0] and lab.asked[1]["reasoning_effort"] == "high"
-    nobody = etude("agent", "--resume", "-p", "third", folder=shop)
+    refused = etude("agent", "--resume", "-p", "third", folder=shop)
     (file,) = session_files(homes)
     assert [entry.data for entry in read_session(file).of("effort")] == [{"effort": "high"}]
-    assert nobody.code == 2 and f"the last one here is {file.stem}" in nobody.err
+    assert refused.code == 2 and f"the last one here is {file.stem}" in refused.err
 
 
 @pytest.mark.walls
@@ -266,7 +266,7 @@ def test_a_local_checkpoint_is_heard_while_it_writes(shop: Path, etude: Etude) -
 
 
 @pytest.mark.walls
-def test_a_binary_file_is_told_and_never_shown(shop: Path, etude: Etude) -> None:
+def test_a_binary_file_is_reported_and_never_shown(shop: Path, etude: Etude) -> None:
     (shop / "logo.png").write_bytes(bytes(range(256)) * 10)
 
     def play(messages: list[dict[str, Any]]) -> dict[str, Any]:

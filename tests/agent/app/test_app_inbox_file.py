@@ -74,7 +74,7 @@ class Ending:
 
 
 @pytest.mark.parametrize("listens", [True, False])
-async def test_who_speaks_in_an_agents_last_moment_is_told_whether_it_heard(listens: bool, tmp_path: Path) -> None:
+async def test_who_speaks_in_an_agents_last_moment_is_shown_whether_it_heard(listens: bool, tmp_path: Path) -> None:
     own: Any = Ending(tmp_path, 0.3)
     saying = asyncio.create_task(asyncio.to_thread(care.send_message, own, "wait!"))
     await asyncio.sleep(POLL_S)

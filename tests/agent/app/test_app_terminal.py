@@ -57,7 +57,7 @@ def test_words_steer_or_wait_and_ctrl_c_stops_then_leaves(shop: Path, homes: Pat
     def play(messages: list[dict[str, Any]]) -> dict[str, Any]:
         last = messages[-1]
         if last["role"] == "tool" and "stopped" not in last["content"]:
-            return {"text": "nobody spoke"}
+            return {"text": "no one spoke"}
         if last["content"] == "begin":
             return {"calls": [("run_terminal_cmd", {"command": "sleep 2"})]}
         if last["content"] == "hang":
@@ -87,7 +87,7 @@ def test_words_steer_or_wait_and_ctrl_c_stops_then_leaves(shop: Path, homes: Pat
     assert heard == [("steer", "be quick"), ("queue", "then this"), ("queue", "hang"), ("stop", "")]
 
 
-def test_calls_are_asked_for_in_the_line_and_a_reason_is_told(shop: Path) -> None:
+def test_calls_are_asked_for_in_the_line_and_a_reason_is_reported(shop: Path) -> None:
     with serving(fixer) as lab, terminal(shop, "-m", lab.url, "--approval", "writes", NO_COLOR="1") as screen:
         screen.until("/help")
         screen.type("fix total")

@@ -80,7 +80,7 @@ def test_another_template_than_the_familys_is_shown_where_it_differs(checkpoint:
     assert "Result" in of(report, "template") and "--family" in of(report, "template")
 
 
-def test_a_template_that_refuses_or_does_not_compile_is_told(checkpoint: Callable[..., Path]) -> None:
+def test_a_template_that_refuses_or_does_not_compile_is_reported(checkpoint: Callable[..., Path]) -> None:
     report = check_model(checkpoint("kimi-k2", "kimi_k2", "{{ raise_exception('roles must alternate') }}"))
     assert "roles must alternate" in of(report, "template")
     report = check_model(checkpoint("kimi-k2", "kimi_k2", "{% for %}"))
@@ -176,13 +176,13 @@ def test_without_a_model_type_the_formats_that_fit_are_named(checkpoint: Callabl
         ("minimax-m2", "minimax_m2", None),
     ],
 )
-def test_the_family_is_told_by_the_checkpoints_own_files(
+def test_the_family_is_found_by_the_checkpoints_own_files(
     checkpoint: Callable[..., Path], name: str, model_type: str, template: str | None
 ) -> None:
     assert load_renderer(checkpoint(name, model_type, template)).name == name
 
 
-def test_a_family_nobody_renders_is_refused_not_guessed(checkpoint: Callable[..., Path]) -> None:
+def test_a_family_no_one_renders_is_refused_not_guessed(checkpoint: Callable[..., Path]) -> None:
     """Kimi K2 Thinking shares K2's model type and markers; its template writes thinking."""
     with pytest.raises(UnknownFamily, match="its template is that of none of kimi-k2;"):
         load_renderer(checkpoint("kimi-k2", "kimi_k2", "{{ thinking }}<think>"))

@@ -122,7 +122,7 @@ def test_tools_can_not_forge_markers_either(real: FamilyRenderer) -> None:
     assert ids[0] == ids[1]
 
 
-def test_token_kinds_add_up_and_thinking_is_told_apart(real: FamilyRenderer) -> None:
+def test_token_kinds_add_up_and_thinking_is_distinguished(real: FamilyRenderer) -> None:
     for turn in turns(real):
         ids = real.answer(turn)
         kinds = real.count(ids)
@@ -132,7 +132,7 @@ def test_token_kinds_add_up_and_thinking_is_told_apart(real: FamilyRenderer) -> 
             assert kinds.thinking >= len(real._tokenizer.encode("Let me look.")) - 1
 
 
-def test_ids_of_calls_stay_unique_when_a_model_counts_anew(make_renderer: Callable[..., FamilyRenderer]) -> None:
+def test_ids_of_calls_stay_unique_when_a_model_counts_again(make_renderer: Callable[..., FamilyRenderer]) -> None:
     kimi = make_renderer("kimi-k2")
     ids = kimi.answer(Message("assistant", "", calls=(ToolCall("x", "list_todos", {}),)))
     first, later = kimi.parse(ids, first_call=0), kimi.parse(ids, first_call=5)
@@ -170,7 +170,7 @@ def test_vocabulary_names_every_id(real: FamilyRenderer) -> None:
     assert all(words[number] == marker for marker, number in real._tokenizer.added.items())
 
 
-def test_tools_are_told_to_families_whose_template_leaves_it_to_the_caller(
+def test_tools_are_reported_to_families_whose_template_leaves_it_to_the_caller(
     make_renderer: Callable[..., FamilyRenderer],
 ) -> None:
     for name in ("deepseek-v3", "deepseek-r1", "deepseek-v3.1"):

@@ -43,7 +43,7 @@ def test_the_pieces_of_every_mock_turn_make_its_text_and_its_thinking(real: Fami
 
 @settings(max_examples=25)
 @given(text=WORDS, thinking=WORDS, value=WORDS, called=st.booleans(), seed=st.integers(0, 9))
-def test_any_text_is_told_whole(
+def test_any_text_is_reported_whole(
     real: FamilyRenderer, text: str, thinking: str, value: str, called: bool, seed: int
 ) -> None:
     calls = (ToolCall("c0", "write_file", {"path": "p", "text": value}),) if called else ()
@@ -70,7 +70,7 @@ def test_the_laptop_model_s_pieces_make_its_turn(renderer: NanoRenderer, text: s
     assert result["call"] == f"<|edit|>a.py<|arg|>x{text}<|arg|>é😀"
 
 
-def test_a_replacement_character_at_the_end_of_a_part_is_told(renderer: NanoRenderer, real: FamilyRenderer) -> None:
+def test_a_replacement_character_at_the_end_of_a_part_is_reported(renderer: NanoRenderer, real: FamilyRenderer) -> None:
     assert heard(renderer, renderer.answer(Message("assistant", "a\ufffd")))["text"] == "a\ufffd"
     thinking = "so\ufffd" if real.family.thinks else ""
     found = heard(real, real.answer(Message("assistant", "a\ufffd", thinking)))
@@ -84,7 +84,7 @@ def test_a_piece_never_ends_within_a_character(renderer: NanoRenderer) -> None:
     assert "".join(pieces) == "日本語 😀 é" and "\ufffd" not in "".join(pieces)
 
 
-def test_nothing_is_told_after_the_end_of_a_turn(renderer: NanoRenderer) -> None:
+def test_nothing_is_reported_after_the_end_of_a_turn(renderer: NanoRenderer) -> None:
     ids = renderer.answer(Message("assistant", "done"))
     assert "".join(piece for _, piece in renderer.listen().feed([*ids, *ids])) == "done"
 
@@ -104,7 +104,7 @@ def test_an_end_of_thinking_that_is_spelt_in_letters_is_found_wherever_it_is_cut
     assert "".join(piece for part, piece in pieces if part == "text") == text.strip()
 
 
-def test_a_long_run_of_broken_bytes_is_told_in_time(renderer: NanoRenderer) -> None:
+def test_a_long_run_of_broken_bytes_is_reported_in_time(renderer: NanoRenderer) -> None:
     """Of bytes that begin a character and are not gone on with."""
     tokenizer = renderer._tokenizer
     (broken,) = {tokenizer.token_to_id(name) for name in ("Ã", "<0xC3>")} - {None}

@@ -99,7 +99,7 @@ def test_an_overlay_embeds_its_own_files_once(lab) -> None:
     assert index.search("automobile")[0].path == "a.py"
 
 
-def test_an_embedder_that_is_down_is_told_not_passed_over(lab) -> None:
+def test_an_embedder_that_is_down_is_reported_not_passed_over(lab) -> None:
     lab.write(FILES)
     known = Known()
     index = lab.index(embedder=known)

@@ -79,7 +79,7 @@ def test_a_file_put_back_as_it_was_is_no_change(lab) -> None:
     assert overlay.changed == []
 
 
-def test_what_is_not_indexed_of_a_put_is_told(lab) -> None:
+def test_what_is_not_indexed_of_a_put_is_reported(lab) -> None:
     lab.write(BASE)
     overlay = lab.built().overlay()
     refused = overlay.put({"a.py": b"\0", "b.txt": b"x" * (2 << 20), "pkg/b.py": "", "./c.py": "ok = 1\n"})

@@ -117,7 +117,7 @@ def test_one_file_cannot_crowd_out_the_others_but_shows_what_outranks_them(lab) 
     assert paths.index("one.md") < paths.index("far.md")
 
 
-def test_the_right_method_of_a_large_file_is_shown_beside_its_better_known_siblings(lab) -> None:
+def test_the_right_method_of_a_large_file_is_shown_next_to_its_better_known_siblings(lab) -> None:
     """Three methods of one file answer better than anything else does: all three come first."""
     methods = ["suggest_command", "suggest_similar", "suggest_names"]
     body = "".join(

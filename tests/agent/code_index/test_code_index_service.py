@@ -101,7 +101,7 @@ async def test_refusals_come_through_as_themselves(served: Served) -> None:
     await client.close()
 
 
-async def test_a_restarted_service_is_told_the_sessions_edits_again(served: Served) -> None:
+async def test_a_restarted_service_is_shown_the_sessions_edits_again(served: Served) -> None:
     client = IndexClient(served.path)
     await client.put({"a.py": "def frobnicate():\n    return 1\n"})
     before = await client.search("frobnicate")

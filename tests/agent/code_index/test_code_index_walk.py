@@ -53,7 +53,7 @@ def test_every_file_left_out_has_its_reason(lab) -> None:
     assert {hit.path for hit in index.search("kept café lait")} == {"kept.py", "latin.py"}
 
 
-def test_a_file_of_two_gigabytes_is_told_by_its_size_and_never_read(lab) -> None:
+def test_a_file_of_two_gigabytes_is_reported_by_its_size_and_never_read(lab) -> None:
     lab.write({"a.py": "def a():\n    return 1\n", "huge.py": "x"})
     os.truncate(lab.root / "huge.py", 2 << 30)
     assert lab.built().skipped() == {"huge.py": "too large"}
@@ -84,7 +84,7 @@ def test_what_is_no_folder_is_refused_by_name(lab, what: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_an_unreadable_root_is_refused_and_unreadable_files_are_told(lab) -> None:
+def test_an_unreadable_root_is_refused_and_unreadable_files_are_reported(lab) -> None:
     lab.write({"a.py": "x = 1\n", "inner/b.py": "x = 1\n"})
     (lab.root / "a.py").chmod(0)
     (lab.root / "inner").chmod(0)

@@ -44,7 +44,7 @@ def test_nothing_of_a_forgotten_session_is_left_and_the_others_stay_whole(lab: A
     assert {p: p.read_bytes() for p in lab.home.iterdir() if p.name.startswith("s-10.")} == others
     assert [place.session_id for place in linked(lab.root, commit)] == ["s-10"]
     assert {row["session_id"] for row in SignalStore(lab.home).rows()} == {"s-10"}
-    assert lab.git("rev-list", "--count", "refs/notes/etude") == "1", "the notes' history began anew"
+    assert lab.git("rev-list", "--count", "refs/notes/etude") == "1", "the notes' history starts again"
 
 
 def test_whatever_lies_beside_under_its_name_goes_and_what_is_anothers_stays(lab: Any) -> None:

@@ -123,5 +123,5 @@ def test_a_line_torn_by_a_kill_is_left_out(lab: Any) -> None:
         ("", "other"),
     ],
 )
-def test_the_class_of_a_message_is_told_by_rules(text: str, expected: str) -> None:
+def test_the_class_of_a_message_is_decided_by_rules(text: str, expected: str) -> None:
     assert follow_up(text) == expected

@@ -45,13 +45,13 @@ def of(name: str, *lines: str) -> WrittenLines:
     return WrittenLines(name, "m", "h", {"f": [line_hash(line) for line in lines]})
 
 
-def test_lines_belong_to_the_session_that_wrote_them_and_to_nobody_else() -> None:
+def test_lines_belong_to_the_session_that_wrote_them_and_to_no_one_else() -> None:
     change = TextChange("f", "old = 0\n", "old = 0\nagent = 1\nperson = 2\nagent_too = 3  \n")
     spans = attribute(change, [of("s", "agent = 1", "agent_too = 3", "old = 0")])
     assert [(s.session_id, s.start_line, s.end_line, s.text) for s in spans] == [
         ("s", 2, 2, "agent = 1"),
         ("s", 4, 4, "agent_too = 3  "),
-    ], "the line that was there before is not the session's, whoever wrote the same"
+    ], "the line that was there before is not the session's, even if it wrote the same"
 
 
 def test_later_sessions_come_first() -> None:
@@ -61,7 +61,7 @@ def test_later_sessions_come_first() -> None:
     assert [s.session_id for s in spans] == ["second"]
 
 
-def test_short_lines_count_only_beside_a_telling_line_of_the_same_session() -> None:
+def test_short_lines_count_only_next_to_a_telling_line_of_the_same_session() -> None:
     session = of("s", "if agent_said:", "}", "")
     assert is_short("    }") and is_short("") and not is_short("if agent_said:")
     spans = attribute(TextChange("f", None, "person wrote\n}\n\nif agent_said:\n}\n"), [session])

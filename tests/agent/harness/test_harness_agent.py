@@ -146,7 +146,7 @@ async def test_whatever_a_policy_samples_stays_as_evidence(script: list[list[int
         assert entry.tokens is not None and entry.tokens.ids[-1] == renderer.stop_ids[0]
 
 
-async def test_a_malformed_turn_runs_nothing_is_told_and_counted(
+async def test_a_malformed_turn_runs_nothing_is_reported_and_counted(
     agent: Make, renderer: NanoRenderer, sandbox: Any, scene: Any
 ) -> None:
     call = renderer.render_message(scene.turn(("edit", {"path": "x", "old": "", "new": "1"})))[1:]
@@ -219,7 +219,7 @@ async def test_infra_faults_are_raised_recorded_and_release_the_policy(agent: Ma
     assert released == [session.header.session_id]
 
 
-async def test_policy_trouble_is_told_apart(agent: Make) -> None:
+async def test_policy_trouble_is_distinguished(agent: Make) -> None:
     def refuse(infra: bool) -> ScriptedPolicy:
         def answer(request: Request) -> Message:
             raise PolicyError("no", infra=infra)

@@ -48,7 +48,7 @@ async def test_an_unreadable_file_is_not_said_to_be_missing(
     assert outcome.counters["failed_calls"] == len(CALLS) and (tmp_path / "closed.py").read_text() == "a = 1\n"
 
 
-async def test_a_search_that_hangs_is_told_and_the_session_goes_on(
+async def test_a_search_that_hangs_is_reported_and_the_session_goes_on(
     agent: Callable[..., Agent], scene: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "a.py").write_text("a = 1\n")

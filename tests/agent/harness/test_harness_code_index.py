@@ -101,7 +101,7 @@ async def test_a_rollout_finds_what_it_wrote_and_the_base_stays_as_it_was(
     ).run()
     before, _, after = answers(outcome)
     assert "member.py" not in before and after.startswith("member.py:1-2 member_discount")
-    assert line.sent == [["member.py"]], "only what changed is told, once"
+    assert line.sent == [["member.py"]], "only what changed is sent, once"
     hits = await other.search("discount for members", limit=5, under=None)
     assert all(hit.path != "member.py" for hit in hits)
 
@@ -151,7 +151,7 @@ async def test_a_persons_folder_is_searched_as_it_is_now(agent: Make, index: Ind
     assert answers(outcome)[2].startswith("member.py:1-2 member_discount")
 
 
-async def test_what_cannot_be_asked_is_told_and_a_lost_service_is_ours(
+async def test_what_cannot_be_asked_is_reported_and_a_lost_service_is_ours(
     agent: Make, index: Index, folder: Path, scene: Any
 ) -> None:
     base = Base({name: text.encode() for name, text in scene.FILES.items()})

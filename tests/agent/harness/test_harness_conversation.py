@@ -135,7 +135,7 @@ async def test_calls_that_change_nothing_run_side_by_side_and_answer_in_order(
     assert first.startswith("def total") and second.startswith("from shop")
 
 
-async def test_an_infra_fault_of_one_call_ends_those_beside_it(agent: Make, scene: Any, make_sandbox: Any) -> None:
+async def test_an_infra_fault_of_one_call_ends_those_next_to_it(agent: Make, scene: Any, make_sandbox: Any) -> None:
     sandbox, ended = make_sandbox(), asyncio.Event()
 
     async def read(path: str, **options: Any) -> bytes:

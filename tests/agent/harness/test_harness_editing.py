@@ -111,7 +111,7 @@ def test_marks_line_ends_and_indentation_are_kept(data: bytes, old: str, new: st
         ("\t\n\t", "none", []),
     ],
 )
-def test_what_names_no_one_place_says_where_it_stands(old: str, problem: str, lines: list[int]) -> None:
+def test_what_names_no_one_place_says_where_it_is(old: str, problem: str, lines: list[int]) -> None:
     with pytest.raises(EditError) as miss:
         edit(TextFile.decode(b"def f():\n    out = 0\n x \n    return out\n x\n"), [Replace(old, "new")])
     assert (miss.value.problem, miss.value.lines) == (problem, lines)
@@ -125,7 +125,7 @@ def test_a_miss_shows_the_closest_region_also_far_down_a_long_file() -> None:
 
 
 @pytest.mark.parametrize(("data", "words"), [(b"a\0b", "is binary"), (b"ab\xff", r"is not UTF-8 text \(byte 2\)")])
-def test_what_is_no_text_is_told_apart(data: bytes, words: str) -> None:
+def test_what_is_no_text_is_distinguished(data: bytes, words: str) -> None:
     with pytest.raises(NotText, match=words):
         TextFile.decode(data)
 

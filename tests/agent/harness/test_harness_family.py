@@ -153,7 +153,7 @@ async def test_tokens_of_results_are_counted_when_they_are_read(agent: Make, mak
     assert least < outcome.counters["tool_output_tokens"] < least + 60 * len(results)
 
 
-async def test_long_texts_are_encoded_beside_the_event_loop(make_renderer: Make, monkeypatch: Any) -> None:
+async def test_long_texts_are_encoded_next_to_the_event_loop(make_renderer: Make, monkeypatch: Any) -> None:
     from etude.agent.harness import transcript
 
     moved: list[str] = []

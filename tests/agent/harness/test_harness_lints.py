@@ -67,7 +67,7 @@ def test_the_difference_is_what_came_and_what_went(before: list[LintFinding], af
     assert delta(before, [*reversed(before)]) == ([], [])
 
 
-async def test_the_projects_own_linter_is_run_and_the_change_is_told(tmp_path: Path) -> None:
+async def test_the_projects_own_linter_is_run_and_the_change_is_reported(tmp_path: Path) -> None:
     node_project(tmp_path)
     settings = HarnessSettings.full(preset="search_replace")
     there = ToolContext(Workspace(LocalFolder(tmp_path)), settings, ())

@@ -127,7 +127,7 @@ async def test_failures_are_typed_answers_and_cost_no_session(started: Any, tmp_
     assert after == "2"
 
 
-async def test_a_server_that_dies_is_started_once_more_and_then_told(started: Any, tmp_path: Path) -> None:
+async def test_a_server_that_dies_is_started_once_more_and_then_reported(started: Any, tmp_path: Path) -> None:
     servers = await started(stdio())
     add = ("mcp__shelf__add", {"a": 1, "b": 1})
     first, again, second, down = await answers(
@@ -137,7 +137,7 @@ async def test_a_server_that_dies_is_started_once_more_and_then_told(started: An
     assert "died again and stays down" in second and "not running" in down
 
 
-async def test_pictures_are_told_and_long_answers_cut_with_a_remedy(started: Any, tmp_path: Path) -> None:
+async def test_pictures_are_reported_and_long_answers_cut_with_a_remedy(started: Any, tmp_path: Path) -> None:
     servers = await started(stdio())
     picture, text = await answers(tmp_path, servers, ("mcp__shelf__picture", {}), ("mcp__shelf__long", {"lines": 500}))
     assert picture == "[image, image/png, 300 bytes, not shown]"
@@ -175,7 +175,7 @@ async def test_a_trained_vocabulary_takes_no_tools_of_servers(started: Any, tmp_
         )  # fmt: skip
 
 
-async def test_a_server_that_does_not_start_is_told_with_its_own_words(started: Any) -> None:
+async def test_a_server_that_does_not_start_is_reported_with_its_own_words(started: Any) -> None:
     broken = McpServer("broken", command=sys.executable, args=("-c", "raise SystemExit('no licence')"), trusted=True)
     missing = McpServer("missing", command="no-such-program", trusted=True)
     silent = McpServer(
@@ -244,7 +244,7 @@ async def test_a_projects_server_starts_only_when_approved_and_the_approval_is_r
         ('{"mcpServers": {"a": {"command": "x", "env": {"KEY": 5}}}}', "'env' must be a table of texts"),
     ],
 )
-def test_a_bad_project_file_is_told_with_place_and_remedy(tmp_path: Path, text: str, message: str) -> None:
+def test_a_bad_project_file_is_reported_with_place_and_remedy(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / ".mcp.json").write_text(text)
     with pytest.raises(McpConfigError, match=message) as report:
         project_servers(tmp_path)

@@ -75,7 +75,7 @@ async def test_a_catastrophic_pattern_is_ended_by_its_time_limit(pool: SandboxPo
         await grep.run({"pattern": "("}, context)
 
 
-async def test_a_folder_a_binary_and_an_escape_are_told_not_raised(pool: SandboxPool) -> None:
+async def test_a_folder_a_binary_and_an_escape_are_reported_not_raised(pool: SandboxPool) -> None:
     sandbox = await fresh(pool, {"d/a.py": "x\n"})
     await sandbox.write("blob", b"\xff\xfe")
     workspace = Workspace(sandbox)

@@ -90,7 +90,7 @@ async def test_a_time_out_kills_what_ignores_it_and_the_session_goes_on(there: T
     assert await shell(there, f"echo $KEPT; {COUNT}") == "yes\n0"
 
 
-async def test_a_job_runs_beside_commands_and_reports_what_is_new(there: ToolContext) -> None:
+async def test_a_job_runs_next_to_commands_and_reports_what_is_new(there: ToolContext) -> None:
     await shell(there, "mkdir d; cd d; export WORD=hello")
     started = await shell(
         there,

@@ -213,7 +213,7 @@ async def test_no_answer_is_cut_twice_and_each_says_how_to_get_the_rest(tmp_path
     await machine.kill()
 
 
-async def test_reading_on_as_told_gives_the_whole_file(tmp_path: Path) -> None:
+async def test_reading_on_as_asked_gives_the_whole_file(tmp_path: Path) -> None:
     text = "".join(f"line {i} {'x' * (i % 50)}\n" for i in range(500))
     (tmp_path / "f").write_text(text)
     there, read = context(LocalFolder(tmp_path)), preset_of(ALL).tools["read_file"]

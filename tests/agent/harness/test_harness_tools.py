@@ -104,7 +104,7 @@ async def test_an_empty_old_appends_or_creates(call: Any, sandbox: Any) -> None:
     assert sandbox.files["open.py"] == b"x\ny\n"
 
 
-async def test_writing_outside_or_onto_a_full_disk_is_told(call: Any, sandbox: Any, monkeypatch: Any) -> None:
+async def test_writing_outside_or_onto_a_full_disk_is_reported(call: Any, sandbox: Any, monkeypatch: Any) -> None:
     with pytest.raises(WorkspaceError, match=r"^cannot write \.\./x$"):
         await call("edit", path="../x", old="", new="y")
 

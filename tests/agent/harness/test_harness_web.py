@@ -49,7 +49,7 @@ def unreachable(request: httpx.Request) -> httpx.Response:
         (unreachable, "can't be reached: ConnectError"),
     ],
 )
-async def test_what_a_broken_endpoint_does_is_told(answer: Any, words: str) -> None:
+async def test_what_a_broken_endpoint_does_is_reported(answer: Any, words: str) -> None:
     with pytest.raises(WebError, match=words):
         await searx(answer).search("x", 1)
     with pytest.raises(WebError, match="an empty query"):
@@ -128,7 +128,7 @@ async def test_no_private_address_is_connected_to(url: str) -> None:
         ("http://public.example/", unreachable, "can't be fetched: ConnectError"),
     ],
 )
-async def test_what_is_no_page_is_told(url: str, answer: Any, words: str) -> None:
+async def test_what_is_no_page_is_reported(url: str, answer: Any, words: str) -> None:
     with pytest.raises(WebError, match=words):
         await fetcher(answer or unreachable).fetch(url)
 

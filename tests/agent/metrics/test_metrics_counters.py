@@ -81,7 +81,7 @@ def test_every_counter_is_there_whatever_happened() -> None:
     assert set(busy) == set(idle)
 
 
-def test_malformed_and_failed_calls_are_told_apart() -> None:
+def test_malformed_and_failed_calls_are_distinguished() -> None:
     counts = Scene().call("read", {MALFORMED: 1.0}, failed=True).call("read", failed=True, path="x").counts
     assert (counts["malformed_calls"], counts["failed_calls"], counts["calls"]) == (1, 2, 2)
 
@@ -282,7 +282,7 @@ def test_the_lint_delta_is_what_came_minus_what_went_from_look_to_look() -> None
     assert scene.counts["lint_delta"] == 2
     assert scene.call("lints", {LINTS_NEW: 0.0, LINTS_GONE: 5.0}).counts["lint_delta"] == -3
     scene._counters.linted(4, 1)
-    assert scene.counts["lint_delta"] == 3, "what was measured at the end stands above looks"
+    assert scene.counts["lint_delta"] == 3, "what was measured at the end replaces looks"
     scene._counters.linted(0, 1)
     assert scene.counts["lint_delta"] == 2, "each part of a session that was taken up again has its own"
 

@@ -54,7 +54,7 @@ def test_an_undo_is_as_if_the_edits_had_never_been(
     assert (whole.size(), whole.paths) == (part.size(), part.paths)
 
 
-def test_edits_far_apart_in_a_long_file_are_told_apart() -> None:
+def test_edits_far_apart_in_a_long_file_are_distinguished() -> None:
     old = "".join(f"line {i}\n" for i in range(1000))
     new = old.replace("line 10\n", "ten\nand more\n")
     newer = new.replace("line 990\n", "")

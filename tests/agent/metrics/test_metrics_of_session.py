@@ -74,7 +74,7 @@ def test_calls_of_other_agents_are_read_by_their_names() -> None:
     assert command(ToolCall("c", "shell", {"command": ["ls", "my file"]})) == "ls 'my file'"
 
 
-def test_what_the_harness_recorded_stands_above_what_names_tell() -> None:
+def test_what_the_harness_recorded_is_preferred_to_what_names_tell() -> None:
     scene = SessionScene()
     scene.one("Edit", facts={}, path="a.py")
     scene.one("frobnicate", facts={"edits": 1.0, "passed": 1.0, "malformed": 1.0})
@@ -87,7 +87,7 @@ def test_tokens_are_the_recorded_ones_else_estimated_from_the_text() -> None:
     scene = SessionScene()
     scene.turn(text="x" * 40, spoken={"thinking": 3, "calling": 2, "message": 1}, read=7)
     scene.turn(text="x" * 40)
-    scene.answer("nobody's", "x" * 40)
+    scene.answer("unknown", "x" * 40)
     session = scene.recorder.session
     scene.recorder.append(
         "tool_result", {"call_id": "c9", "name": "", "text": "", "failed": False}, tokens=EntryTokens([1, 2, 3], 3)

@@ -41,7 +41,9 @@ def streamed(stream: AnswerStream, turn: Message, lengths: dict[str, int], cut: 
 
 @given(turn=TURNS, lengths=st.fixed_dictionaries({"text": st.integers(0, 40), "thinking": st.integers(0, 40)}),
        cut=st.integers(1, 9))  # fmt: skip
-def test_however_much_is_told_in_pieces_a_reader_has_the_turn(turn: Message, lengths: dict[str, int], cut: int) -> None:
+def test_however_much_is_reported_in_pieces_a_reader_has_the_turn(
+    turn: Message, lengths: dict[str, int], cut: int
+) -> None:
     chunks = ChatAssembly()
     for row in streamed(AnswerStream(ChatStream("x", "m", 1, usage=True)), turn, lengths, cut):
         chunks.add(row)
@@ -80,7 +82,7 @@ def test_text_that_goes_back_to_thinking_has_a_block_for_each() -> None:
 
 
 @given(lengths=WORDS, whole=WORDS)
-def test_what_was_told_stays_told(lengths: str, whole: str) -> None:
+def test_what_was_reported_stays_reported(lengths: str, whole: str) -> None:
     heard = SentText(text=lengths)
     said = heard.message(Message("assistant", whole)).text
     assert said.startswith(lengths)

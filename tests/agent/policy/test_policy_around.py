@@ -40,7 +40,7 @@ async def test_lasting_failures_in_a_row_are_an_outage_and_no_policy_error() -> 
 
 
 @pytest.mark.parametrize("between", [OK, PolicyError("too long", infra=False)])
-async def test_an_answer_in_between_even_a_refusal_starts_the_count_anew(between: Completion | PolicyError) -> None:
+async def test_an_answer_in_between_even_a_refusal_starts_the_count_again(between: Completion | PolicyError) -> None:
     breaker = Breaker(playing(PolicyError("busy"), between, PolicyError("busy"), OK))
     with pytest.raises(PolicyError, match="busy"):
         await breaker.complete(request())

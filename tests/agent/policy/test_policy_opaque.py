@@ -118,7 +118,7 @@ json_values = st.recursive(
 
 
 @given(fields=st.dictionaries(st.text(min_size=1, max_size=6).map(lambda name: f"x_{name}"), json_values, max_size=4))
-def test_any_field_that_nobody_knows_survives(fields: dict[str, Any]) -> None:
+def test_any_field_that_no_one_knows_survives(fields: dict[str, Any]) -> None:
     fields = json.loads(json.dumps(fields, ensure_ascii=True).replace("\\ud", "\\u0"))
     [row] = Outgoing(HERE).rows([read({"content": "x", **fields, "tool_calls": [{**CALL, **fields}]})])
     assert {key: row[key] for key in fields} == fields

@@ -84,7 +84,7 @@ def test_room_for_less_than_a_few_sentences_is_an_overflow() -> None:
         (400, "tool_use_failed: Failed to call a function", "call"),
     ],
 )
-def test_other_refusals_are_told_apart(status: int, text: str, kind: str) -> None:
+def test_other_refusals_are_distinguished(status: int, text: str, kind: str) -> None:
     assert read_refusal(status, text, asked_tokens=8192).kind == kind
 
 
@@ -111,7 +111,7 @@ def test_any_text_has_a_kind_and_an_answer_is_smaller_than_the_one_asked_for(
         ({"error": {"code": 42}}, '{"code": 42}', 502),
     ],
 )  # fmt: skip
-def test_an_error_in_a_body_has_words_and_the_status_that_it_stands_for(body: Any, said: str, status: int) -> None:
+def test_an_error_in_a_body_has_words_and_the_status_that_it_means(body: Any, said: str, status: int) -> None:
     assert (error_of(body), status_of(body)) == (said, status)
 
 

@@ -75,7 +75,7 @@ async def stream_events(streams: Streams, **changes: Any) -> tuple[Any, list[tup
         await policy.close()
 
 
-async def test_pieces_are_told_and_the_turn_is_what_they_make(streams: Streams) -> None:
+async def test_pieces_are_reported_and_the_turn_is_what_they_make(streams: Streams) -> None:
     call = {"index": 0, "id": "c", "function": {"name": "grep", "arguments": '{"pattern": '}}
     rest = {"index": 0, "function": {"arguments": '"x"}'}}
     rows = [
@@ -110,7 +110,7 @@ async def test_a_server_that_does_not_stream_is_read_as_it_answers(streams: Stre
     assert answer.message == Message("assistant", "whole") and pieces == []
 
 
-async def test_a_conversation_too_long_told_within_the_stream_is_the_policys_fault(streams: Streams) -> None:
+async def test_a_conversation_too_long_reported_within_the_stream_is_the_policys_fault(streams: Streams) -> None:
     streams.answers = [(SSE, sse({"error": {"message": "maximum context length is 4096 tokens"}}))]
     with pytest.raises(PolicyError) as refused:
         await stream_events(streams)
@@ -152,7 +152,7 @@ async def test_a_server_whose_streams_just_end_is_believed_the_second_time(strea
     streams.answers = [(SSE, sse(*TURN))]
     answer, pieces = await stream_events(streams)
     assert answer.message == Message("assistant", "all done", "hm") and len(streams.seen) == 2
-    assert ("text", "") in pieces, "what was told of the first one is void"
+    assert ("text", "") in pieces, "what was shown of the first one is void"
 
 
 async def test_a_stream_cut_within_a_call_is_never_believed(streams: Streams) -> None:

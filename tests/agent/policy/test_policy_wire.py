@@ -119,7 +119,7 @@ def test_calls_that_come_in_pieces_are_put_together() -> None:
     assert message.calls == (ToolCall("a", "read", {"path": "x"}), ToolCall("b", "edit", {}))
 
 
-def test_whole_calls_without_an_index_are_told_apart_by_their_ids() -> None:
+def test_whole_calls_without_an_index_are_distinguished_by_their_ids() -> None:
     stream = ChatAssembly()
     for name in ("a", "b"):
         call = {"id": name, "function": {"name": "read", "arguments": "{}"}}
@@ -210,7 +210,7 @@ def test_tools_of_either_format_become_the_same_functions() -> None:
     assert anthropic.request_tools(MessagesRequest.model_validate(sent)) == ours
 
 
-def test_a_turn_cut_off_is_told_and_read_as_such() -> None:
+def test_a_turn_cut_off_is_reported_and_read_as_such() -> None:
     answer = Completion(message=Message("assistant", "half"), finish="length")
     for body in (chat.chat_completion(answer, id="x", model="m", created=1).model_dump(),):
         assert body["choices"][0]["finish_reason"] == "length"

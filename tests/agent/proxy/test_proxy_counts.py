@@ -51,7 +51,7 @@ async def test_counting_asks_for_a_key_and_refuses_what_a_turn_would_refuse(serv
     assert refused.status_code == 400 and "top_k" in refused.json()["error"]["message"]
 
 
-async def test_a_model_is_told_in_the_shape_of_both_makers_and_any_name_is_found(served: Serve) -> None:
+async def test_a_model_is_reported_in_the_shape_of_both_makers_and_any_name_is_found(served: Serve) -> None:
     async with served(EchoPolicy()) as endpoint:
         _, key = await endpoint.session()
         client = openai.AsyncOpenAI(base_url=f"{endpoint.address}/v1", api_key=key)

@@ -91,7 +91,7 @@ def _moved(talk: list[Message], move: str) -> list[Message]:
     if move == "compact":
         return [talk[0], Message("user", f"So far {len(talk)} messages. Go on.")]
     if move == "rewind" and len(talk) > 3:
-        return [*talk[:2], Message("user", "No: begin anew.")]
+        return [*talk[:2], Message("user", "No: start again.")]
     if move == "rewrite":
         talk = [Message("tool", "(elided)", call_id=m.call_id) if m.role == "tool" else m for m in talk]
     if move == "strip":

@@ -139,7 +139,7 @@ def test_a_picture_is_a_placeholder_with_its_type_and_size(dialect: Any) -> None
         ({"type": "hologram"}, None),
     ],
 )  # fmt: skip
-def test_what_is_no_text_is_told_by_kind_type_and_size(part: dict[str, Any], words: str | None) -> None:
+def test_what_is_no_text_is_reported_by_kind_type_and_size(part: dict[str, Any], words: str | None) -> None:
     assert placeholder(part) == words
 
 

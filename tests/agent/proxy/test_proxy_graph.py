@@ -166,7 +166,7 @@ async def test_a_text_policy_with_a_renderer_gives_demonstrations(
     assert renderer.parse(segment.ids[segment.sampled].tolist()[-3:]).role == "assistant"
 
 
-async def test_a_malformed_turn_is_told_as_text_kept_and_goes_on(
+async def test_a_malformed_turn_is_reported_as_text_kept_and_goes_on(
     tmp_path: Path, make_renderer: Callable[..., Any]
 ) -> None:
     renderer = make_renderer("qwen3")

@@ -96,7 +96,9 @@ async def test_a_client_that_goes_away_ends_its_sampling(served: Serve, policy: 
                 await http.post("/v1/chat/completions", json={**BODY, "stream": stream}, headers=headers, timeout=0.5)
         await until(lambda: policy.cancelled == 1)
         policy.gate.set()
-        assert said(await post(endpoint, key)) == '{"command": "step 2"}', "an answer that nobody got is no answer"
+        assert said(await post(endpoint, key)) == '{"command": "step 2"}', (
+            "an answer that was not received is no answer"
+        )
         summary = await session.end()
     assert (summary["cancelled"], summary["turns"]) == (1, 1)
     assert [entry.data["kind"] for entry in read_session(session.path).of("fault")] == ["Disconnected"]

@@ -110,7 +110,7 @@ async def test_a_stream_without_words_shows_signs_of_life(served: Serve, monkeyp
     assert lives >= 3 and said == "ab"
 
 
-async def test_an_error_before_the_first_piece_is_a_status_and_one_behind_it_is_told_within(served: Serve) -> None:
+async def test_an_error_before_the_first_piece_is_a_status_and_one_behind_it_is_reported_within(served: Serve) -> None:
     policy = Speaking([PolicyError("too long", infra=False)], Message("assistant"))
     async with served(policy) as endpoint:
         _, key = await endpoint.session()
@@ -123,7 +123,7 @@ async def test_an_error_before_the_first_piece_is_a_status_and_one_behind_it_is_
                 pass
 
 
-async def test_a_turn_begun_anew_breaks_the_stream_and_the_retry_is_told_all_of_it(served: Serve) -> None:
+async def test_a_turn_begun_again_breaks_the_stream_and_the_retry_is_shown_all_of_it(served: Serve) -> None:
     gate = asyncio.Event()
     policy = Speaking([("text", "on"), gate, ("text", ""), ("text", "two")], Message("assistant", "two"))
     async with served(policy) as endpoint:
@@ -141,7 +141,7 @@ async def test_a_turn_begun_anew_breaks_the_stream_and_the_retry_is_told_all_of_
     assert policy.asked == counters["turns"] == 1 and counters["replayed"] + counters["joined"] == 1
 
 
-async def test_a_turn_begun_anew_before_anyone_heard_it_is_told_as_it_is(served: Serve) -> None:
+async def test_a_turn_begun_again_before_anyone_heard_it_is_reported_as_it_is(served: Serve) -> None:
     policy = Speaking([("text", "on"), ("text", ""), ("text", "two")], Message("assistant", "two"))
     async with served(policy) as endpoint:
         _, key = await endpoint.session()
@@ -222,7 +222,7 @@ async def test_a_turn_comes_in_pieces_over_anthropic_s_wire_too(served: Serve) -
     assert [block["type"] for block in assembly.body()["content"]] == ["thinking", "text", "tool_use"]
 
 
-async def test_calls_that_a_server_numbers_anew_each_turn_have_ids_of_their_own(served: Serve) -> None:
+async def test_calls_that_a_server_numbers_again_each_turn_have_ids_of_their_own(served: Serve) -> None:
     async with served(Speaking([], run("ls"))) as endpoint:
         _, key = await endpoint.session()
         client = openai.AsyncOpenAI(base_url=f"{endpoint.address}/v1", api_key=key)

@@ -198,7 +198,7 @@ async def test_what_does_not_start_answers_as_a_shell_would(root: Path, argv: li
     assert result.rc == rc and words in result.err
 
 
-async def test_outputs_lie_beside_the_folder_and_go_with_the_session(root: Path) -> None:
+async def test_outputs_lie_next_to_the_folder_and_go_with_the_session(root: Path) -> None:
     folder = LocalFolder(root)
     workspace = Workspace(folder)
     assert await workspace.keep_output("1.txt", b"all of it") == "$OUTPUTS/1.txt"

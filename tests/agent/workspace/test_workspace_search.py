@@ -136,7 +136,7 @@ async def test_newest_files_come_first_if_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ripgrep", [False, pytest.param(True, marks=needs_ripgrep)])
-async def test_a_bad_pattern_and_a_slow_one_are_told(tmp_path: Path, ripgrep: bool) -> None:
+async def test_a_bad_pattern_and_a_slow_one_are_reported(tmp_path: Path, ripgrep: bool) -> None:
     plant(tmp_path, {"a.txt": "a" * 40 + "b\n"})
     searcher = Searcher(Workspace(LocalFolder(tmp_path)), ripgrep=ripgrep)
     with pytest.raises(SearchFailed, match="bad pattern"):

@@ -229,7 +229,7 @@ def test_a_standard_text_is_found_inside_other_words(name: str) -> None:
     assert [licence.removesuffix("-only") for licence in found] == [name]
 
 
-def test_an_unpacked_wheel_keeps_its_evidence_beside_the_package(tmp_path: Path) -> None:
+def test_an_unpacked_wheel_keeps_its_evidence_next_to_the_package(tmp_path: Path) -> None:
     folder = tmp_path / "a-1.0.dist-info"
     (folder / "licenses").mkdir(parents=True)
     (folder / "METADATA").write_text("License: BSD\n")

@@ -82,7 +82,7 @@ STAYS = [
 
 
 @pytest.mark.parametrize("text", STAYS)
-def test_what_is_nobodys_stays(text: str) -> None:
+def test_what_is_no_ones_stays(text: str) -> None:
     assert redact(text) == (text, {})
 
 

@@ -105,7 +105,7 @@ def test_the_same_key_has_the_same_placeholder_and_another_key_another(seed: int
     assert counts == {"npm_token": 3}
 
 
-def test_a_secret_found_by_its_name_goes_where_it_stands_without_the_name_too() -> None:
+def test_a_secret_found_by_its_name_goes_where_it_is_without_the_name_too() -> None:
     value = keys.draw(random.Random(1), keys.ALNUM, 32)
     text, counts = redact(f'token = "{value}"\nassert headers == "Bearer {value}"\n')
     assert value not in text and counts == {"password": 2}

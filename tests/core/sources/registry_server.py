@@ -14,9 +14,9 @@ from etude.core.sources.fetch import Fetcher
 Answer = bytes | int | Exception | httpx.Response
 
 
-def streamed(content: bytes, told: bool = True) -> httpx.Response:
-    """An answer whose content is still on its way; `told`: it says its length."""
-    headers = {"Content-Length": str(len(content))} if told else {}
+def streamed(content: bytes, stated: bool = True) -> httpx.Response:
+    """An answer whose content is still on its way; `stated`: it says its length."""
+    headers = {"Content-Length": str(len(content))} if stated else {}
     return httpx.Response(200, headers=headers, stream=httpx.ByteStream(content))
 
 

@@ -228,7 +228,7 @@ def test_a_source_control_file_that_makes_no_project_is_refused(tmp_path, form, 
 def test_a_suite_without_sources_is_passed_over_and_none_at_all_is_offline(tmp_path):
     folder = apt(tmp_path / "apt")
     (folder / "sources.list").write_text(
-        f"deb [trusted=yes] http://nobody.test/debian binaries main\ndeb [trusted=yes] {MIRROR} stable main\n"
+        f"deb [trusted=yes] http://absent.test/debian binaries main\ndeb [trusted=yes] {MIRROR} stable main\n"
     )
     fetcher = quilt().registry().fetcher(tmp_path / "cache")
     assert [ref.name for ref in DebianSource("debian", ["tool"], fetcher, apt=folder).refs()] == ["tool"]

@@ -96,9 +96,9 @@ def test_only_http_is_asked(tmp_path):
         Fetcher(tmp_path / "cache").artefact(with_sum(f"file://{tmp_path}/secret"))
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_a_file_above_the_limit_is_refused_whether_or_not_it_says_so(tmp_path, told):
-    fetcher = Registry({A: streamed(DATA, told)}).fetcher(tmp_path, max_bytes=300_000)
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_file_above_the_limit_is_refused_whether_or_not_it_says_so(tmp_path, stated):
+    fetcher = Registry({A: streamed(DATA, stated)}).fetcher(tmp_path, max_bytes=300_000)
     with pytest.raises(ProjectRefused, match="larger than 300,000 bytes"):
         fetcher.artefact(with_sum())
 

@@ -42,7 +42,7 @@ def test_what_is_not_the_project_is_left_out_and_counted(tmp_path):
     }  # fmt: skip
 
 
-def test_a_folder_that_nobody_may_read_is_counted(tmp_path, monkeypatch):
+def test_a_folder_that_no_one_may_read_is_counted(tmp_path, monkeypatch):
     (tmp_path / "shut").mkdir()
     (tmp_path / "z").write_text("x")
     scandir = os.scandir

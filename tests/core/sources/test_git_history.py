@@ -28,7 +28,7 @@ def test_versions_come_oldest_first_and_a_file_that_never_changed_has_none(repos
     assert texts(repository) == {"a.py": [b"one\n", b"two\n", b"three\n"], "b.py": [b"b\n", b"b2\n"]}
 
 
-def test_a_file_made_anew_begins_anew(repository):
+def test_a_file_made_again_begins_again(repository):
     (repository / "a.py").unlink()
     commit(repository, "2024-01-04")
     commit(repository, "2024-01-05", a="four\n")

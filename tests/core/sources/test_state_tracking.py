@@ -48,7 +48,7 @@ def test_what_does_not_fit_is_not_asked(repository):
     assert state_questions(repository, (1,), 4, 0, lambda question: False) == []
 
 
-def test_a_folder_without_history_is_told_from_one_without_questions(tmp_path):
+def test_a_folder_without_history_is_distinguished_from_one_without_questions(tmp_path):
     assert state_questions(tmp_path, (1,), 4, 0, always) is None
 
 

@@ -31,7 +31,7 @@ def test_a_module_and_a_package_are_a_project_each_under_the_library_s_licence(t
     assert not list(tmp_path.iterdir()), "nothing stays behind"
 
 
-def test_all_modules_come_once_in_order_and_nothing_that_is_installed_beside_them(tmp_path: Path) -> None:
+def test_all_modules_come_once_in_order_and_nothing_that_is_installed_next_to_them(tmp_path: Path) -> None:
     names = [ref.name for ref in StdlibSource("std", [], tmp_path).refs()]
     assert names == sorted(set(names)) and {"abc", "asyncio", "zipfile"} <= set(names)
     assert not {"site-packages", "lib-dynload", "__pycache__", "pytest"} & set(names)

@@ -294,14 +294,14 @@ def test_the_child_inherits_neither_environment_nor_open_files(into, monkeypatch
     def spied(command, **options):
         # The same start, with a program that tells what it sees in the place of the unpacker.
         tell = "import os, json; print(json.dumps([dict(os.environ), sorted(map(int, os.listdir('/proc/self/fd')))]))"
-        seen["told"] = run([*command[: command.index("-X") + 2], "-c", tell], **options).stdout
+        seen["seen_inside"] = run([*command[: command.index("-X") + 2], "-c", tell], **options).stdout
         return run(command, **options)
 
     monkeypatch.setattr(subprocess, "run", spied)
     with open("/dev/null") as extra:
         os.set_inheritable(extra.fileno(), True)
         unpacked(tar(HONEST), into)
-    environment, files = json.loads(seen["told"])
+    environment, files = json.loads(seen["seen_inside"])
     assert set(environment) <= {"LD_LIBRARY_PATH", "LC_CTYPE"}
     assert files == [0, 1, 2, 3]  # 3: the listing itself
 

@@ -55,8 +55,8 @@ def test_every_figure_is_that_of_the_function_that_computes_it() -> None:
     tables = {name: np.concatenate(list(own.values())) for name, own in FOUR.items()}
     names = [task for level in IDS.values() for task in level]
     assert found["items"]["saturated"] == [names[i] for i in count_extremes(tables).saturated]
-    told = {name: r for name, r in zip(names, discrimination(tables), strict=True) if not np.isnan(r)}
-    assert found["items"]["discrimination"] == pytest.approx(told, abs=5e-5)
+    expected = {name: r for name, r in zip(names, discrimination(tables), strict=True) if not np.isnan(r)}
+    assert found["items"]["discrimination"] == pytest.approx(expected, abs=5e-5)
     assert list(found["items"]["discrimination"].values()) == sorted(found["items"]["discrimination"].values())
 
 

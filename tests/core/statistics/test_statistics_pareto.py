@@ -14,7 +14,7 @@ points = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, m
 
 
 @given(points)
-def test_the_front_is_who_nobody_beats(drawn: list[tuple[int, int]]) -> None:
+def test_the_front_is_who_no_one_beats(drawn: list[tuple[int, int]]) -> None:
     brute = [not any(s >= score and c <= cost and (s > score or c < cost) for s, c in drawn) for score, cost in drawn]
     scores, costs = np.array(drawn, float).T
     assert on_front(scores / 4, costs * 1000).tolist() == brute

@@ -61,7 +61,7 @@ def test_a_rewrite_of_a_long_file_does_not_keep_anybody_waiting() -> None:
     assert time.perf_counter() - start < 2.0
 
 
-def test_scattered_edits_of_a_long_file_are_told_apart() -> None:
+def test_scattered_edits_of_a_long_file_are_distinguished() -> None:
     lines = [f"line {i}" if i % 5 else "" for i in range(20_000)]
     edited = [f"new {i}" if i % 1000 == 1 else line for i, line in enumerate(lines)]
     start = time.perf_counter()

@@ -43,7 +43,7 @@ def test_every_fact_that_differs_is_named_with_both_values() -> None:
     facts = {
         **FACTS,
         "system": "Be brief!",
-        "schemas": [tool("edit", "now told"), tool("read"), tool("shell")],
+        "schemas": [tool("edit", "now described"), tool("read"), tool("shell")],
         "settings": {"max_tool_lines": 40},
         "python": "3.13",
     }

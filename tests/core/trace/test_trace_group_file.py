@@ -23,7 +23,7 @@ def a_group() -> list[Rollout]:
     return [Rollout(f"r{n}", "task", 3, [part], {"outcome": 0.25}, {"turns": 4.0}, {}) for n, part in enumerate(parts)]
 
 
-def told(rollouts: list[Rollout]) -> list[object]:
+def described(rollouts: list[Rollout]) -> list[object]:
     fields = ("ids", "sampled", "logprobs", "versions")
     return [
         (one.id, one.rewards, [[getattr(segment, name).tobytes() for name in fields] for segment in one.segments])
@@ -33,12 +33,12 @@ def told(rollouts: list[Rollout]) -> list[object]:
 
 @pytest.mark.parametrize("bit", range(8))
 def test_a_bit_that_flips_anywhere_changes_no_token_and_no_reward(bit: int):
-    packed, whole = pack_group(a_group()), told(a_group())
+    packed, whole = pack_group(a_group()), described(a_group())
     refused = 0
     for at in range(len(packed)):
         broken = packed[:at] + bytes([packed[at] ^ 1 << bit]) + packed[at + 1 :]
         try:
-            assert told(unpack_group(broken)) == whole, at
+            assert described(unpack_group(broken)) == whole, at
         except DamagedGroup:
             refused += 1
     assert refused > 0.98 * len(packed)  # a few bits of the frame's head mean nothing

@@ -48,16 +48,16 @@ def test_kill_9_costs_at_most_the_line_being_written(tmp_path: Path, after: int)
     path = tmp_path / "s.jsonl"
     with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        told = -1
+        reported = -1
         for line in process.stdout:
-            told = int(line)
-            if told >= after:
+            reported = int(line)
+            if reported >= after:
                 break
-        assert len(read_session(path).entries) > told, "readable while it is written, with all that was told"
+        assert len(read_session(path).entries) > reported, "readable while it is written, with all that was reported"
         process.send_signal(signal.SIGKILL)
-        told = max([told, *(int(line) for line in process.stdout.read().split("\n")[:-1])])
+        reported = max([reported, *(int(line) for line in process.stdout.read().split("\n")[:-1])])
     session = read_session(path)
-    assert len(session.entries) in (told + 1, told + 2), "what was told is there; one more may be"
+    assert len(session.entries) in (reported + 1, reported + 2), "what was reported is there; one more may be"
     assert session.segments()[0].ids.tolist()[::2] == list(range(len(session.entries)))
     writer = SessionWriter.resume(path)
     assert writer.append("end", {"reason": "stopped"}) == len(session.entries)

@@ -108,7 +108,7 @@ def test_a_verdict_behind_a_torn_turn_does_not_take_that_turns_tokens(
 
 
 @pytest.mark.parametrize("keep_routes", [True, False])
-def test_what_a_kill_left_beside_no_session_is_no_part_of_a_new_one(
+def test_what_a_kill_left_next_to_no_session_is_no_part_of_a_new_one(
     fill: Fill, header: SessionHeader, tmp_path: Path, keep_routes: bool
 ) -> None:
     path = tmp_path / "s.jsonl"

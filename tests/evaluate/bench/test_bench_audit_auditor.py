@@ -83,7 +83,7 @@ def test_what_the_auditor_writes_does_not_depend_on_the_outcome(tmp_path: Path) 
     assert ways[0] == ways[1]
 
 
-def test_a_patch_beside_the_session_is_what_counts(tmp_path: Path) -> None:
+def test_a_patch_next_to_the_session_is_what_counts(tmp_path: Path) -> None:
     session(tmp_path / "p@low-a-0.jsonl", edit("    return a + b"))
     (tmp_path / "p@low-a-0.patch").write_text(
         "--- a/calc.py\n+++ b/calc.py\n@@ -2 +2 @@\n-    return a - b\n+os._exit(0)\n"
@@ -125,7 +125,7 @@ def test_a_sample_is_the_same_for_a_seed_and_other_for_another() -> None:
     assert Auditor(lambda one: Path(), lambda task: START, share=0.0).sample(passes) == set()
 
 
-def test_a_weak_policy_that_solves_what_nobody_else_does_surprises() -> None:
+def test_a_weak_policy_that_solves_what_no_one_else_does_surprises() -> None:
     strong = [outcome(f"t{n}", float(n > 0)) for n in range(10)]
     weak = [outcome(f"t{n}", float(n < 2)) for n in range(10)]
     found = surprising_passes({"strong": strong, "weak": weak})
@@ -142,7 +142,7 @@ def test_a_pass_in_a_fraction_of_the_usual_turns_surprises() -> None:
     assert surprising_passes({"p": [*rows, outcome("quick", 0.0, turns=2)]}) == {}
 
 
-def test_the_average_without_flagged_passes_stands_beside_the_average(tmp_path: Path) -> None:
+def test_the_average_without_flagged_passes_is_next_to_the_average(tmp_path: Path) -> None:
     rows = [outcome("a", 1.0), outcome("a", 0.0, attempt=1), outcome("b", 1.0), outcome("c", 1.0)]
     found = asyncio.run(auditor(tmp_path).read({"p": rows}))
     found = [
@@ -210,7 +210,7 @@ def test_a_probe_that_dies_midway_goes_on_and_asks_nothing_twice(tmp_path: Path)
         RecallFile(path)
 
 
-def test_a_model_that_knows_some_tasks_is_told_by_name() -> None:
+def test_a_model_that_knows_some_tasks_is_named() -> None:
     tasks = riddles()
     known = {f"recall-{task.id}": task.solution["m.py"] for task in tasks[:3]}
     some = ScriptedPolicy(lambda request: Message("assistant", known.get(request.session_id, "pass")))

@@ -119,7 +119,7 @@ def test_nothing_is_measured_twice_and_a_stopped_comparison_goes_on(found, code:
     assert compare(found, asked, SMALL, ALL, kept, silent) == first and len(measured) == 5
 
 
-def test_other_weights_or_other_files_are_measured_anew(found, code: Path, tmp_path: Path):
+def test_other_weights_or_other_files_are_measured_again(found, code: Path, tmp_path: Path):
     asked, kept = material(found, [code], [], SMALL, None), ResultCache(tmp_path / "out")
     compare(found, asked, SMALL, ["perplexity"], kept, silent)
     (code / "c.py").write_text(PLAIN)
@@ -130,7 +130,7 @@ def test_other_weights_or_other_files_are_measured_anew(found, code: Path, tmp_p
     assert plan(again, asked, SMALL, ["perplexity"], kept)["kept"] == {"one": ["perplexity"], "two": []}
 
 
-def test_a_folder_without_a_past_is_told_and_never_a_zero(found, tmp_path: Path):
+def test_a_folder_without_a_past_is_reported_and_never_a_zero(found, tmp_path: Path):
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "a.py").write_text(PLAIN)
     asked = material(found, [tmp_path / "plain"], [], SMALL, None)

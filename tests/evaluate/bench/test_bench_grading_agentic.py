@@ -92,7 +92,7 @@ async def test_nothing_is_judged_twice_and_the_cost_is_on_record(pool: SandboxPo
     assert again.requests  # other files are another question
 
 
-async def test_a_grader_that_ran_nothing_or_wrote_nothing_is_told_so_and_then_is_silent(
+async def test_a_grader_that_ran_nothing_or_wrote_nothing_is_reported_and_then_is_silent(
     pool: SandboxPool, tmp_path: Path
 ) -> None:
     believer = [("edit", {"path": VERDICT, "old": "", "new": json.dumps({"reason": "it says so", "choice": "yes"})})]

@@ -71,7 +71,7 @@ def test_every_label_was_read_twice_names_its_source_and_counts_what_its_reading
                 assert label.choice == label.readings[0].choice
 
 
-def test_how_far_readers_agree_is_told_of_two_readers_and_of_one_who_read_twice() -> None:
+def test_how_far_readers_agree_is_reported_two_readers_and_of_one_who_read_twice() -> None:
     def label(number: int, *readings: tuple[str, str]) -> Label:
         page = tuple(ReaderLabel(reader, choice, "so") for reader, choice in readings)
         return Label(f"l{number}", "code_quality", JudgedAttempt("r", "d", "m"), page, readings[0][1], "so", "test")

@@ -145,7 +145,7 @@ def test_cost_is_on_record_and_has_no_dollars_where_something_has_no_price(tmp_p
     assert cost_of(ask(Oracle(choosing), tmp_path / "other.jsonl")).dollars is None
 
 
-def test_the_judge_sees_neither_author_nor_session_nor_what_stands_outside_its_parts(tmp_path: Path) -> None:
+def test_the_judge_sees_neither_author_nor_session_nor_what_is_outside_its_parts(tmp_path: Path) -> None:
     oracle = Oracle(choosing)
     attempt = JudgedAttempt(
         "fix", "see runs/bench/rl-900/t1", "As rl-900 I fixed it (session rl-900.1)", names=("rl-900", "rl-900.1")

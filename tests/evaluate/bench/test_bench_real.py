@@ -35,7 +35,7 @@ def test_an_unreachable_index_is_said_and_leaves_no_half_unpacked_package(tmp_pa
     assert list((tmp_path / "packages").iterdir()) == []
 
 
-def test_pip_is_told_the_digest_and_its_refusal_is_one_line(tmp_path: Path, monkeypatch):
+def test_pip_is_shown_the_digest_and_its_refusal_is_one_line(tmp_path: Path, monkeypatch):
     asked: list[str] = []
 
     def download(command, **options):
@@ -50,7 +50,7 @@ def test_pip_is_told_the_digest_and_its_refusal_is_one_line(tmp_path: Path, monk
     assert asked == ["toolz==1.2.0 --hash=sha256:00\n"]
 
 
-def test_the_catalogue_holds_enough_bugs_each_told_in_words_and_shown_by_a_test():
+def test_the_catalogue_holds_enough_bugs_each_reported_in_words_and_shown_by_a_test():
     found = bugs().values()
     packages = {bug.package.pin.name for bug in found}
     assert len(found) >= 24 and len(packages) >= 4

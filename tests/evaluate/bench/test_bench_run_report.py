@@ -104,7 +104,7 @@ def test_one_turn_without_usage_leaves_dollars_out_rather_than_too_low(folder: R
     assert p["axes"]["tokens"]["source"] == "harness"
 
 
-def test_only_whole_passes_are_averaged_and_what_is_missing_is_told(folder: RunFolder) -> None:
+def test_only_whole_passes_are_averaged_and_what_is_missing_is_reported(folder: RunFolder) -> None:
     begin(folder, SHARED, {"p@low": facts("p", passes=3), "q@low": facts("q")})
     fill(folder, "p@low", {"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [1.0], "d": [1.0]})
     report = write_report(folder)
@@ -145,7 +145,7 @@ def test_every_size_lies_in_its_band(value: int) -> None:
         assert int(low) <= value and (name.endswith("+") or value <= int(high or low))
 
 
-def test_a_level_of_one_task_is_told_since_its_interval_is_too_narrow(folder: RunFolder) -> None:
+def test_a_level_of_one_task_is_reported_since_its_interval_is_too_narrow(folder: RunFolder) -> None:
     begin(folder, SHARED, {"p@low": facts("p", passes=1)})
     fill(folder, "p@low", {t: [1.0] for t in "abc"})
     fill(folder, "p@low", {"d": [0.0]}, level="two")

@@ -79,7 +79,7 @@ def test_missing_and_added_tasks_are_named(suite: FolderSuite):
         FolderSuite(suite.root)
 
 
-def test_a_missing_file_a_later_schema_and_a_wrong_key_are_told(suite: FolderSuite):
+def test_a_missing_file_a_later_schema_and_a_wrong_key_are_reported(suite: FolderSuite):
     path = suite.root / "suite.toml"
     text = path.read_text()
     path.write_text(text.replace("schema = 1", "schema = 2"))

@@ -62,7 +62,7 @@ def test_new_tasks_are_tested_as_the_suites_are_where_these_agree():
         command_of([task("a", "make", "check"), task("b")])
 
 
-def test_that_nobody_drafted_rubrics_is_said_only_where_somebody_could_have():
+def test_that_no_one_drafted_rubrics_is_said_only_where_somebody_could_have():
     document = {
         "suite": "s@1", "folder": "s", "digest": "0" * 64, "tasks": ["a"], "median_changed_lines": 2, "median_files": 1,
         "median_prompt_chars": 9, "report_changed_lines": 181, "report_prompt_chars": 390, "left_out": {}, "retired": {},

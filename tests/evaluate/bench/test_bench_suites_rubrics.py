@@ -155,7 +155,7 @@ def test_nonsense_is_asked_again_with_the_objection_and_then_there_is_no_rubric_
     assert "no JSON object" in last[3].text and "a list of 2 to 5" in last[5].text
 
 
-def test_what_was_decided_is_not_asked_again_after_a_kill_and_another_author_decides_anew(tmp_path: Path):
+def test_what_was_decided_is_not_asked_again_after_a_kill_and_another_author_decides_again(tmp_path: Path):
     first = draw(Author([draft(COUNTS, NARROW)], fair), tmp_path)
     log = tmp_path / "drafts.jsonl"
     log.write_bytes(log.read_bytes() + b'{"id": "shop-2", "by')
@@ -179,7 +179,7 @@ def test_an_endpoint_that_dies_midway_raises_and_loses_no_verdict(tmp_path: Path
     assert after.judged < 20
 
 
-def test_one_solution_only_is_told_and_a_scripted_policy_can_draft(tmp_path: Path):
+def test_one_solution_only_is_reported_and_a_scripted_policy_can_draft(tmp_path: Path):
     policy = ScriptedPolicy(lambda request: Message("assistant", "no idea"), name="scripted")
     assert draw(policy, tmp_path, others=()).account["one_solution_only"] == ["shop-1"]
 

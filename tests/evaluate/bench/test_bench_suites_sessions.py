@@ -134,7 +134,7 @@ def runner(before: list[RunReport], after: list[RunReport]):
     return run
 
 
-async def test_what_the_change_makes_pass_is_told_from_what_it_keeps_and_from_chance():
+async def test_what_the_change_makes_pass_is_distinguished_from_what_it_keeps_and_from_chance():
     before = [ran("kept", "shaky"), ran("kept"), ran("kept", "lucky")]
     after = [ran("kept", "new", "late", "lucky"), ran("kept", "new", "lucky"), ran("kept", "new", "late", "lucky")]
     found = await prove_fail_to_pass({"state": b"before"}, {"state": b"after"}, runner(before, after))
@@ -198,7 +198,7 @@ def test_a_tree_holds_every_kind_of_file_and_says_what_it_left_out(shop: Shop):
     assert found.left_out == ("big.txt", "dist/x")
 
 
-def test_tests_settings_and_whatever_stands_for_the_runner_are_protected():
+def test_tests_settings_and_whatever_replaces_the_runner_are_protected():
     expected = (
         "tests/data/a.json",
         "pkg/test_x.py",
@@ -215,12 +215,12 @@ def test_tests_settings_and_whatever_stands_for_the_runner_are_protected():
     )
 
 
-def test_a_category_is_told_by_the_first_telling_word():
+def test_a_category_is_decided_by_the_first_telling_word():
     expected = {"Rename foo and fix the docs": "refactors", "why does it crash?": "debugging", "add a flag": "features"}
     assert {request: category(request) for request in expected} == expected
 
 
-def test_files_beside_sessions_are_no_logs_of_another_agent(tmp_path: Path) -> None:
+def test_files_next_to_sessions_are_no_logs_of_another_agent(tmp_path: Path) -> None:
     (tmp_path / "signals").mkdir()
     for name in ("s-1.undo.jsonl", "s-1.agent-trace.jsonl", "signals/signals.jsonl"):
         (tmp_path / name).write_text('{"at": 3, "path": "a.py"}\n')

@@ -116,7 +116,7 @@ def test_a_history_just_inside_the_bound_does_not(name: str) -> None:
     assert [name for found in QUIET[name] if name in names(found)] == []
 
 
-def test_a_healthy_run_is_told_nothing() -> None:
+def test_a_healthy_run_is_shown_nothing() -> None:
     assert judge(history()) == []
 
 

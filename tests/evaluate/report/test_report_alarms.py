@@ -16,7 +16,7 @@ def learning(**rl: Any) -> str:
     return "".join(sections(report, {})["Learning curves"]())
 
 
-def test_every_alarm_is_drawn_where_it_was_raised_and_told_with_its_cause():
+def test_every_alarm_is_drawn_where_it_was_raised_and_reported_with_its_cause():
     alarms = [{"step": 33, "text": "component: raw_x went from 1 to 0 <b>"}, {"step": 38, "text": "broken_calls: more"}]
     page = learning(alarms=alarms)
     assert page.count('class="moment"') == 2 and "Uprights: alarms of drift" in page
@@ -27,6 +27,6 @@ def test_every_alarm_is_drawn_where_it_was_raised_and_told_with_its_cause():
     assert first < second
 
 
-def test_none_is_told_as_none_and_a_run_that_did_not_look_claims_nothing():
+def test_none_is_reported_as_none_and_a_run_that_did_not_look_claims_nothing():
     assert f"No alarm of drift (figures are held against their first {REFERENCE} steps)" in learning(alarms=[])
     assert "alarm" not in learning() and 'class="moment"' not in rewards({"rl": {"curve": CURVE}})

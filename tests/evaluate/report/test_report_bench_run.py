@@ -90,7 +90,7 @@ def test_no_name_becomes_markup_and_nothing_is_fetched(report: dict[str, Any], b
     assert "default-src 'none'" in page and not {"img", "iframe"} & set(Reader(page).tags)
 
 
-def test_what_is_missing_is_told_first(report: dict[str, Any], bench_page: Draw) -> None:
+def test_what_is_missing_is_reported_first(report: dict[str, Any], bench_page: Draw) -> None:
     report["unfinished"] = [{"key": "strong@low", "whole_passes": 1, "planned_passes": 4, "missing": 20}]
     report["thin_levels"] = ["relapse"]
     text = Reader(bench_page(report)).text
@@ -118,7 +118,7 @@ def test_judged_and_audited_parts_are_shown_where_they_are(report: dict[str, Any
     assert "66.7" in text and "0.71" in text and "tests edited" in text and "Without flagged" in text
 
 
-def test_the_page_is_written_beside_its_report(report: dict[str, Any], tmp_path: Path) -> None:
+def test_the_page_is_written_next_to_its_report(report: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text(json.dumps(report))
     assert write_page(tmp_path) == tmp_path / "report.html"
     assert {path.name for path in tmp_path.iterdir()} <= {"report.html", "report.json", "board.index"}

@@ -111,5 +111,5 @@ def test_a_field_that_there_is_not_is_refused() -> None:
         Columns().add(colour="red")
 
 
-def test_words_are_told_from_numbers() -> None:
+def test_words_are_distinguished_from_numbers() -> None:
     assert Columns().word_fields == {name for name, kind in FIELDS.items() if kind == WORD}

@@ -107,7 +107,7 @@ def test_a_line_that_is_no_json_is_named_with_its_number(tmp_path: Path, make_ru
     assert list(index.problems.found) == ["steps.jsonl, line 1"]
 
 
-def test_a_damaged_index_is_made_anew_and_said(tmp_path: Path, make_run: Callable) -> None:
+def test_a_damaged_index_is_made_again_and_said(tmp_path: Path, make_run: Callable) -> None:
     make_run(tmp_path)
     (tmp_path / STORED).write_bytes(b"\x00\x01")
     index = AttemptIndex(tmp_path)

@@ -92,7 +92,7 @@ def test_the_page_and_its_parts_come_from_the_package(tmp_path: Path, make_run: 
         {"Sec_Fetch_Site": "same-site"},
     ],
 )
-def test_another_site_s_page_is_refused_and_told_why(
+def test_another_site_s_page_is_refused_and_reported_why(
     tmp_path: Path, make_run: Callable, headers: dict[str, str]
 ) -> None:
     with served(make_run(tmp_path, groups=1)) as board:

@@ -70,7 +70,7 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
     return a, b
 
 
-def test_only_keys_that_differ_are_told_and_figures_are_paired_on_shared_tasks(two: tuple[Path, Path]) -> None:
+def test_only_keys_that_differ_are_reported_and_figures_are_paired_on_shared_tasks(two: tuple[Path, Path]) -> None:
     found = compare(*two, tasks=5).to_json()
     assert (found["a"], found["b"]) == ("one/run", "two/run")
     assert found["different"] == {"recipe": [{"key": "rl.update.lr", "a": 0.1, "b": 0.2}]}
@@ -90,7 +90,7 @@ def test_only_keys_that_differ_are_told_and_figures_are_paired_on_shared_tasks(t
     assert (session["a_score"], session["b_score"], session["patch_equal"]) == (0.0, 1.0, False)
 
 
-def test_a_run_beside_itself_differs_in_nothing(two: tuple[Path, Path]) -> None:
+def test_a_run_next_to_itself_differs_in_nothing(two: tuple[Path, Path]) -> None:
     found = compare(two[0], two[0], tasks=5)
     assert found.different == {} and all(row["a"] == row["b"] for row in found.figures)
     [session] = found.to_json()["sessions"]["shown"]
@@ -98,7 +98,7 @@ def test_a_run_beside_itself_differs_in_nothing(two: tuple[Path, Path]) -> None:
     assert "are the same" in text(found) and "the same steps throughout" in page(found)
 
 
-def test_the_page_stands_alone_and_shows_a_sessions_text_as_text(two: tuple[Path, Path]) -> None:
+def test_the_page_is_self_contained_and_shows_a_sessions_text_as_text(two: tuple[Path, Path]) -> None:
     html = page(compare(*two, tasks=5))
     assert "<script" not in html and not re.search(r'(?:src|href)="(?!#)', html) and "ok &lt;b&gt;" in html
     assert "one-bug/&lt;/details&gt;" in html and html.count("<svg") == 2
@@ -162,7 +162,7 @@ steps = st.lists(
 
 
 @given(steps, steps)
-def test_every_step_stands_once_in_order_and_equal_ones_face_each_other(a: list, b: list) -> None:
+def test_every_step_appears_once_in_order_and_equal_ones_face_each_other(a: list, b: list) -> None:
     ours, theirs = ([AlignedStep(n, "", (call,), ()) for n, call in enumerate(calls)] for calls in (a, b))
     rows = align(ours, theirs)
     assert [row.a for row in rows if row.a] == ours and [row.b for row in rows if row.b] == theirs
@@ -172,7 +172,7 @@ def test_every_step_stands_once_in_order_and_equal_ones_face_each_other(a: list,
     assert (parts_at(rows) is None) == (a == b)
 
 
-def test_another_answer_to_the_same_call_is_told_and_is_no_parting() -> None:
+def test_another_answer_to_the_same_call_is_reported_and_is_no_parting() -> None:
     a, b = steps_of(entries([VIEW], {0: ("x", False)})), steps_of(entries([VIEW], {0: ("y", False)}))
     [row] = align(a, b)
     assert row == AlignedRow("other answer", a[0], b[0]) and parts_at([row]) is None

@@ -172,7 +172,7 @@ def test_report_is_one_file_and_session_text_stays_text(run: Path):
     assert "b" in tags.names and all(link.startswith("#") or link == "data:," for link in tags.outside)
 
 
-def test_the_only_script_is_the_pages_own_and_a_browser_is_told_to_run_no_other(run: Path):
+def test_the_only_script_is_the_pages_own_and_a_browser_may_run_no_other(run: Path):
     write_report(run, SETTINGS)
     html = (run / "report.html").read_text()
     (script,) = re.findall(r'<script type="module">(.*?)</script>', html, re.DOTALL)
@@ -231,7 +231,7 @@ def test_a_run_s_own_bench_is_drawn_against_what_it_took(run: Path):
     assert "Score against cost" in html and "completion tokens an attempt" in html
 
 
-def test_the_control_of_rls_own_attempts_stands_with_its_price(run: Path) -> None:
+def test_the_control_of_rls_own_attempts_is_shown_with_its_price(run: Path) -> None:
     spent = {"rl": 200.0, "attempts": 100.0, "rewarded_sft": 60.0}
     stages = {name: {"seconds": s, "core_seconds": s, "peak_rss_bytes": 1} for name, s in spent.items()}
     (run / "stages.json").write_text(json.dumps(stages))

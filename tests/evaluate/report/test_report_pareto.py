@@ -51,7 +51,7 @@ REPORT = {
 }  # fmt: skip
 
 
-def test_the_front_is_who_nobody_beats_at_their_price() -> None:
+def test_the_front_is_who_no_one_beats_at_their_price() -> None:
     found = curves(REPORT, "tokens")
     assert [(p.name, p.on_front) for own in found.values() for p in own] == [
         ("ours, low", True), ("ours, medium", True), ("ours, high", True), ("big <b>, low", False), ("big <b>, high", True),
@@ -75,7 +75,7 @@ def test_the_reports_own_front_is_taken_and_whoever_does_not_compete_is_left_out
     assert axes_of(REPORT | {"pareto": {"dollars": rows}}) == ["dollars"] and axes_of(REPORT) == ["tokens"]
 
 
-def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_drawn_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NoPareto, match="no policy of this report has dollars; there is tokens"):
         curves(REPORT, "dollars")
     with pytest.raises(NoPareto, match="there is no axis 'euros'"):
@@ -98,7 +98,7 @@ def test_the_drawing_is_one_svg_with_a_cross_and_a_marker_for_every_point(best_o
     assert {e.text for e in root.iter(f"{SVG}text") if e.get("class") == "policy"} == {"ours", "big <b>"}
 
 
-def test_an_svg_stands_alone() -> None:
+def test_an_svg_is_self_contained() -> None:
     svg = draw(curves(REPORT, "tokens"), "tokens", theme="light")
     assert (
         not re.search(r"href|@import|url\(|<script", svg)
@@ -201,6 +201,6 @@ def test_scores_stay_percent_and_noise_does_not_fill_the_plot(values: list[float
     assert 0 <= axis.low <= min(values) and max(values) <= axis.high <= 100 and axis.high - axis.low >= 4.99
 
 
-def test_costs_are_told_shortly() -> None:
+def test_costs_are_reported_shortly() -> None:
     assert [format_value(v, "tokens") for v in (40, 1500, 20_000, 3e6)] == ["40", "1.5k", "20k", "3M"]
     assert [format_value(v, "dollars") for v in (0.002, 1.5, 12_000)] == ["$0.002", "$1.5", "$12,000"]

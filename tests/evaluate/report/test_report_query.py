@@ -130,7 +130,7 @@ def test_outcomes_of_both_kinds_of_run_say_whose_they_are(run: Path) -> None:
     assert found[0]["judged.clarity"] == 0.5
 
 
-def test_a_session_is_told_by_what_it_did_and_came_to(run: Path) -> None:
+def test_a_session_is_described_by_what_it_did_and_came_to(run: Path) -> None:
     [found] = rows(run, "sessions")
     expected = {
         "task_id": "one-bug/1",
@@ -202,7 +202,7 @@ def test_columns_keep_their_order_and_patterns_take_what_fits() -> None:
 
 
 @pytest.mark.parametrize("wanted", [{"columns": ["evn"]}, {"sort": ["-evn"]}, {"where": parse("evn = true")}])
-def test_an_unknown_field_is_told_with_what_comes_near(wanted: dict[str, Any]) -> None:
+def test_an_unknown_field_is_reported_with_what_comes_near(wanted: dict[str, Any]) -> None:
     with pytest.raises(UnknownField, match="'evn'; did you mean even"):
         chosen(**wanted)
 
@@ -213,7 +213,7 @@ def test_a_name_of_the_boards_filter_is_answered_with_the_field_of_these_rows(na
         select(lambda: [{field: 1, "other": 2}], RowQuery(columns=[name]))
 
 
-def test_unknown_rows_and_folders_that_are_no_run_are_told(tmp_path: Path) -> None:
+def test_unknown_rows_and_folders_that_are_no_run_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UnknownTable, match="did you mean rollouts"):
         find("rollout")
     with pytest.raises(NoRun, match=r"recipe\.toml"):

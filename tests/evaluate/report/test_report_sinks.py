@@ -132,7 +132,7 @@ def test_a_kill_repeats_at_most_one_batch(tmp_path: Path) -> None:
     assert set(sent) == set(range(BATCH_LINES)) and len(sent) - len(set(sent)) <= BATCH_LINES // 2
 
 
-def test_another_run_in_the_folder_is_told_and_not_mixed_in(tmp_path: Path) -> None:
+def test_another_run_in_the_folder_is_reported_and_not_mixed_in(tmp_path: Path) -> None:
     log(tmp_path, range(3))
     follower(tmp_path, Recorder()).poll()
     (tmp_path / "events.jsonl").write_text("")
@@ -178,7 +178,7 @@ def test_a_package_that_is_not_there_is_one_clear_line(monkeypatch: pytest.Monke
         open_sink("mlflow", OPENING)
 
 
-def test_a_package_that_refuses_is_told_with_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_refuses_is_reported_with_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: Any) -> None:
         raise PermissionError("no API key")
 

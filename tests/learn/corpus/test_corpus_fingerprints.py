@@ -120,7 +120,7 @@ def test_a_project_is_refused_in_every_sources_spelling(tmp_path: Path, name: st
     assert published(tmp_path, [], (name,)).refusal("foo-bar", "") == "project in suite bench"
 
 
-def test_several_suites_are_told_apart_also_where_they_share_grams(tmp_path: Path) -> None:
+def test_several_suites_are_distinguished_also_where_they_share_grams(tmp_path: Path) -> None:
     write_fingerprints(tmp_path / "a", "first", [OTHER], ["one"])
     write_fingerprints(tmp_path / "b", "second", [OTHER + GOLD], ["two"])
     both = Fingerprints.load([tmp_path / "a", tmp_path / "b"])

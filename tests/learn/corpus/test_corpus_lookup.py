@@ -126,7 +126,7 @@ def test_a_test_named_after_the_function_is_not_asked() -> None:
     assert line is not None and str(line) == "covered_by(eagle_joker, test_birds)"
 
 
-def test_a_name_that_stands_elsewhere_too_is_not_asked() -> None:
+def test_a_name_that_is_elsewhere_too_is_not_asked() -> None:
     context = [SourceFunction(name, "", f"{name}_a", f"def {name}({name}_a): pass") for name in WORDS]
     assert ask("definition", context[0], context, set(), random.Random(0)) is not None
     context[5] = SourceFunction("caller", "", "b", f"def caller(b): {WORDS[0]}(b)")

@@ -90,7 +90,7 @@ def test_a_project_is_not_taken_twice(tmp_path: Path) -> None:
         manifest.append(entry(1))
 
 
-def test_a_second_writer_is_told_to_wait_and_a_reader_is_not(tmp_path: Path) -> None:
+def test_a_second_writer_is_asked_to_wait_and_a_reader_is_not(tmp_path: Path) -> None:
     path = filled(tmp_path / "m.jsonl")
     with LibraryManifest(path):
         with pytest.raises(OSError, match="another process"):

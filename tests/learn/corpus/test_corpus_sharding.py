@@ -71,7 +71,7 @@ def test_a_tokenizer_that_leaves_ids_out_fits_its_own_shards(tokenizer: Tokenize
     assert sparse.decode(shards.document(0).tolist()) == CODE + text
 
 
-def test_a_tokenizer_without_marks_for_fill_in_the_middle_is_told_what_to_do() -> None:
+def test_a_tokenizer_without_marks_for_fill_in_the_middle_is_shown_what_to_do() -> None:
     with pytest.raises(NoFimTokens, match="set corpus.fim_rate to 0, or add them with `etude tokenizer extend --fim`"):
         fim_tokens(train_tokenizer([CODE], ["<|pad|>"], 400))
 

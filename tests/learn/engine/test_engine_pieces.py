@@ -59,7 +59,7 @@ async def test_a_listener_changes_nothing_of_what_is_sampled() -> None:
     assert await sampled(on_delta=lambda part, piece: None) == await sampled()
 
 
-async def test_a_turn_that_was_given_up_is_told_no_more_of() -> None:
+async def test_a_turn_that_was_given_up_is_not_reported_any_more() -> None:
     pieces: list[str] = []
     policy = EnginePolicy.start(small_model("deepseek_v3"), SETTINGS, renderer=Letters())  # pyright: ignore
     request = ask("s", prompt(1, 5), max_tokens=5000, on_delta=lambda part, piece: pieces.append(piece))
@@ -74,10 +74,10 @@ async def test_a_turn_that_was_given_up_is_told_no_more_of() -> None:
     assert len(pieces) == count and policy.thread._listeners == {}
 
 
-def test_nobody_who_does_not_listen_is_looked_for() -> None:
+def test_no_one_who_does_not_listen_is_looked_for() -> None:
     """What rollouts pay for the seam: a look at an empty table in each step."""
     core = EngineCore(small_model("deepseek_v3"), SETTINGS)
-    core.sampled = lambda ticket, start: pytest.fail("nobody listens")  # type: ignore[method-assign]
+    core.sampled = lambda ticket, start: pytest.fail("no one listens")  # type: ignore[method-assign]
     done: list[Any] = []
     with EngineThread(core) as thread:
         thread.submit(ask("s", prompt(1, 5)), done.append).result(5)

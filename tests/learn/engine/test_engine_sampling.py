@@ -58,7 +58,7 @@ def test_top_p_of_one_row_leaves_the_others_alone() -> None:
     assert mixed[1] == logits[1].argmax()
 
 
-def test_temperature_zero_is_greedy_beside_warm_rows_and_reports_temperature_one() -> None:
+def test_temperature_zero_is_greedy_next_to_warm_rows_and_reports_temperature_one() -> None:
     logits = torch.randn(4, 20, generator=torch.Generator().manual_seed(2))
     u = torch.from_numpy(noise(1, 1, 4))
     ids, logprobs = sample(logits, u, torch.tensor([0.0, 1.0, 0.0, 2.0]), None)

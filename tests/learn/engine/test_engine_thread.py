@@ -206,7 +206,7 @@ def test_the_service_follows_a_weight_store_while_it_serves(tmp_path: Path) -> N
 
 def test_a_poll_returns_empty_handed_after_its_time() -> None:
     service = EngineService(core())
-    assert service.poll("nobody", timeout_s=0.01) == []
+    assert service.poll("unknown", timeout_s=0.01) == []
     service.close()
 
 

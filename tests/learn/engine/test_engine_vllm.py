@@ -227,7 +227,7 @@ def test_a_killed_process_fails_open_calls_whatever_it_was_about_to_say_and_leav
     assert not Path(came[0]["folder"]).exists()
 
 
-def test_a_process_that_never_comes_up_is_told_with_its_last_words(tmp_path):
+def test_a_process_that_never_comes_up_is_reported_with_its_last_words(tmp_path):
     made, ended = child("import sys; print('no such thing', file=sys.stderr); sys.exit(3)", tmp_path)
     assert ended.wait(10)
     with pytest.raises(EngineGone, match="ended with 3, after: no such thing"):
@@ -261,7 +261,7 @@ def test_what_does_not_apply_to_vllm_is_refused_by_name(wrong, message):
         EngineSettings.model_validate({"kind": "vllm", "vllm": {"python": "p"}} | wrong)
 
 
-def test_a_python_without_vllm_is_told_from_one_that_is_none():
+def test_a_python_without_vllm_is_distinguished_from_one_that_is_none():
     with pytest.raises(NoVllm, match="has no vLLM"):
         vllm_version(sys.executable)
     with pytest.raises(NoVllm, match="can't be run"):

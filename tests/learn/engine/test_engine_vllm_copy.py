@@ -102,7 +102,7 @@ def test_one_copy_serves_all_engines_of_a_node_and_goes_wherever_one_asks(world)
         assert held.version == 0 and state_digest(StateFile(held.file).state) == state_digest(before)
 
 
-def test_a_flipped_bit_in_the_copy_is_found_and_it_comes_anew(world):
+def test_a_flipped_bit_in_the_copy_is_found_and_it_comes_again(world):
     model, publisher, receiver, copy = world
     copy.bring(receiver)
     path = copy.folder / FILE
@@ -115,7 +115,7 @@ def test_a_flipped_bit_in_the_copy_is_found_and_it_comes_anew(world):
     assert whole(model, copy, 1)
 
 
-def test_a_kill_while_it_is_written_leaves_a_copy_that_is_made_anew(world, monkeypatch):
+def test_a_kill_while_it_is_written_leaves_a_copy_that_is_made_again(world, monkeypatch):
     model, publisher, receiver, copy = world
     copy.bring(receiver)
     step(model, publisher, 1)

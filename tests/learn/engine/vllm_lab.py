@@ -25,13 +25,13 @@ CHECKPOINT = Path(__file__).parents[3] / "checkpoints" / "sft-nano"
 # refused, with 66 the process ends, with 7 it is never answered.
 STAND_IN = """
 import json, os, sys
-told = open(os.environ["STAND_IN_TOLD"], "a", buffering=1)
+calls = open(os.environ["STAND_IN_TOLD"], "a", buffering=1)
 def say(**message):
     print(json.dumps(message), flush=True)
 version = -1
 say(said="ready", vllm="none")
 for line in sys.stdin:
-    told.write(line)
+    calls.write(line)
     message = json.loads(line)
     n = message["n"]
     if message["do"] == "load":

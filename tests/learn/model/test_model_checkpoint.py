@@ -116,7 +116,7 @@ def test_wrong_shapes_are_named(mla: CausalLM, tmp_path: Path) -> None:
         load_checkpoint(tmp_path / "c")
 
 
-def test_damage_is_told(mla: CausalLM, tmp_path: Path) -> None:
+def test_damage_is_reported(mla: CausalLM, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not a checkpoint directory"):
         load_checkpoint(tmp_path / "nowhere")
     save_checkpoint(mla, tmp_path / "c")

@@ -241,7 +241,7 @@ import resource, signal, torch
 from pathlib import Path
 from etude.learn.train.checkpoint import TrainingStateError, save_state
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-for limit in (0, 10_000, 3_999_000):  # stands in for a full disk: writes beyond it fail
+for limit in (0, 10_000, 3_999_000):  # like a full disk: writes beyond it fail
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     try:
         save_state(Path({out!r}), 2, {{"weights": torch.zeros(1_000_000)}}, keep=1)

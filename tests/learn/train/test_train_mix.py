@@ -45,7 +45,7 @@ def test_replay_reaches_back_through_phases() -> None:
     assert shares == pytest.approx({"a.files": 0.25, "b.files": 0.25, "a.projects": 0.5})
 
 
-def test_what_the_corpus_lacks_is_told_and_its_share_goes_to_the_rest() -> None:
+def test_what_the_corpus_lacks_is_reported_and_its_share_goes_to_the_rest() -> None:
     mix = mix_of([phase(mix={"a": 1, "offline": 1}, lookups=0.5, changes=0.2)], ("a.files",), {})
     assert mix.shares == {"a.files": 1.0}
     assert mix.missing == ("source offline has no files", "no source has changes", "no source has lookups")

@@ -113,7 +113,7 @@ def test_a_failure_surfaces_at_the_next_call_and_what_waited_behind_it_is_not_pu
     assert state_digest(Receiver(store).catch_up().state) == state_digest(state(1))
 
 
-def test_a_failure_nobody_met_surfaces_at_close(bucket: GatedBucket) -> None:
+def test_a_failure_no_one_met_surfaces_at_close(bucket: GatedBucket) -> None:
     publisher = BackgroundPublisher(Publisher(WeightStore(bucket)))
     bucket.fault = broken
     publisher.publish(state(0), 0)

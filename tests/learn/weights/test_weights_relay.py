@@ -147,7 +147,7 @@ def test_a_shard_that_lies_in_the_region_is_not_fetched_by_the_next_life(world: 
     assert all(count == len(world.run.objects[key]) for key, count in world.shard_bytes().items())
 
 
-def test_versions_that_nobody_needs_any_more_are_not_copied(world: World) -> None:
+def test_versions_that_no_one_needs_any_more_are_not_copied(world: World) -> None:
     world = World(anchor_every=100)
     world.publish(0)
     relay = world.relay()
@@ -382,7 +382,7 @@ def test_the_verb_refuses_what_is_no_store(folders: tuple[Path, Path]) -> None:
     assert answer.returncode == 1 and "weights go to a folder or to s3://bucket/prefix" in answer.stderr
 
 
-def test_the_verb_follows_until_it_is_told_to_end(folders: tuple[Path, Path]) -> None:
+def test_the_verb_follows_until_it_is_asked_to_end(folders: tuple[Path, Path]) -> None:
     run, region = folders
     process = subprocess.Popen([*VERB, "relay", str(run), str(region), "--follow"], stderr=subprocess.PIPE, text=True)
     try:

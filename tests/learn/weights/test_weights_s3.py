@@ -204,8 +204,8 @@ def test_a_url_may_name_its_server(s3_access: Any, monkeypatch: pytest.MonkeyPat
     assert Receiver(WeightStore(url)).catch_up().version == 0 and "?" not in WeightStore(url).url
     with pytest.raises(ValueError, match="nor one with .endpoint="):
         S3Bucket.at("s3://bucket/x?region=y")
-    with pytest.raises(BadStore, match="profile .nobody. could not be found"):
-        S3Bucket.at("s3://bucket/x?profile=nobody")
+    with pytest.raises(BadStore, match="profile .absent. could not be found"):
+        S3Bucket.at("s3://bucket/x?profile=absent")
 
 
 def test_a_url_of_another_kind_is_refused() -> None:

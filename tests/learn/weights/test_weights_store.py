@@ -160,7 +160,7 @@ def test_a_reopened_publisher_goes_on_where_the_old_one_stopped(store: WeightSto
     assert Receiver(store).catch_up(held.state, held.version).walked == ("delta-3",)
 
 
-def test_truncating_gives_up_a_course_and_receivers_on_it_start_anew(store: WeightStore) -> None:
+def test_truncating_gives_up_a_course_and_receivers_on_it_start_again(store: WeightStore) -> None:
     publisher, digests = published(store, 5)
     lost = Receiver(store).catch_up()
     publisher.truncate(2)

@@ -93,7 +93,7 @@ def test_values_that_do_not_fit_together_are_named_without_their_whole_section(o
     assert found.startswith(line) and "{" not in found and "should be" not in found
 
 
-def test_each_problem_of_a_recipe_is_told_at_once(tmp_path: Path) -> None:
+def test_each_problem_of_a_recipe_is_reported_at_once(tmp_path: Path) -> None:
     first = write(tmp_path, "[rl]\nsteps = 'x'\n", "a.toml")
     second = write(tmp_path, "[bench]\ntusks = 1\n", "b.toml")
     lines = problems(first, second, overrides=("rl.slots=0",))

@@ -29,7 +29,7 @@ from etude.pipeline.run.stage import Stage
 KILL = os.environ.get("KILL", "")
 
 def body(context):
-    """Ten counted steps, each on disk before the next; dies where told."""
+    """Ten counted steps, each on disk before the next; dies where it is asked to."""
     progress = context.folder / "steps"
     done = progress.read_text().split() if progress.exists() else []
     for step in range(len(done), 10):
@@ -119,7 +119,7 @@ def test_a_run_records_recipe_machine_versions_and_costs(program: Path, tmp_path
     )
 
 
-def test_a_second_run_in_the_same_directory_is_told_who_holds_it(program: Path, tmp_path: Path) -> None:
+def test_a_second_run_in_the_same_directory_learns_who_holds_it(program: Path, tmp_path: Path) -> None:
     with RunLock(tmp_path / "run"):
         done = launch(program, tmp_path / "run")
     assert done.returncode == 1 and f"in use by process {os.getpid()}" in done.stderr
@@ -148,7 +148,7 @@ with RunLock(pathlib.Path({str(tmp_path)!r})):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_a_failing_stage_is_told_with_its_place_and_retried_in_place(program: Path, tmp_path: Path) -> None:
+def test_a_failing_stage_is_reported_with_its_place_and_retried_in_place(program: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     failed = launch(program, run, FAIL="sft-4")
     assert failed.returncode == 1 and "RuntimeError: the disk went away" in failed.stderr

@@ -68,7 +68,7 @@ def test_the_cache_of_all_slots_fits_the_memory_of_the_machine(tmp_path, monkeyp
     assert 1024 <= found.engine.max_len < 8192
 
 
-def test_a_window_that_nobody_chose_has_a_bound(tmp_path):
+def test_a_window_that_no_one_chose_has_a_bound(tmp_path):
     recipe = Recipe.model_validate({"model": {"max_positions": 1_000_000}, "harness": {"preset": "full"}})
     assert fit_limits(recipe).engine.max_len == limits.CONTEXT_TOKENS
 

@@ -93,7 +93,7 @@ def test_without_a_middle_it_starts_from_the_end_and_says_so(run: Path) -> None:
     assert json.loads((run / "mtp" / "summary.json").read_text())["acceptance"] is None
 
 
-def test_long_goes_on_with_the_drafts_of_mtp_beside_the_trunk_of_short(run: Path) -> None:
+def test_long_goes_on_with_the_drafts_of_mtp_next_to_the_trunk_of_short(run: Path) -> None:
     mtp.run(context_of("mtp", run))
     long.run(context_of("long", run))
     model = load_checkpoint(run / "long" / CHECKPOINT, drafts=True)

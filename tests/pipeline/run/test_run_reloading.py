@@ -75,7 +75,7 @@ def test_what_can_not_change_is_refused_before_anything_is_asked(
     assert not (run / "rl" / REQUEST).exists()
 
 
-def test_wrong_settings_are_told_as_in_a_recipe(run: Path):
+def test_wrong_settings_are_reported_as_in_a_recipe(run: Path):
     for word in ("engine.max_batsh=8", "engine.max_batch=many"):
         with pytest.raises(RecipeError):
             reload(run, [word], "", wait=True)

@@ -89,7 +89,7 @@ class _Installer:
         raise error
 
 
-async def test_the_first_builder_that_can_installs_and_what_the_others_cost_is_told() -> None:
+async def test_the_first_builder_that_can_installs_and_what_the_others_cost_is_reported() -> None:
     listed = {"one": CatalogueProject("one", "sdist", "1.0")}
     unable, able = _Installer("small", able=False), _Installer("large", able=True)
     found = await task_making.installing(listed, [unable, able])("one")  # type: ignore[list-item]

@@ -157,6 +157,6 @@ def test_a_user_without_a_home_has_a_ledger_below_the_temporary_folder(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert default_folder() == tmp_path / "state" / "etude" / "ledger"
-    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nobody")
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/absent")
     monkeypatch.setattr("etude.sandbox.cleanup.ledger.os.access", lambda path, mode: False)
     assert default_folder().parent == Path(tempfile.gettempdir())

@@ -112,7 +112,7 @@ def test_an_owner_that_closed_with_things_left_has_let_go_of_them(folder, tmp_pa
     assert not (tmp_path / "etude-x").exists() and list(folder.iterdir()) == []
 
 
-def test_a_leap_of_the_clock_costs_nobody_anything_and_lasting_silence_does(folder) -> None:
+def test_a_leap_of_the_clock_costs_no_one_anything_and_lasting_silence_does(folder) -> None:
     """Test 24 of docs/sandbox.md: neither an hour's leap of the wall clock nor one of the monotonic clock itself (a machine that was
     suspended whole) is an owner's death."""
     now = [1000.0]
@@ -161,7 +161,7 @@ def test_after_a_reboot_files_go_and_process_numbers_mean_nothing(
     assert not _dead(sleeper) and not (tmp_path / "etude-x").exists()
 
 
-def test_owners_of_another_pid_namespace_are_nobodys_to_judge(folder, owner, monkeypatch) -> None:
+def test_owners_of_another_pid_namespace_are_no_ones_to_judge(folder, owner, monkeypatch) -> None:
     dead = owner("journal.enter('x', 'sandbox')")
     dead.kill()
     dead.wait()

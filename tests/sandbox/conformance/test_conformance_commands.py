@@ -32,7 +32,7 @@ async def test_bytes_that_are_no_utf8_pass_unchanged(box: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("number", [9, 11, 15])
-async def test_death_by_signal_is_told(box: Sandbox, number: int) -> None:
+async def test_death_by_signal_is_reported(box: Sandbox, number: int) -> None:
     """Test 2 of docs/sandbox.md."""
     result = await box.run(f"kill -{number} $$")
     assert (result.rc, result.signal) == (128 + number, number)
@@ -148,7 +148,7 @@ async def test_no_process_left_is_a_typed_error_never_an_empty_success(pool: Mad
     await box.kill()
 
 
-async def test_what_a_command_used_is_told(box: Sandbox) -> None:
+async def test_what_a_command_used_is_reported(box: Sandbox) -> None:
     code = "import time\nx = b'x' * (40 << 20)\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
     used = await box.run(["python", "-c", code])
     assert used.rc == 0 and 0.2 <= used.cpu_s < 5 and 40 << 10 < used.max_rss_kib < 512 << 10

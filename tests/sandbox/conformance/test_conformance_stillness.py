@@ -59,7 +59,7 @@ async def test_what_was_stopped_before_a_pause_stays_stopped(box: Sandbox) -> No
     assert (await process.wait()).out == b"woken\n"
 
 
-async def test_a_time_out_ends_a_command_that_stands_still(box: Sandbox) -> None:
+async def test_a_time_out_ends_a_command_that_hangs(box: Sandbox) -> None:
     process = await box.exec("sleep 1000", timeout_s=0.3)
     await box.pause()
     assert (await process.wait()).timed_out
@@ -99,7 +99,7 @@ async def test_where_no_socket_can_be_handed_out_connect_is_refused(pool: MadePo
     assert (await process.wait()).signal == 9 and (await box.run("echo here")).out == b"here\n"
 
 
-async def test_a_port_nobody_listens_on_is_a_user_error(box: Sandbox) -> None:
+async def test_a_port_no_one_listens_on_is_a_user_error(box: Sandbox) -> None:
     for port in (4999, 0, 70_000):
         with pytest.raises((UserError, Unsupported)):
             await box.connect(port)

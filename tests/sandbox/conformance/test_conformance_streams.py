@@ -27,7 +27,7 @@ async def test_output_comes_as_it_is_written_and_in_order(box: Sandbox) -> None:
     assert (result.rc, result.out, result.err, result.signal) == (5, b"", b"", None)
 
 
-async def test_what_nobody_streamed_is_in_the_result(box: Sandbox) -> None:
+async def test_what_no_one_streamed_is_in_the_result(box: Sandbox) -> None:
     """Test 1 of docs/sandbox.md, for exec."""
     data = bytes(range(256))
     process = await box.exec("cat; echo err >&2; exit 7", stdin=data)
@@ -47,7 +47,7 @@ async def test_output_of_wait_is_bounded_with_head_and_tail(box: Sandbox) -> Non
     assert result.out.startswith(b"first\n") and result.out.endswith(b"last\n")
 
 
-async def test_a_slow_reader_blocks_its_command_and_nobody_else(box: Sandbox) -> None:
+async def test_a_slow_reader_blocks_its_command_and_no_one_else(box: Sandbox) -> None:
     """Test 7 of docs/sandbox.md."""
     slow = await box.exec("head -c 8000000 /dev/zero; echo done > mark")
     await asyncio.sleep(0.5)

@@ -220,7 +220,7 @@ class _Shop:
         return ServiceResponse(body=b"open")
 
 
-async def test_an_endless_body_that_nobody_asked_for_is_refused(town: Town) -> None:
+async def test_an_endless_body_that_no_one_asked_for_is_refused(town: Town) -> None:
     """Test 36 of docs/sandbox.md: what the door serves itself is only read, and reading the rest would cost the host a core."""
     await town.open([], {"shop": _Shop()})
     assert await town.status(b"GET /shop/ HTTP/1.1\r\nHost: door\r\nContent-Length: 3\r\n\r\nabc") == 200

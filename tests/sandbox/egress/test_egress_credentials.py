@@ -96,7 +96,7 @@ def test_tokens_are_read_where_npm_keeps_them_with_its_variables(
         ["http://b.test/x", "https://a.test/x", "http://a.test:81/x", "http://a.test.evil/x", "file:///a.test"]
     )
 )
-def test_no_other_server_is_told(url: str) -> None:
+def test_no_other_server_is_reported(url: str) -> None:
     known = Credentials([f"http://me:{WORD}@a.test/simple"], [("//c.test/npm/", WORD)])
     assert known.of("http://a.test:80/files/x") == {"Authorization": BASIC} and WORD not in repr(known)
     assert known.of(url) == {} and known.of("https://c.test/other") == {}

@@ -24,7 +24,7 @@ async def test_a_tunnel_to_a_listed_host_carries_bytes_both_ways(town: Town) -> 
     assert record.reason == "" and record.duration_s > 0
 
 
-async def test_a_plain_request_is_written_anew_for_the_upstream(town: Town) -> None:
+async def test_a_plain_request_is_written_again_for_the_upstream(town: Town) -> None:
     web = Web()
     await town.host("good.example", web, port=80)
     await town.open(["good.example"])
@@ -125,7 +125,7 @@ async def test_a_name_is_resolved_once_and_what_was_looked_at_is_dialled(town: T
     assert asked == ["good.example"] and town.dialled == [(PUBLIC, 443)]
 
 
-async def test_hosts_that_are_not_there_are_told_apart_from_forbidden_ones(town: Town) -> None:
+async def test_hosts_that_are_not_there_are_distinguished_from_forbidden_ones(town: Town) -> None:
     town.names["down.example"] = [PUBLIC]
     await town.open(["down.example", "nowhere.example"])
     assert await town.status(connect("down.example:443")) == 502

@@ -244,7 +244,7 @@ async def test_a_record_that_is_none_is_refused(pair: Pair, record: bytes) -> No
             await host_layers.export_layer(wrong, 0)
 
 
-async def test_services_are_told_of_and_connections_refused_over_a_wire(pair: Pair) -> None:
+async def test_services_are_listed_and_connections_refused_over_a_wire(pair: Pair) -> None:
     box = await pair.fleet.create(SandboxSpec(services=(presets.log_service(),)))
     assert [(one.name, one.healthy) for one in await box.services()] == [("log_service", True)]
     with pytest.raises(Unsupported, match="a socket can't leave its machine"):

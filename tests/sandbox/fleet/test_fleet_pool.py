@@ -175,7 +175,7 @@ def test_what_the_caller_did_is_not_tried_again(bench: Any) -> None:
     run(story())
 
 
-def test_forks_go_beside_their_layers_and_elsewhere_only_what_lacks_is_shipped(bench: Any) -> None:
+def test_forks_go_next_to_their_layers_and_elsewhere_only_what_lacks_is_shipped(bench: Any) -> None:
     async def story() -> None:
         fleet = await bench.open(2, max_live=10)
         box = await fleet.create(SandboxSpec(files={"a": b"1", "gone": b"x"}))

@@ -40,9 +40,7 @@ _SETTINGS = SandboxSettings(backend="docker")
 @pytest.fixture(scope="module")
 def words() -> Iterator[tuple[str, ...]]:
     if shutil.which("podman") is None or os.geteuid() != 0:
-        pytest.skip(
-            "podman, which stands in for docker, is not here or can't be asked for a user of the host: not root"
-        )
+        pytest.skip("podman, which replaces docker, is not here or can't be asked for a user of the host: not root")
     folder = tempfile.mkdtemp(prefix="etude-test-docker-")
     places = [word for name in ("root", "runroot", "tmpdir") for word in (f"--{name}", f"{folder}/{name}")]
     runc = shutil.which("runc")
@@ -107,7 +105,7 @@ async def test_commands_files_and_limits_work_as_elsewhere(engine: SandboxPool, 
     assert (await process.wait()).out == b"through"
 
 
-async def test_what_is_inside_is_nobody_and_sees_nothing_of_the_host(container: Sandbox) -> None:
+async def test_what_is_inside_is_no_one_and_sees_nothing_of_the_host(container: Sandbox) -> None:
     """Tests 32, 42 and 43 of docs/sandbox.md."""
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "canary").write_text("canary")

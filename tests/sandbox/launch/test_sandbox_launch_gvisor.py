@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.nightly]
 
 TRY = """
 import json, os
-told = {"ids": [*os.getresuid(), *os.getresgid(), *os.getgroups()]}
+report = {"ids": [*os.getresuid(), *os.getresgid(), *os.getgroups()]}
 status = open("/proc/self/status").read()
-told["held"] = [line.split()[1] for line in status.splitlines() if line.startswith("Cap")]
+report["held"] = [line.split()[1] for line in status.splitlines() if line.startswith("Cap")]
 tries = {
     "root": lambda: os.setresuid(0, 0, 0),
     "signal": lambda: os.kill(1, 0),
@@ -35,14 +35,14 @@ for group in ("counted", "counted/commands", "supervised", "supervised/superviso
         path = f"/opt/etude/groups/{group}/{name}"
         if not os.path.isdir(path):
             tries[path] = lambda path=path: os.write(os.open(path, os.O_WRONLY), b"0")
-told["done"] = []
+report["done"] = []
 for name, act in tries.items():
     try:
         act()
-        told["done"].append(name)
+        report["done"].append(name)
     except OSError:
         pass
-print(json.dumps(told))
+print(json.dumps(report))
 """
 
 
@@ -63,7 +63,7 @@ async def test_a_command_is_nobody_who_could_touch_process_1_or_its_groups(box: 
     assert result["ids"] == [1000] * 6 and set(result["held"]) == {"0" * 16} and result["done"] == []
 
 
-async def test_a_command_beside_another_one_is_so_too(box: Sandbox) -> None:
+async def test_a_command_next_to_another_one_is_so_too(box: Sandbox) -> None:
     neighbour = asyncio.create_task(box.run("sleep 1"))
     await asyncio.sleep(0.2)
     result = json.loads((await box.run(["python", "try.py"])).out)
@@ -99,7 +99,7 @@ while n > 1:
     assert 16 <= int(done.out) <= 18  # pids=16, its first process among them; this kernel overshoots by one or two
 
 
-async def test_a_hog_of_memory_is_killed_and_told(box: Sandbox) -> None:
+async def test_a_hog_of_memory_is_killed_and_reported(box: Sandbox) -> None:
     done = await box.run(["python3", "-c", "x = b'x' * (400 << 20); import time; time.sleep(5)"], timeout_s=20)
     assert done.oom and done.signal == 9 and not done.timed_out, done
     assert (await box.run("echo here")).out == b"here\n"

@@ -91,7 +91,7 @@ def test_a_snapshot_without_name_stays_a_while_but_a_passing_one_does_not(store:
     store.hold(lasting.digest).release()
 
 
-def test_sizes_are_told_alone_and_shared(store: LayerStore, tmp_path: Path) -> None:
+def test_sizes_are_reported_alone_and_shared(store: LayerStore, tmp_path: Path) -> None:
     stack(store, tmp_path, {"a": bytes(100)}, name="base").release()
     stack(store, tmp_path, {"a": bytes(100)}, {"b": bytes(10)}, name="top")
     base, top = all_held(store)
@@ -114,7 +114,7 @@ def test_a_kill_in_the_middle_of_making_a_layer_leaves_nothing_that_a_collection
     assert not list(store.live.iterdir()) and not list(store.trash.iterdir())
 
 
-def test_a_full_disk_is_told_and_leaves_the_store_as_it_was(
+def test_a_full_disk_is_reported_and_leaves_the_store_as_it_was(
     store: LayerStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Test 26 of docs/sandbox.md, the part of the layers."""

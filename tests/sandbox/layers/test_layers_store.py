@@ -104,7 +104,7 @@ def test_a_file_closed_to_its_own_owner_is_kept_with_its_mode(store: LayerStore,
     verify_layer(store.layer(held.snapshot.layers[0]), held.snapshot.layers[0])
 
 
-def test_without_a_change_a_snapshot_is_the_chain_it_stands_on(store: LayerStore, tmp_path: Path) -> None:
+def test_without_a_change_a_snapshot_is_the_chain_it_is_based_on(store: LayerStore, tmp_path: Path) -> None:
     first = stack(store, tmp_path, TREE)
     upper = tmp_path / "upper"
     write(upper, {"work/sub": None})

@@ -163,7 +163,7 @@ def test_sixty_layers_hold_what_a_flat_copy_holds_and_become_one(store: LayerSto
     assert f"work/f59 file {hashlib.sha256(b'59').hexdigest()}" in shown
 
 
-def test_what_differs_is_told_by_path(store: LayerStore, tmp_path: Path) -> None:
+def test_what_differs_is_reported_by_path(store: LayerStore, tmp_path: Path) -> None:
     old = stack(store, tmp_path, {"a": b"1", "b": b"2", "c": "-> a", "d/e": b"3", "same": b"s"})
     new = stack(store, tmp_path, {"a": b"1!", "c": "-> b", "d": b"a file now", "f": b"4", "same": b"s", "g": None})
     found = differences(LayerView.of(store, old.snapshot), LayerView.of(store, new.snapshot))

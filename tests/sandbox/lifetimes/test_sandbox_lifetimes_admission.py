@@ -36,7 +36,7 @@ def test_ten_times_too_many_are_served_in_the_order_in_which_they_came() -> None
             ends.append(now[0] + 0.5)
         most = max(most, admission.live)
     tickets = [ticket for _, ticket in admitted]
-    assert tickets == sorted(tickets), "nobody overtakes"
+    assert tickets == sorted(tickets), "no one overtakes"
     assert most <= 10 and admission.waiting <= 400 and refused > 1000
     seconds = [sum(s <= at < s + 1 for at, _ in admitted) for s in range(1, 10)]
     assert all(15 <= count <= 21 for count in seconds)

@@ -166,7 +166,7 @@ async def test_a_runner_killed_while_it_is_born_is_a_typed_error_and_leaves_noth
     step: str, cells: LocalPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not cells._groups.available:
-        pytest.skip("without control groups nobody knows the first process before it is ready")
+        pytest.skip("without control groups the first process is not known before it is ready")
     before = census(cells)
     channels: list[ControlChannel] = []
 
@@ -187,7 +187,7 @@ async def test_a_runner_killed_while_it_is_born_is_a_typed_error_and_leaves_noth
     assert await grown(cells, before) == {}
 
 
-async def test_kill_is_idempotent_and_safe_beside_everything_else(cells: LocalPool) -> None:
+async def test_kill_is_idempotent_and_safe_next_to_everything_else(cells: LocalPool) -> None:
     """Test 16 of docs/sandbox.md."""
     before = census(cells)
     for delay_s in (0.0, 0.002, 0.01, 0.03):

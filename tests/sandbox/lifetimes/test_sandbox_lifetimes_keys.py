@@ -40,7 +40,7 @@ async def test_a_failure_reaches_all_who_asked_and_forgets_the_key() -> None:
     assert await keys.once("k", "spec", maker.make) == 2
 
 
-async def test_a_key_stands_for_one_demand() -> None:
+async def test_a_key_belongs_to_one_demand() -> None:
     keys, maker = IdempotencyKeys[int](), Maker()
     await keys.once("k", "spec", maker.make)
     with pytest.raises(UserError, match="another spec"):
@@ -69,7 +69,7 @@ async def test_one_who_gives_up_costs_the_others_nothing_and_the_last_one_ends_t
     assert await keys.once("slow", "spec", maker.make) == 2
 
 
-async def test_the_key_of_what_has_ended_makes_anew() -> None:
+async def test_the_key_of_what_has_ended_makes_again() -> None:
     keys, maker = IdempotencyKeys[int](), Maker()
     await keys.once("k", "spec", maker.make)
     keys.forget("k")

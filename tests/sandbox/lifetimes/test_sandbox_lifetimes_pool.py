@@ -27,7 +27,7 @@ async def _until_dead(box, patience_s: float = 10.0) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_a_ttl_ends_a_sandbox_and_whoever_calls_it_is_told_why(cells: LocalPool) -> None:
+async def test_a_ttl_ends_a_sandbox_and_a_call_reports_why(cells: LocalPool) -> None:
     """Test 23 of docs/sandbox.md."""
     before = census(cells)
     box = await cells.create(SandboxSpec(ttl_s=0.4))

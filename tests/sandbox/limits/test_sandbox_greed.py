@@ -21,7 +21,7 @@ BOMB = "import os, time\nwhile True:\n try: os.fork()\n except OSError: time.sle
 
 
 @pytest.mark.parametrize("warm_python", [True, False])
-async def test_a_fork_bomb_is_bounded_and_told_and_neighbours_go_on(pool: SandboxPool, warm_python: bool) -> None:
+async def test_a_fork_bomb_is_bounded_and_reported_and_neighbours_go_on(pool: SandboxPool, warm_python: bool) -> None:
     """Test 38 of docs/sandbox.md. Its bound on neighbours' times is the bench's business: here they must merely be served."""
     box = await pool.create(SandboxSpec(pids=16, warm_python=warm_python))
     neighbour = await pool.create(SandboxSpec(disk_mb=1))

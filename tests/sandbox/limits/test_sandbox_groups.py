@@ -43,7 +43,7 @@ def test_swap_is_optional_and_nothing_else_is(tmp_path: Path) -> None:
         steps.bound(tmp_path, part)
 
 
-def test_a_kill_for_memory_is_told_once(tmp_path: Path, turns: ThreadPoolExecutor) -> None:
+def test_a_kill_for_memory_is_reported_once(tmp_path: Path, turns: ThreadPoolExecutor) -> None:
     group = ControlGroup("one", (steps.GroupFolder(tmp_path, ()),), "memory.events", turns)
     turns.submit(lambda: None).result()
     assert not group.ran_out_of_memory()

@@ -55,7 +55,7 @@ def test_claims_of_a_killed_process_are_free(tmp_path: Path) -> None:
     assert ours.claim().uid in theirs
 
 
-def test_root_takes_numbers_that_nobody_hands_out() -> None:
+def test_root_takes_numbers_that_no_one_hands_out() -> None:
     if os.geteuid() != 0:
         pytest.skip("not root")
     found = uids.source()

@@ -150,7 +150,7 @@ asyncio.run(main())
 """
 
 
-async def test_the_range_of_a_killed_client_is_free_only_when_nobody_is_left(pool: SandboxPool) -> None:
+async def test_the_range_of_a_killed_client_is_free_only_when_no_one_is_left(pool: SandboxPool) -> None:
     """Test 49 of docs/sandbox.md, after SIGKILL of the client."""
     with subprocess.Popen([sys.executable, "-c", CLIENT], stdout=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None

@@ -31,7 +31,7 @@ def test_code_output_and_errors_come_apart_and_exact(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("number", [9, 11, 15])
-def test_a_death_by_a_signal_is_told_as_such(talk: Talk, number: int) -> None:
+def test_a_death_by_a_signal_is_reported_as_such(talk: Talk, number: int) -> None:
     """Test 2 of docs/sandbox.md."""
     found = talk.run("/bin/sh", "-c", f"kill -{number} $$").head
     assert (found["rc"], found["signal"]) == (128 + number, number)
@@ -61,7 +61,7 @@ def test_what_can_t_start_says_why_as_a_shell_would(
     assert found.blob.endswith(said)
 
 
-def test_a_file_that_no_kernel_runs_is_told(talk: Talk) -> None:
+def test_a_file_that_no_kernel_runs_is_reported(talk: Talk) -> None:
     talk.ask(frames.WRITE, b"#!/nowhere/at/all\n", path="script", mode=0o755)
     assert talk.run("./script").head["rc"] == 126
 

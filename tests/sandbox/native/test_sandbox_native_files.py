@@ -233,7 +233,7 @@ def test_entries_that_lead_elsewhere_are_refused(talk: Talk, tmp_path: Path, pat
     assert talk.run("echo", "alive").blob == b"alive\n"
 
 
-def test_a_full_disk_is_told_as_such(start: Start, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_as_such(start: Start, tmp_path: Path) -> None:
     talk = start()
     talk.hear()
     assert talk.run("mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path)).head["rc"] == 0
@@ -261,7 +261,7 @@ def test_a_connection_to_what_listens_inside_is_handed_out(talk: Talk) -> None:
     assert (end.kind, end.stream, end.head["rc"]) == (frames.EXIT, stream, 0)
 
 
-def test_a_listener_that_takes_nobody_holds_nobody_else_up(talk: Talk) -> None:
+def test_a_listener_that_takes_no_one_holds_no_one_else_up(talk: Talk) -> None:
     server = (
         "import fcntl, socket, struct, time\n"
         "s = socket.socket(); fcntl.ioctl(s, 0x8914, struct.pack('16sh14x', b'lo', 1))\n"

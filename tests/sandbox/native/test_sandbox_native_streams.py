@@ -100,7 +100,7 @@ def test_stdin_that_stays_open_is_given_back_as_it_is_taken(talk: Talk) -> None:
     assert (frame.kind, frame.head["rc"], taken) == (frames.EXIT, 0, len(data))
 
 
-def test_stdin_that_nobody_reads_is_given_back_all_the_same(talk: Talk) -> None:
+def test_stdin_that_no_one_reads_is_given_back_all_the_same(talk: Talk) -> None:
     stream = talk.exec("/bin/sh", "-c", "exec 0<&-; sleep 0.5", open_stdin=True)
     time.sleep(0.2)
     talk.send(frames.STDIN, stream, {"eof": False}, bytes(200_000))
@@ -170,7 +170,7 @@ def test_the_end_of_a_terminal_s_input_is_its_own_character(talk: Talk) -> None:
     assert until_exit(talk, stream)[0].count(b"line") == 2  # the echo and the answer
 
 
-def test_no_process_left_is_told_and_never_an_empty_success(
+def test_no_process_left_is_reported_and_never_an_empty_success(
     start: Start, program: Path, unshared: tuple[str, ...]
 ) -> None:
     """Test 38 of docs/sandbox.md. Root is under no limit of processes without a control group: an ordinary user's runner is asked."""

@@ -94,7 +94,7 @@ FOES = {
     "no word": raw(frames.RUN, 1, RUN.replace(b'"true"', b"")),
     "stream 0": raw(frames.RUN, 0, RUN),
     "a stream in use": raw(frames.RUN, 7, RUN.replace(b"true", b"sleep\",\"5")) * 2,
-    "a tree for nobody": raw(frames.TREE, 5, b'{"entries":[],"last":true}'),
+    "a tree that was not asked for": raw(frames.TREE, 5, b'{"entries":[],"last":true}'),
     "a tree larger than its frame": raw(frames.PUT, 5, b'{"path":"."}')
     + raw(frames.TREE, 5, b'{"entries":[["a","file",420,0,9,null]],"last":true}', b"12345678"),
     "a tree of another kind": raw(frames.PUT, 5, b'{"path":"."}')
@@ -104,7 +104,7 @@ FOES = {
 
 
 @pytest.mark.parametrize("data", FOES.values(), ids=FOES.keys())
-def test_whoever_breaks_the_protocol_is_told_and_it_ends(talk: Talk, data: bytes) -> None:
+def test_a_breach_of_the_protocol_is_reported_and_ends_it(talk: Talk, data: bytes) -> None:
     talk.socket.sendall(data)
     found = talk.hear()
     assert (found.kind, found.stream) == (frames.ERROR, 0), (found.kind, found.head)
@@ -158,7 +158,7 @@ def test_outside_of_a_pid_namespace_it_refuses_to_serve(start: Start) -> None:
     assert talk.close() == 70
 
 
-def test_a_machine_without_a_compiler_is_told_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_machine_without_a_compiler_reports_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(build, "COMPILERS", ("no-such-compiler",))
     build.program.cache_clear()

@@ -44,7 +44,7 @@ async def _end(*boxes: Sandbox) -> None:
     await asyncio.gather(*(one.kill() for one in boxes))
 
 
-async def test_a_child_starts_from_its_parents_files_and_nobody_sees_anothers(box: Sandbox) -> None:
+async def test_a_child_starts_from_its_parents_files_and_no_one_sees_anothers(box: Sandbox) -> None:
     """Test 18 of docs/sandbox.md: edits, removals, renames, modes and attributes stay where they were made."""
     await box.run("chmod 751 a.py; echo t > /tmp/t; ln -s a.py link")
     one, two, three = await _children(box, 3)
@@ -171,7 +171,7 @@ async def test_a_damaged_layer_is_an_error_and_no_sandbox(layers: str, pool: Loc
         os.utime(folder / "work/a.py", ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-async def test_changes_are_told_since_birth_and_since_a_snapshot(box: Sandbox) -> None:
+async def test_changes_are_reported_since_birth_and_since_a_snapshot(box: Sandbox) -> None:
     assert await box.diff() == []
     await box.run("echo 2 > a.py; rm d/b; echo n > new; mkdir empty; touch d/c; echo t > /tmp/t")
     changed = [FileChange("work/a.py", "changed"), FileChange("work/d/b", "removed"), FileChange("work/new", "added")]
@@ -201,7 +201,7 @@ async def test_what_can_not_be_is_said_and_changes_nothing(pool: LocalPool, box:
     assert (await box.run("cat a.py")).out == b"a = 1\n"
 
 
-async def test_a_fork_beside_a_kill_ends_in_children_or_in_an_error_that_says_so(pool: LocalPool) -> None:
+async def test_a_fork_next_to_a_kill_ends_in_children_or_in_an_error_that_says_so(pool: LocalPool) -> None:
     """Test 16 of docs/sandbox.md: kill during fork and snapshot; nothing hangs and nothing is left."""
     for delay_s in (0, 0.002, 0.01, 0.03):
         box = await pool.create(SPEC)
@@ -247,7 +247,7 @@ async def test_programs_that_start_all_the_time_are_caught_standing_still(box: S
     assert (await starting).rc == 0
 
 
-async def test_nobody_can_resume_a_sandbox_in_the_middle_of_its_snapshot(
+async def test_no_one_can_resume_a_sandbox_in_the_middle_of_its_snapshot(
     pool: LocalPool, box: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Test 17 of docs/sandbox.md: a caller that pauses and resumes it meanwhile waits; the writer is paused while files are copied."""

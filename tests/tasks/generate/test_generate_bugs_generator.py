@@ -59,7 +59,7 @@ def test_nothing():
     assert total([], 5) == 0
 
 
-def test_nobody():
+def test_empty():
     assert names([]) == []
 """
 OTHER = "from other import one\n\n\ndef test_one():\n    assert one() == 1\n"
@@ -71,7 +71,7 @@ FILES = {
 }
 BY_FILE = {
     "tests/test_shop.py": tuple(
-        f"tests.test_shop::test_{name}" for name in ("limit", "names", "nobody", "nothing", "total")
+        f"tests.test_shop::test_{name}" for name in ("limit", "names", "empty", "nothing", "total")
     ),
     "tests/test_other.py": ("tests.test_other::test_one",),
 }

@@ -43,8 +43,11 @@ def remembering(known: set[str], asked: list[str] | None = None) -> ScriptedPoli
 async def test_what_a_model_reproduces_is_flagged_and_the_rest_is_not(tmp_path: Path) -> None:
     rows = await ask(remembering({"t1", "t4"}), TASKS, ProbeAnswers(tmp_path / "foreign.jsonl"))
     assert flags(rows) == {name: {"continuation": 1.0, "paths": 1.0} for name in ("t1", "t4")}
-    told = summary("foreign", rows)
-    assert told["means"] == {"continuation": pytest.approx(1 / 3, abs=1e-3), "paths": pytest.approx(1 / 3, abs=1e-3)}
+    measured = summary("foreign", rows)
+    assert measured["means"] == {
+        "continuation": pytest.approx(1 / 3, abs=1e-3),
+        "paths": pytest.approx(1 / 3, abs=1e-3),
+    }
 
 
 async def test_a_model_that_knew_all_tasks_is_flagged_at_all_of_them(tmp_path: Path) -> None:
@@ -101,7 +104,7 @@ def test_short_references_and_tasks_without_a_project_are_not_probed() -> None:
     assert len(continuation(task).wanted) >= LEAST_LINES  # type: ignore[union-attr]
 
 
-async def test_the_flag_goes_into_the_tasks_metadata_beside_other_models(tmp_path: Path) -> None:
+async def test_the_flag_goes_into_the_tasks_metadata_next_to_other_models(tmp_path: Path) -> None:
     rows = await ask(remembering({"t1"}), TASKS, ProbeAnswers(tmp_path / "foreign.jsonl"))
     known = flags(rows)
     task = mark_task(mark_task(TASKS[1], "other", [], {}), "foreign", rows, known)

@@ -123,7 +123,7 @@ async def test_a_setter_of_a_preset_that_can_t_leave_out_its_shell_is_refused_to
     assert len(await setter.goals(PROJECT)) == 10 and "not allowed" in last(heard[1])
 
 
-async def test_two_models_install_a_project_and_what_they_cost_is_told(pool: SandboxPool, tmp_path: Path) -> None:
+async def test_two_models_install_a_project_and_what_they_cost_is_reported(pool: SandboxPool, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for path, data in FILES.items():
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,7 @@ async def test_two_models_install_a_project_and_what_they_cost_is_told(pool: San
         await again.build(PROJECT, [], [RecipeTrial(recipe, "no")])
 
 
-async def test_a_try_is_told_what_the_one_before_did_and_starts_from_the_untouched_tree(pool: SandboxPool) -> None:
+async def test_a_try_is_shown_what_the_one_before_did_and_starts_from_the_untouched_tree(pool: SandboxPool) -> None:
     heard: list[Request] = []
     steps = [["false"], [HELPER]]
 

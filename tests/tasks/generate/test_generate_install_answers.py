@@ -28,7 +28,7 @@ def test_an_answer_is_found_behind_whatever_words_and_within_a_fence(before: str
     assert len(goals(f"{before}\n```json\n{json.dumps(ten())}\n```")) == 10
 
 
-def test_ten_goals_come_back_as_they_were_told_and_tests_may_end_with_any_status() -> None:
+def test_ten_goals_come_back_as_they_were_reported_and_tests_may_end_with_any_status() -> None:
     found = goals(json.dumps(ten(tests=True)))
     assert found[0] == Goal("make 0", "the build ends well", "done", None, True)
     assert found[1] == Goal("make 1", "the build ends well", "done", 0)

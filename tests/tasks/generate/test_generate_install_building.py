@@ -50,10 +50,10 @@ class Played:
     name = "played"
 
     def __init__(self, *tries: str) -> None:
-        self.tries, self.told = tries, list[RecipeTrial]()
+        self.tries, self.given = tries, list[RecipeTrial]()
 
     async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[RecipeTrial]) -> InstallRecipe:
-        self.told = list(tried)
+        self.given = list(tried)
         step = self.tries[min(len(tried), len(self.tries) - 1)]
         plan = TestPlan("pytest", (), ("test_thing.py",))
         return InstallRecipe(
@@ -65,7 +65,7 @@ PROJECT = Fetched(WANTED, FILES, "folder thing")
 BUILDS = f"echo built > {DEPS}/mark"
 
 
-async def test_a_try_that_fails_is_told_to_the_builder_and_the_next_starts_from_the_untouched_tree(
+async def test_a_try_that_fails_is_reported_to_the_builder_and_the_next_starts_from_the_untouched_tree(
     pool: SandboxPool,
 ) -> None:
     builder = Played(f"{BUILDS}; false", f"test ! -e {DEPS}/mark && echo other > {DEPS}/mark", BUILDS)
@@ -77,7 +77,7 @@ async def test_after_five_tries_the_project_is_discarded_with_the_last_reason(po
     builder = Played("echo no luck; exit 3")
     with pytest.raises(ProjectDiscarded, match="5 tries.*ended with 3: no luck"):
         await build(PROJECT, pool, Set(), builder)
-    assert len(builder.told) == TRIES - 1
+    assert len(builder.given) == TRIES - 1
 
 
 async def test_a_project_that_lacks_what_its_build_should_have_made_names_the_failed_build(pool: SandboxPool) -> None:

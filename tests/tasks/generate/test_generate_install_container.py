@@ -52,8 +52,8 @@ def test_a_dockerfile_s_packages_and_variables_are_read_by_who_installs_them() -
 
 
 def test_a_devcontainer_is_read_with_its_comments_and_the_dockerfile_that_it_names() -> None:
-    told = DEVCONTAINER.replace('"image"', '"build": {"dockerfile": "../ci/Box"}, "image"')
-    found = container({".devcontainer/devcontainer.json": told, "ci/Box": "FROM x\nRUN pip install nox\n"})
+    built = DEVCONTAINER.replace('"image"', '"build": {"dockerfile": "../ci/Box"}, "image"')
+    found = container({".devcontainer/devcontainer.json": built, "ci/Box": "FROM x\nRUN pip install nox\n"})
     assert found.sources == (".devcontainer/devcontainer.json", "ci/Box")
     assert dict(found.env) == {"TZ": "UTC", "URL": "http://localhost // no comment"}
     assert found.pip == ("tox", "nox") and found.runs == ("pip install tox", "npm ci", "pip install nox")
@@ -70,7 +70,7 @@ def test_without_such_a_file_nothing_is_asked_for() -> None:
     assert not container({"setup.py": ""}) and _hints(container({})) == "" and notes(container({})) == ()
 
 
-def test_packages_that_the_machine_has_not_are_told_and_the_others_are_not(
+def test_packages_that_the_machine_has_not_are_reported_and_the_others_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "dpkg-query"
@@ -92,7 +92,7 @@ async def test_rules_install_what_it_names_and_leave_it_out_once_it_can_t_be_had
     )
 
 
-def test_a_model_is_told_what_the_file_runs_and_what_the_machine_lacks() -> None:
+def test_a_model_is_shown_what_the_file_runs_and_what_the_machine_lacks() -> None:
     said = _hints(container({"Dockerfile": DOCKERFILE}))
     assert "run apt-get update && apt-get install" in said and "env MODE=for tests" in said
     assert "no-such-package-anywhere, which this machine does not have" in said

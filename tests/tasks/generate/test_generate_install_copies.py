@@ -50,8 +50,8 @@ def test_its_modules_and_its_readme_go_and_what_tools_ask_for_stays(tmp_path: Pa
     _write(site, {"thing-1.0.dist-info/METADATA": METADATA, "thing-1.0.dist-info/RECORD": record})
     _run(tmp_path)
     assert not (site / "thing" / "__init__.py").exists() and (site / "other.py").exists()
-    told = (site / "thing-1.0.dist-info" / "METADATA").read_text()
-    assert told == "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\nRequires-Dist: other\n\n"
+    dist_info = (site / "thing-1.0.dist-info" / "METADATA").read_text()
+    assert dist_info == "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\nRequires-Dist: other\n\n"
     asked = "from importlib.metadata import version, requires; print(version('thing'), requires('thing'))"
     said = subprocess.run([f"{tmp_path}/venv/bin/python3", "-I", "-c", asked], capture_output=True, text=True)
     assert said.stdout == "1.0 ['other']\n"

@@ -326,19 +326,19 @@ def test_the_reason_of_a_failure_holds_the_line_that_says_why(output: str, why: 
 
 
 def test_packages_of_a_workspace_are_links_to_the_working_tree_and_not_of_the_registry() -> None:
-    told = {"name": "all", "workspaces": ["packages/*"]}
+    whole = {"name": "all", "workspaces": ["packages/*"]}
     members = {
         "packages/a/package.json": '{"name": "@s/a"}',
         "packages/b/package.json": '{"name": "b", "dependencies": {"@s/a": "^1.0.0"}}',
     }
-    project = javascript(told, **members)
+    project = javascript(whole, **members)
     steps = "\n".join(node_rules.steps(project))
     assert workspaces(project.texts()) == {"@s/a": "packages/a", "b": "packages/b"}
     assert f"ln -sfn {node_rules.WORKDIR}/packages/a /tmp/deps/js/node_modules/@s/a" in steps
     assert '"@s/a": "^1.0.0"' not in steps
 
 
-def test_a_runner_that_needs_the_project_itself_is_told_from_other_refusals() -> None:
+def test_a_runner_that_needs_the_project_itself_is_distinguished_from_other_refusals() -> None:
     project = javascript({"name": "minimist"})
     assert node_rules.needs_itself(project, "npm error 403 GET http://127.0.0.1/npm/minimist")
     assert not node_rules.needs_itself(project, "npm error 403 GET http://127.0.0.1/npm/minimist-options")
@@ -352,9 +352,9 @@ def test_a_recipe_reads_as_it_was_written_and_betrays_a_change_by_hand() -> None
 
 
 def test_a_snapshot_is_named_by_tree_and_steps_not_by_who_built_it() -> None:
-    told = {name: getattr(recipe(), name) for name in recipe().__dataclass_fields__}
-    assert InstallRecipe(**{**told, "builder": "model", "goals": ()}).snapshot == recipe().snapshot
-    assert InstallRecipe(**{**told, "tree": "cd"}).snapshot != recipe().snapshot
+    whole = {name: getattr(recipe(), name) for name in recipe().__dataclass_fields__}
+    assert InstallRecipe(**{**whole, "builder": "model", "goals": ()}).snapshot == recipe().snapshot
+    assert InstallRecipe(**{**whole, "tree": "cd"}).snapshot != recipe().snapshot
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ async def test_what_can_not_be_made_says_why(tmp_path: Path, pool: SandboxPool, 
             await preparing.prepare(folder.trees, "sums-1.0", pool, tmp_path)
 
 
-def test_where_a_project_came_from_is_read_back_and_a_local_one_is_told() -> None:
+def test_where_a_project_came_from_is_read_back_and_a_local_one_is_reported() -> None:
     found = catalogue_project("npm @scope/sums 1.0 sha512:00", recipe())
     assert (found.name, found.kind, found.version, found.in_registry) == ("sums", "npm", "1.0", "@scope/sums")
     for origin in ("git 0a1b2c", "folder sums", ""):

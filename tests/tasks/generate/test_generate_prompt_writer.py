@@ -44,7 +44,7 @@ async def test_an_ambiguous_prompt_without_content_is_asked_for_again() -> None:
     assert found.prompts == GOOD and len(found.usages) == 2
 
 
-async def test_where_the_policy_never_gets_it_right_the_rules_stand_and_it_is_told() -> None:
+async def test_where_the_policy_never_gets_it_right_the_rules_stand_and_it_is_reported() -> None:
     bad = {**GOOD, "full": "see /home/me/project/s.py"}
     found = await write_prompts(TASK, FACTS, saying(json.dumps(bad), "no idea"))
     assert "/home/me" not in found.prompts["full"] and found.prompts["terse"] == GOOD["terse"]

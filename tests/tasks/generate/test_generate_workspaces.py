@@ -58,14 +58,14 @@ def test_a_path_lies_in_the_innermost_workspace_or_in_none():
 
 
 @pytest.mark.parametrize(
-    ("solution", "said", "told"),
+    ("solution", "said", "named"),
     [
         ({"src/one/m.py": "x = 2\n"}, ["src/one"], "`src/one`, one of the 2 workspaces: `m`"),
         ({"src/one/m.py": "x = 2\n", "src/two/m.py": "x = 2\n"}, ["src/one", "src/two"], "`m`"),
         ({"setup.py": "x = 2\n"}, None, "`m`"),
     ],
 )
-async def test_a_task_says_which_workspace_is_meant(solution: dict[str, str], said: list[str] | None, told: str):
+async def test_a_task_says_which_workspace_is_meant(solution: dict[str, str], said: list[str] | None, named: str):
     facts = Facts("make it two", place="`m`")
     task = Task(
         id="features/pair/x", category="features", level="x", instruction="", files=PAIR, test_command=(), grader="commands",
@@ -73,7 +73,7 @@ async def test_a_task_says_which_workspace_is_meant(solution: dict[str, str], sa
     )  # fmt: skip
     done = await finalize_task(task, InstalledProject(Environment("pair", "1"), PAIR, Baseline(frozenset()), "test"))
     assert done.metadata.get("workspaces") == said
-    assert f"It concerns {told.strip('`') if told == '`m`' else told}." in done.metadata["prompts"]["full"]
+    assert f"It concerns {named.strip('`') if named == '`m`' else named}." in done.metadata["prompts"]["full"]
 
 
 def test_every_listed_monorepo_says_that_it_is_one_and_what_is_in_it():

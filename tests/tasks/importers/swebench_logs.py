@@ -163,14 +163,14 @@ def _lists(case: dict[str, Any], rng: random.Random) -> dict[str, list[str]]:
     """Names of the log and others; some cut off within a parameter, as those of Verified are."""
     expected = Expected(case["instance_id"], case["log_parser"], (), (), case["eval_type"], case["version"])
     try:
-        told = [*results(case["log"], expected)[0]]
+        named = [*results(case["log"], expected)[0]]
     except UnreadableLog:
-        told = []
-    told = [
+        named = []
+    named = [
         name.partition("[")[0] + "[" + name.partition("[")[2][:1] if "[" in name and rng.random() < 0.5 else name
-        for name in told
+        for name in named
     ]
-    known = [name for name in told if rng.random() < 0.8]
+    known = [name for name in named if rng.random() < 0.8]
     strange = [rng.choice(NAMES)] if rng.random() < 0.2 else []
     rng.shuffle(known)
     half = rng.randrange(len(known) + 1)

@@ -29,8 +29,8 @@ def main(python: str) -> None:
     for parser in PARSERS:
         cases = [drawn(parser, seed) for seed in range(OF)]
         version, decided = asked(python, cases)
-        told = sorted(zip(cases, decided, strict=True), key=lambda pair: _richness(*pair))
-        by_kind = {_kind(word): (case, word) for case, word in told} | {"richest": told[-1]}
+        ranked = sorted(zip(cases, decided, strict=True), key=lambda pair: _richness(*pair))
+        by_kind = {_kind(word): (case, word) for case, word in ranked} | {"richest": ranked[-1]}
         kept += [
             json.dumps({"swebench": version, **case, "decided": word}, ensure_ascii=False)
             for number, (case, word) in enumerate(by_kind.values())

@@ -35,7 +35,7 @@ COMPOSE = "services:\n  main:\n    build: .\n"
 
 def harbor(folder: Path, toml: str = "", variables: Any = None, **files: str) -> Task:
     """A directory with this task.toml; further files by `path__with__slashes` and dots."""
-    told = {
+    files = {
         "task.toml": f'schema_version = "1.4"\n{toml}',
         "instruction.md": "Write the answer to out.txt.\n",
         "environment/Dockerfile": "FROM tiny:1\nWORKDIR /app\n",
@@ -43,7 +43,7 @@ def harbor(folder: Path, toml: str = "", variables: Any = None, **files: str) ->
         "solution/solve.sh": "echo 42 > /app/out.txt\n",
         **files,
     }
-    for path, text in told.items():
+    for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     return read_foreign_task(folder, variables or {})
@@ -192,8 +192,8 @@ def test_what_a_folder_holds_that_cant_be_run_here_is_refused_by_its_name(
 def test_a_lone_service_is_the_machine_binary_tests_travel_and_marks_of_provenance_are_not_shown(tmp_path: Path):
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "data.bin").write_bytes(b"\x00\xff")
-    told = "<!-- canary GUID 1 -->\n# CANARY 2\n\nWrite it.\n"
-    task = harbor(tmp_path, **{"environment/docker-compose.yaml": COMPOSE, "instruction.md": told})
+    marked = "<!-- canary GUID 1 -->\n# CANARY 2\n\nWrite it.\n"
+    task = harbor(tmp_path, **{"environment/docker-compose.yaml": COMPOSE, "instruction.md": marked})
     assert task.instruction.startswith("Write it.\n\nWork in /app.") and task.hidden["tests_binary"] == {
         "data.bin": "AP8="
     }

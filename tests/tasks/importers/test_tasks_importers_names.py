@@ -41,7 +41,7 @@ def lists(task: Task) -> tuple[list[str], list[str]]:
     return both[0], both[1]
 
 
-def test_a_name_that_ends_within_a_parameter_stands_for_all_tests_that_begin_so() -> None:
+def test_a_name_that_ends_within_a_parameter_means_all_tests_that_begin_so() -> None:
     task = found(
         ["test_p['str' has no x]", "test_p['str' has no y]", "test_q"], ["test_k[a b]", "test_k[a c]", "test_k[b]"]
     )

@@ -69,12 +69,12 @@ def test_every_field_of_a_classic_row_and_of_version_5_is_kept(tmp_path: Path):
     )
 
 
-def test_repositories_whose_logs_name_failures_alone_are_judged_so_without_being_told(tmp_path: Path):
+def test_repositories_whose_logs_name_failures_alone_are_judged_so_without_being_asked(tmp_path: Path):
     [row] = read(tmp_path, {**CLASSIC, "repo": "eslint/eslint"})
     assert row.eval_type == "fail_only"
 
 
-def test_swe_rebench_tells_its_image_and_reader_beside(tmp_path: Path):
+def test_swe_rebench_tells_its_image_and_reader_next_to(tmp_path: Path):
     config = {
         "install": "pip install -e .",
         "test_cmd": "pytest -rA",
@@ -86,7 +86,7 @@ def test_swe_rebench_tells_its_image_and_reader_beside(tmp_path: Path):
 
 
 def test_swe_bench_pro_has_lists_as_text_and_more_of_a_statement(tmp_path: Path):
-    told = {key: value for key, value in CLASSIC.items() if key not in LISTS}
+    classic = {key: value for key, value in CLASSIC.items() if key not in LISTS}
     pro = {
         "fail_to_pass": "['t.py::it\\'s']",
         "pass_to_pass": '["b"]',
@@ -94,7 +94,7 @@ def test_swe_bench_pro_has_lists_as_text_and_more_of_a_statement(tmp_path: Path)
         "interface": "def f()",
         "dockerhub_tag": "o.s-1",
     }
-    [row] = read(tmp_path, {**told, **pro})
+    [row] = read(tmp_path, {**classic, **pro})
     assert row.form == "swe-bench-pro" and row.fail_to_pass == ("t.py::it's",) and row.pass_to_pass == ("b",)
     assert row.problem_statement == "it is off\n\nRequirements:\n- r\n\nNew interfaces introduced:\ndef f()"
     assert row.image.endswith(":o.s-1")

@@ -45,14 +45,14 @@ def ours(case: dict[str, Any]) -> dict[str, Any]:
     except UnreadableLog:
         return {"error": ""}
     assert decided.score <= decided.resolved  # never a reward where the package gives none
-    told = {"statuses": statuses, **decided.to_json()}
+    verdict = {"statuses": statuses, **decided.to_json()}
     if not decided.applied:
-        del told["tests_status"]
+        del verdict["tests_status"]
         trouble = machine_trouble(case["log"].replace("\r\n", "\n").replace("\r", "\n"))
-        told["infra_failure"] = trouble is not None and trouble[1] == "environment"
+        verdict["infra_failure"] = trouble is not None and trouble[1] == "environment"
         if trouble:
-            told["infra_failure_reason"] = trouble[0]
-    return told
+            verdict["infra_failure_reason"] = trouble[0]
+    return verdict
 
 
 def same(case: dict[str, Any], theirs: dict[str, Any]) -> bool:
@@ -138,7 +138,7 @@ def test_a_log_that_names_failures_alone_must_show_that_a_suite_ran(shown: str, 
 
 
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4))
-def test_a_name_cut_off_within_a_parameter_stands_for_all_that_begin_so_if_they_agree(words: list[str]):
+def test_a_name_cut_off_within_a_parameter_means_all_that_begin_so_if_they_agree(words: list[str]):
     statuses = {f"t.py::x[log(photon{number}]": word for number, word in enumerate(words)}
     alike = len({word in (PASSED, XFAIL) for word in words}) == 1
     assert status_of("t.py::x[log(photon", statuses) == (words[0] if alike else None)
@@ -157,7 +157,7 @@ def test_an_unknown_reader_and_a_log_that_its_reader_cant_take_are_named():
     assert len(READERS) == 57 and {PASSED, FAILED, SKIPPED, ERROR, XFAIL} == set(WORDS)
 
 
-def test_trouble_of_the_machine_is_told_beside_the_decision_and_never_changes_it():
+def test_trouble_of_the_machine_is_reported_next_to_the_decision_and_never_changes_it():
     assert machine_trouble("x\nKilled\n") == ("out_of_memory", "environment")
     assert machine_trouble("ModuleNotFoundError: a") == ("missing_module", "ambiguous")
     assert machine_trouble("PASSED a") is None

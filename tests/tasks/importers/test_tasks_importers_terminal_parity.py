@@ -45,8 +45,8 @@ def difference(case: dict[str, Any], theirs: dict[str, Any]) -> str:
         if theirs["rewards"].get("reward", 0) > sys.float_info.max:  # an integer that no mean can be made of
             return "no score either"
         return "no score either" if "reward" not in theirs["rewards"] else f"no reward here: {case}, {theirs}"
-    told = {"reward": mine.value, **mine.metrics}
-    return "" if theirs.get("rewards") == told else f"{told} here, {theirs} there: {case}"
+    ours = {"reward": mine.value, **mine.metrics}
+    return "" if theirs.get("rewards") == ours else f"{ours} here, {theirs} there: {case}"
 
 
 def test_recorded_decisions_of_harbor_and_terminal_bench_are_ours_too():
@@ -96,6 +96,6 @@ def test_a_text_that_is_no_reward_says_why(data: bytes, complaint: str):
         of_text(data)
 
 
-def test_a_reward_beyond_the_scale_is_kept_within_it_and_told_as_it_is():
+def test_a_reward_beyond_the_scale_is_kept_within_it_and_reported_as_it_is():
     assert (of_json(b"7").score, of_json(b"7").value) == (1.0, 7.0) and of_text(b"-3").score == 0.0
     assert of_json(b'{"reward": 0.5, "speed": 9}') == Reward(0.5, {"speed": 9.0})

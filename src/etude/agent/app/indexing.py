@@ -67,17 +67,17 @@ class IndexProgress:
     """Reports the progress of a long update: one line at its start, then one every few seconds."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell, self._told_s = tell, 0.0
+        self._tell, self._reported_s = tell, 0.0
 
     def __call__(self, done: int, total: int) -> None:
         if total < MIN_REPORTED_FILES:
             return
         now_s = time.monotonic()
         if done == 0:
-            self._told_s = now_s
+            self._reported_s = now_s
             self._tell(f"indexing {total:,} files…")
-        elif now_s - self._told_s >= REPORT_EVERY_S:
-            self._told_s = now_s
+        elif now_s - self._reported_s >= REPORT_EVERY_S:
+            self._reported_s = now_s
             self._tell(f"indexed {done:,} of {total:,} files")
 
 

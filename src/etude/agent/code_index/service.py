@@ -108,7 +108,7 @@ def read_request(line: bytes) -> IndexRequest:
     try:
         return IndexRequest.model_validate_json(line)
     except ValidationError as error:
-        raise IndexRefused(_told(error)) from error
+        raise IndexRefused(_validation_text(error)) from error
 
 
 def read_params(request: IndexRequest) -> Params:
@@ -118,10 +118,10 @@ def read_params(request: IndexRequest) -> Params:
     try:
         return METHODS[request.method].model_validate(request.params)
     except ValidationError as error:
-        raise IndexRefused(f"{request.method}: {_told(error)}") from error
+        raise IndexRefused(f"{request.method}: {_validation_text(error)}") from error
 
 
-def _told(error: ValidationError) -> str:
+def _validation_text(error: ValidationError) -> str:
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc'])) or 'the request'}: {first['msg']}"
 

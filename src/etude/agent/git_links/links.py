@@ -72,7 +72,7 @@ def link_commit(repository: Path, commit: str, sessions: Sequence[Found]) -> Lin
     busy = []
     for file, header, entries in sessions:
         if header.session_id in counts:
-            _beside(file, record, header.session_id)
+            _merge_record(file, record, header.session_id)
             try:
                 _tell(file, header, entries, repository, record)
             except SessionBusy:
@@ -127,7 +127,7 @@ def in_repository(repository: Path, header: SessionHeader, entries: Sequence[Ent
     )
 
 
-def _beside(file: Path, record: Record, session_id: str) -> None:
+def _merge_record(file: Path, record: Record, session_id: str) -> None:
     """Keep the session's own part of the record next to it, once a revision: the part forgotten with it names no other session."""
     own = only_session(record, session_id)
     assert own is not None, "only sessions that the record names are passed"

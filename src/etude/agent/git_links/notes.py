@@ -69,7 +69,7 @@ def forget_session(repository: Path, session_id: str) -> int:
         else:
             git(repository, "notes", f"--ref={REF}", "remove", commit)
     if old:
-        _begin_anew(repository)
+        _start_again(repository)
         for blob in {*old} - {*blobs_naming(repository, session_id)}:
             (_objects(repository) / blob[:2] / blob[2:]).unlink(missing_ok=True)
     return len(named)
@@ -108,7 +108,7 @@ def _batch(data: bytes) -> Iterator[tuple[str, bytes]]:
         at = stop + 1 + int(size) + 1
 
 
-def _begin_anew(repository: Path) -> None:
+def _start_again(repository: Path) -> None:
     tip = _tip(repository)
     if not git(repository, "ls-tree", tip).strip():
         git(repository, "update-ref", "-d", REF)

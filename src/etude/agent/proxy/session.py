@@ -230,7 +230,7 @@ class CaptureSession:
             delivered = replace(message, calls=message.calls[:1])
             foreign["undelivered_calls"] = [call.to_json() for call in message.calls[1:]]
         if place.renderer is None:
-            message = delivered = self._told_apart(delivered)
+            message = delivered = self._distinguished(delivered)
         usage = answer.usage
         if sampled is not None and not usage.input_tokens + usage.output_tokens:
             usage = Usage(len(place.prompt), 0, len(sampled.ids), round(seconds, 4))
@@ -242,7 +242,7 @@ class CaptureSession:
         self._said = message.text
         return completion
 
-    def _told_apart(self, message: Message) -> Message:
+    def _distinguished(self, message: Message) -> Message:
         """With ids of calls that the session has not seen: some servers number those of each turn from the start, and agents take two
         calls of one id for one."""
         calls = []

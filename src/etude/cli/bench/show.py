@@ -100,7 +100,9 @@ def _one(suite: Suite) -> Answer:
         f"medians: {shapes['median_changed_lines']:g} changed lines (the report's set: {shapes['report_changed_lines']}), "
         f"{shapes['median_files']:g} files, {shapes['median_prompt_chars']:g} characters of prompt ({shapes['report_prompt_chars']})"
     )
-    lines.append(f"{len(judged)} tasks have a rubric beside their tests; {len(prices)} prices of the suite's own")
+    lines.append(
+        f"{len(judged)} tasks have a rubric in addition to their tests; {len(prices)} prices of the suite's own"
+    )
     lines += [f"refresh: {manifest['refresh']}"] if manifest["refresh"] else []
     lines += [f"{entry['version']}  {entry['date']}  {entry['change']}" for entry in manifest["changelog"]]
     lines += [f"  {task.id}  {' '.join(task.instruction.split())[:90]}" for task in tasks]

@@ -105,7 +105,7 @@ def _collected(order: CollectionOrder, recipe: Recipe, manner: PolicyOptions, *,
                 f"{teacher.key} stopped answering: {error}. Run the same command again to go on"
             ) from error
     document = collecting.account(found, ended)
-    return Answer(document, _told(document), 1 if ended.faults else 0)
+    return Answer(document, _text(document), 1 if ended.faults else 0)
 
 
 class CollectionLines:
@@ -125,7 +125,7 @@ class CollectionLines:
         print(line, file=sys.stderr, flush=True)
 
 
-def _told(document: dict) -> str:
+def _text(document: dict) -> str:
     cost = "" if document["dollars"] is None else f", ${document['dollars']:.4f}"
     lines = [
         f"{document['kept']} sessions of {document['tasks_kept']} tasks kept in {document['folder']}: {document['passed']} of "

@@ -30,7 +30,7 @@ def difficulty(
         TaskFolder(folder)  # which says what is wrong with it
     with RunLock(folder):
         document = mark(TaskFolder(folder, make=True), tried_in(runs or []), _tell)
-    return Answer({"folder": str(folder), **document}, _told(document))
+    return Answer({"folder": str(folder), **document}, _text(document))
 
 
 def _tell(done: int, whole: int) -> None:
@@ -38,7 +38,7 @@ def _tell(done: int, whole: int) -> None:
         print(f"{done} of {whole} tasks measured", file=sys.stderr, flush=True)
 
 
-def _told(document: dict[str, Any]) -> str:
+def _text(document: dict[str, Any]) -> str:
     found = document["difficulty"]
     lines = [f"{document['tasks']} tasks, {document['rollouts']} rollouts at them"]
     if found["count"]:

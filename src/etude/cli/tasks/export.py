@@ -32,11 +32,11 @@ def export(
     """Write tasks as Harbor directories: those of installed projects with their installation and a grader, for any harness."""
     tasks = [task_of(task_id, folder, recipe, overrides) for task_id in task_ids]
     rows = run_async(_exported(tasks, out, prove))
-    document = {"exported": [_told(*row) for row in rows]}
+    document = {"exported": [_row_fields(*row) for row in rows]}
     return Answer(document, "\n".join(map(_line, rows)), int(any(proof and not proof.good for _, proof in rows)))
 
 
-def _told(row: Exported, proof: Proof | None) -> dict[str, Any]:
+def _row_fields(row: Exported, proof: Proof | None) -> dict[str, Any]:
     document = {"id": row.id, "folder": str(row.folder), "not_elsewhere": row.not_elsewhere}
     return document | ({"reference": proof.reference, "nop": proof.nop, "said": proof.output} if proof else {})
 

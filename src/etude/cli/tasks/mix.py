@@ -34,7 +34,7 @@ def mix(
     found, left_out = read_recorded(sessions)
     document = mixed({one.id: classify(one.request, written_files(one.entries)) for one in found}, left_out)
     write_mix(out, document)
-    lines = _told(document)
+    lines = _text_lines(document)
     if tasks is not None:
         draw = category_shares(open_tasks(tasks).rows.values(), read_weights(out))
         document = {**document, "draw": asdict(draw)}
@@ -46,7 +46,7 @@ def mix(
     return Answer({"file": str(out), **document}, "\n".join([*lines, f"written to {out}"]))
 
 
-def _told(document: dict[str, Any]) -> list[str]:
+def _text_lines(document: dict[str, Any]) -> list[str]:
     lines = [
         f"{document['decided']} of {document['sessions']} sessions decided, {len(document['left_out'])} files left out"
     ]

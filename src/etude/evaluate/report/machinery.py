@@ -74,7 +74,7 @@ def _replayed(rl: dict[str, Any]) -> list[list[str]]:
         "replayed_routes": "expert choices replayed (tokens x layers)",
     }
     counts = {key: count for key, count in rl.get("counts", {}).items() if key in names}
-    shown = _experts_told(rl)
+    shown = _experts_reported(rl)
     return [
         [words, cell(counts[key]), "", bar("more than 0", counts[key] > 0) if shown else NO_EXPERTS]
         for key, words in names.items()
@@ -132,13 +132,13 @@ def _left_out(drift: dict[str, Any]) -> str:
     return f"without {count} step{'' if count == 1 else 's'} whose figures are not finite" if count else ""
 
 
-def _experts_told(rl: dict[str, Any]) -> bool:
+def _experts_reported(rl: dict[str, Any]) -> bool:
     return rl.get("mismatch", {}).get("routes") != 0
 
 
 def _equal_experts(rl: dict[str, Any]) -> tuple[str, str]:
     mismatch = rl.get("mismatch", {})
-    if not _experts_told(rl):
+    if not _experts_reported(rl):
         return NO_EXPERTS, ""
     return _one(mismatch, "routes_equal"), bar("yes", bool(mismatch.get("routes_equal")))
 

@@ -129,7 +129,7 @@ class Ablation:
             "key": settings.key,
             "cells": len(self.cells),
             "points": points,
-            "fit": None if line is None else _told(line),
+            "fit": None if line is None else _line_fields(line),
         }
         write_json(self.folder / RESULT, result)
         if points:
@@ -188,7 +188,7 @@ def _line(points: list[dict[str, Any]]) -> RegressionLine | None:
         return None
 
 
-def _told(line: RegressionLine) -> dict[str, Any]:
+def _line_fields(line: RegressionLine) -> dict[str, Any]:
     found = asdict(line)
     return {
         "slope": found["slope"],

@@ -125,7 +125,7 @@ class AlarmMonitor:
         self._drifts: dict[str, Drift] = {}
         self._shifted: dict[str, tuple[Shift, int]] = {}  # figure -> its last shift and when
         self._step = 0
-        self._told_shorter = -REFERENCE
+        self._shorter_step = -REFERENCE
 
     def look(self, values: Mapping[str, float]) -> list[Alarm]:
         """What the figures of the next step (`metrics.py`) give cause to say."""
@@ -156,14 +156,16 @@ class AlarmMonitor:
     def _together(self) -> list[Alarm]:
         found: list[Alarm] = []
         if self._lately("extra", "up") and not self._rising("pass_rate"):
-            found.append(Alarm("reward_without_outcome", f"{self._told('extra')}, {self._told('pass_rate')}"))
+            found.append(
+                Alarm("reward_without_outcome", f"{self._change_text('extra')}, {self._change_text('pass_rate')}")
+            )
             del self._shifted["extra"]
         shorter, worse = self._lately("tokens", "down"), self._lately("pass_rate", "down")
-        if self._step - self._told_shorter < REFERENCE:  # the references are still the old ones
+        if self._step - self._shorter_step < REFERENCE:  # the references are still the old ones
             return found
         if (shorter and (worse or self._level("pass_rate") < -FLAT)) or (worse and self._level("tokens") < -FLAT):
-            found.append(Alarm("shorter_and_worse", f"{self._told('tokens')}, {self._told('pass_rate')}"))
-            self._told_shorter = self._step
+            found.append(Alarm("shorter_and_worse", f"{self._change_text('tokens')}, {self._change_text('pass_rate')}"))
+            self._shorter_step = self._step
         return found
 
     def _lately(self, name: str, shift: Shift) -> bool:
@@ -176,7 +178,7 @@ class AlarmMonitor:
     def _level(self, name: str) -> float:
         return self._drifts[name].level if name in self._drifts else 0.0
 
-    def _told(self, name: str) -> str:
+    def _change_text(self, name: str) -> str:
         drift = self._drifts.get(name)
         return f"{name} {drift.reference:.3g} -> {drift.recent:.3g}" if drift else f"{name} is not known"
 

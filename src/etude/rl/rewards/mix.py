@@ -127,7 +127,7 @@ class MixedFile:
         if (before := self._steps.get(step)) is not None:
             if _plain(mix) != before:
                 raise RewardsChanged(
-                    f"step {step} was mixed with {_told(before)}, the settings say {_told(_plain(mix))}: put them back, and give "
+                    f"step {step} was mixed with {_mix_text(before)}, the settings say {_mix_text(_plain(mix))}: put them back, and give "
                     f"changes to rl.rewards.schedule with from_step {max(self._steps) + 1} or later"
                 )
             return mix
@@ -149,7 +149,7 @@ def _plain(mix: Mix) -> dict[str, object]:
     return json.loads(json.dumps(asdict(mix)))
 
 
-def _told(mix: dict[str, object]) -> str:
+def _mix_text(mix: dict[str, object]) -> str:
     return json.dumps(mix, sort_keys=True)
 
 

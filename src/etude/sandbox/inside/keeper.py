@@ -45,7 +45,7 @@ def keep(control: socket, spec: frames.Frame) -> Any:
             f"Landlock of version {found} can't keep signals inside; version {landlock.OLDEST_ABI} is Linux 6.12"
         )
     if os.geteuid() == 0:
-        _become_nobody_else()
+        _take_unshared_user()
     sys_.prctl(sys_.PR_SET_DUMPABLE, 0)
     folder = os.path.join(place["scratch"], f"etude-{os.urandom(8).hex()}")
     _make(folder, place["python"])
@@ -102,7 +102,7 @@ def _shut(rules: int) -> None:
     raise OSError("Landlock did not keep signals inside; refusing to go on")
 
 
-def _become_nobody_else() -> None:
+def _take_unshared_user() -> None:
     os.setgroups([])
     for uid in (_FIRST_UID + os.getpid(), _NOBODY):
         try:

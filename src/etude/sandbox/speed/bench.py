@@ -126,13 +126,13 @@ async def _peers(pool: SandboxPool, rounds: int, say: Say) -> dict[str, Any]:
             continue
         say(f"peer {name}")
         try:
-            rows[name] = await _beside(pool, kind(), min(rounds, _SLOW_ROUNDS))
+            rows[name] = await _compare_with_peer(pool, kind(), min(rounds, _SLOW_ROUNDS))
         except peers.PeerFailed as error:
             rows[name] = {"reason": str(error)}
     return rows
 
 
-async def _beside(pool: SandboxPool, peer: peers.Peer, rounds: int) -> dict[str, Any]:
+async def _compare_with_peer(pool: SandboxPool, peer: peers.Peer, rounds: int) -> dict[str, Any]:
     box = await pool.create(SPEC)
     single = SingleSandboxBenchmark(pool, box)
     try:

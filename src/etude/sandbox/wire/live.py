@@ -77,18 +77,18 @@ class SnapshotOperations(Refusals):
     snapshot_manager: SnapshotManager | None = None
 
     async def snapshot(self, name: str = "", *, memory: bool = False) -> SnapshotRef:
-        return await self._stands("snapshot").snapshot(name, memory)
+        return await self._require_snapshots("snapshot").snapshot(name, memory)
 
     async def fork(self, n: int = 1, *, memory: bool = False) -> list[Sandbox | SandboxError]:
-        return [*await self._stands("fork").fork(n, memory)]
+        return [*await self._require_snapshots("fork").fork(n, memory)]
 
     async def diff(self, since: SnapshotRef | None = None) -> list[FileChange]:
-        return await self._stands("diff").diff(since)
+        return await self._require_snapshots("diff").diff(since)
 
     async def git_patch(self, since: SnapshotRef | None = None) -> bytes:
-        return await self._stands("git_patch").git_patch(since)
+        return await self._require_snapshots("git_patch").git_patch(since)
 
-    def _stands(self, demand: str) -> SnapshotManager:
+    def _require_snapshots(self, demand: str) -> SnapshotManager:
         if self.snapshot_manager is None:
             raise self._refusal(demand)
         return self.snapshot_manager

@@ -32,7 +32,7 @@ def test_what_is_joined_hangs_together_and_nothing_else(batches: list[list[tuple
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 20)), min_size=1, max_size=25))
-def test_the_best_leads_those_that_are_like_it_and_nobody_is_led_by_an_unlike_one(
+def test_the_best_leads_those_that_are_like_it_and_no_one_is_led_by_an_unlike_one(
     rows: list[tuple[int, int, int]],
 ) -> None:
     sets, ranks, places = (np.array(column) for column in zip(*rows, strict=True))

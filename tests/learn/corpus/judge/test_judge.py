@@ -74,7 +74,7 @@ def test_a_name_that_tells_nothing_bad_is_read(path: str) -> None:
     assert judge_name(path, 5_000) is None
 
 
-def test_sizes_are_told_by_the_name_alone() -> None:
+def test_sizes_are_found_by_the_name_alone() -> None:
     assert judge_name("a.py", 10_000_000_000) is FileRefusal.TOO_LARGE
     assert judge_name("a.py", 3) is FileRefusal.TOO_SMALL
     assert judge_name("a.json", 40_000) is FileRefusal.DATA

@@ -134,7 +134,7 @@ def test_the_diffs_applied_to_the_old_tree_give_the_new_one(old: dict[str, str],
         (None, "line\n" * LONGEST_NEW_FILE_LINES, False),
     ],
 )
-def test_noise_is_told_from_change(old: str | None, new: str, noise: bool) -> None:
+def test_noise_is_distinguished_from_change(old: str | None, new: str, noise: bool) -> None:
     assert is_noise(ProjectFileChange("f", "f", old, new)) is noise
 
 

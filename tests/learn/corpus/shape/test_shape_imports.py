@@ -57,7 +57,7 @@ PROJECT = {
 }
 
 
-def test_python_names_are_found_in_packages_beside_each_other_and_under_src() -> None:
+def test_python_names_are_found_in_packages_next_to_each_other_and_under_src() -> None:
     assert dependencies(PROJECT) == {
         "src/pkg/__init__.py": ["src/pkg/core.py"],
         "src/pkg/core.py": ["src/pkg/deep/leaf.py", "src/pkg/names.py"],
@@ -99,7 +99,7 @@ def test_script_names_are_found_by_ending_and_by_index() -> None:
     assert found["src/b.ts"] == ["top.mjs"]
 
 
-def test_c_includes_are_found_beside_the_file_then_by_their_ending_nearest_first() -> None:
+def test_c_includes_are_found_next_to_the_file_then_by_their_ending_nearest_first() -> None:
     project = {
         "src/main.c": '#include <stdio.h>\n#  include "util.h"\n/* #include "no.h" */\n#include "net/sock.h"\n#include "../config.h"\n',
         "src/util.h": "",
@@ -123,7 +123,7 @@ NODES = st.integers(1, 9).flatmap(
 
 @settings(max_examples=150, deadline=None)
 @given(NODES)
-def test_every_file_comes_once_after_what_it_stands_on_unless_that_stands_on_it(
+def test_every_file_comes_once_after_what_it_is_based_on_unless_that_stands_on_it(
     drawn: tuple[int, list[tuple[int, int]]],
 ) -> None:
     count, edges = drawn

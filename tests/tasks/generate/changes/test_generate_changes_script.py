@@ -84,8 +84,8 @@ def project(**more: str) -> InstalledProject:
 
 def test_a_feature_takes_what_nothing_else_uses_and_no_module_exports():
     found = script_index({path: FILES[path] for path in ("circle.js", "round.js")})
-    told = {one.name: (one.private, one.helper) for one in found.defined}
-    assert told == {
+    kinds = {one.name: (one.private, one.helper) for one in found.defined}
+    assert kinds == {
         "area": (False, False),
         "squared": (True, True),
         "perimeter": (False, False),

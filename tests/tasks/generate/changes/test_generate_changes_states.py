@@ -90,7 +90,7 @@ def test_a_changelog_tells_its_new_points_whole():
         ("[an address](https://example.org) is taken as it is", "an address is taken as it is"),
     ],
 )  # fmt: skip
-def test_a_point_is_told_as_a_person_would_and_no_chore_is_asked_for(point: str, said: str):
+def test_a_point_is_described_as_a_person_would_and_no_chore_is_asked_for(point: str, said: str):
     assert changelog.request_text(point) == said
 
 

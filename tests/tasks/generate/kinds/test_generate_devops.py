@@ -26,7 +26,7 @@ def subject() -> DevopsProject:
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_every_breakage_stands_once_in_the_right_text(maker: Maker) -> None:
+def test_every_breakage_appears_once_in_the_right_text(maker: Maker) -> None:
     recipe = maker(subject())
     for one in recipe.breakages:
         assert recipe.files[one.path].count(one.old) == 1, one.name

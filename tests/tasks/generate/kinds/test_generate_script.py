@@ -94,7 +94,7 @@ def test_a_part_takes_its_comments_and_no_other_s_and_leaves_a_module_without_it
     assert "LIMIT" in cut_part(TEXT, parts[0]) and "function clamp" not in cut_part(TEXT, parts[0])
 
 
-def test_defects_are_told_in_characters_and_keep_to_their_line() -> None:
+def test_defects_are_reported_in_characters_and_keep_to_their_line() -> None:
     found = script_defects("grid.js", TEXT)
     assert len(found) > 5 and {one.function for one in found} <= {"clamp", "area", "runs"}
     for one in found:
@@ -107,7 +107,7 @@ def test_defects_are_told_in_characters_and_keep_to_their_line() -> None:
         assert changed == [one.line]
 
 
-def test_modules_are_told_with_the_test_files_concerned() -> None:
+def test_modules_are_reported_with_the_test_files_concerned() -> None:
     project = grid_in_javascript(2)
     assert isinstance(project.files, dict)
     project.files["other.js"] = "exports.idle = 1;\n"  # no function: nothing that could come out wrong
@@ -125,7 +125,7 @@ async def test_changes_of_javascript_are_reviewed_as_those_of_python_are(bench: 
 
 
 def test_variants_that_behave_the_same_parse_and_keep_directives_first() -> None:
-    text = "function f() {\n    'use strict'\n    // told\n    return 1;\n}\nexports.g = (x) => { return x; };\n"
+    text = "function f() {\n    'use strict'\n    // comment\n    return 1;\n}\nexports.g = (x) => { return x; };\n"
     note, inside = script_same("m.js", text)
     assert apply_edits({"m.js": text}, note)["m.js"].startswith(text)
     written = apply_edits({"m.js": text}, inside)["m.js"]
@@ -135,7 +135,7 @@ def test_variants_that_behave_the_same_parse_and_keep_directives_first() -> None
 
 @pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node on this machine")
-async def test_tests_of_javascript_are_asked_for_and_no_cheat_stands_for_them(bench: ProofContext) -> None:
+async def test_tests_of_javascript_are_asked_for_and_no_cheat_replaces_them(bench: ProofContext) -> None:
     project = grid_in_javascript(2)
     task = await next(iter(TestWriting().candidates(project, bench, 0))).build()
     assert set(task.metadata["overlay"]["removed"]) == {"test/grid.js", "test/grid1.js"}

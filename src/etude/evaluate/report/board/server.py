@@ -185,7 +185,7 @@ class Board:
             return _as_json(self.attempts.read(int(what[8:])))
         index = self.follower.index
         made: dict[str, Callable[[], Any]] = {
-            "run": self._told,
+            "run": self._run_facts,
             "advisories": self.follower.sections.advisories,
             "curves": self.follower.history.read,
             "fleet": lambda: machines.fleet(index),
@@ -194,7 +194,7 @@ class Board:
         }
         return _as_json(made[what]()) if what in made else None
 
-    def _told(self) -> dict[str, Any]:
+    def _run_facts(self) -> dict[str, Any]:
         read = self.follower.sections.read()
         problems = self.follower.index.problems.found | read["problems"]
         return {**read, "problems": problems, "folder": self.run.name, "state": self.follower.state()}

@@ -43,7 +43,7 @@ def perplexities(
             phase: codebase_perplexity(model, ids, sizes, window=window, stride=window // 2)
             for phase, model in models.items()
         }
-        found[key] = {phase: _told(entry, window, len(files)) for phase, entry in measured.items()}
+        found[key] = {phase: _phase_fields(entry, window, len(files)) for phase, entry in measured.items()}
         found[f"{key}_paired"] = paired(measured)
     return found
 
@@ -55,7 +55,7 @@ def paired(measured: Mapping[str, CodebasePerplexity]) -> dict[str, Any]:
     return {f"{after}_minus_{before}": asdict(difference(measured[before], measured[after])) for before, after in pairs}
 
 
-def _told(found: CodebasePerplexity, window: int, files: int) -> dict[str, Any]:
+def _phase_fields(found: CodebasePerplexity, window: int, files: int) -> dict[str, Any]:
     return {
         "bits_per_byte": found.bits_per_byte,
         "ci95": found.ci95(),

@@ -91,7 +91,7 @@ def _parsed(text: str) -> dict[str, str]:
 
 def _user_prompt(task: Task, facts: Facts) -> str:
     row = {"category": task.category, "project": task.metadata.get("project", ""), **facts.to_record()}
-    row["names that must be told"] = row.pop("interface")
+    row["names that must be given"] = row.pop("interface")
     return json.dumps({key: value for key, value in row.items() if value}, indent=1, ensure_ascii=False)
 
 
