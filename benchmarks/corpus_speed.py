@@ -1,4 +1,4 @@
-"""How fast a library is built and what memory that takes: everything installed beside this interpreter, one worker.
+"""How fast a library is built and what memory that takes: everything installed for this interpreter, one worker.
 
     python benchmarks/corpus_speed.py --out benchmarks/results/corpus_speed.json
 

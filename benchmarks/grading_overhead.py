@@ -5,7 +5,7 @@
 A round is one plain run of a task's test command over the reference (in a sandbox that is there already, its birth not counted) and one
 grading of the reference (sandbox, files, tests, end of the sandbox), one after the other, so that foreign load falls on both; the order
 changes from round to round. Two overheads are told, each the median of a task's differences: of wall time, which a machine with other work on
-it stretches, and of processor time (ours, and of all commands in the sandboxes), which it does not. Births and ends of sandboxes are beside it.
+it stretches, and of processor time (ours, and of all commands in the sandboxes), which it does not. Births and ends of sandboxes are not part of it.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ whole batch in flight and no pauses between thin engine steps, which help only w
 Three times: with tools as they are, where the cores bound both (bar: async <= 0.95 of sync); with a second of latency before each
 command, replayed as sleeps (bar: <= 0.6); and with the latencies that tools had in sessions of real repositories
 (`benchmarks/latencies.py`; bar: <= 0.4, that is 2.5 times the samples a second), drawn by rollout and call, so that both see the same.
-Async has more rollouts in flight where tools are slow, and in the last case staleness 4: `CASES` says how many. What was earned stands
-beside: attempts solved with intervals, and async's difference on the same tasks, for samples that teach less would be no gain.
+Async has more rollouts in flight where tools are slow, and in the last case staleness 4: `CASES` says how many. What was earned is given
+in addition: attempts solved with intervals, and async's difference on the same tasks, for samples that teach less would be no gain.
 
 The time of the steps counts, from the first rollout to the last weights, so that async pays for filling its pipeline and for
-draining it; starting the processes does not. Writes `benchmarks/results/overlap.json` beside this file, where `busy_share` is
+draining it; starting the processes does not. Writes `benchmarks/results/overlap.json` next to this file, where `busy_share` is
 the machine's busy time over the runs' own: above 1.1, something else ran and disturbed the figures.
 """
 

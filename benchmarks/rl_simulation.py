@@ -1,5 +1,5 @@
 """A hundred thousand rollouts with heavy tails and 1% faults through the production scheduling code, in made-up time; and three orders of
-training beside each other.
+training at the same time.
 
     python benchmarks/rl_simulation.py [--rollouts N] [--seed N] [--json benchmarks/results/rl_simulation.json]
 

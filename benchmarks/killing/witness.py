@@ -1,4 +1,4 @@
-"""Who writes down every grading of a run, beside it: so that a reward can be traced to a verdict, and the verdict be made again in peace."""
+"""Who writes down every grading of a run, next to it: so that a reward can be traced to a verdict, and the verdict be made again in peace."""
 
 from __future__ import annotations
 

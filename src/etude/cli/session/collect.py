@@ -84,7 +84,7 @@ def collect(
 
 def _collected(order: CollectionOrder, recipe: Recipe, manner: PolicyOptions, *, dry_run: bool) -> Answer:
     """Asks the teacher, or says what it would be asked. Raises CollectError where it stops answering."""
-    from etude.agent.policy.protocol import PolicyError
+    from etude.agent.policy.breaker import EndpointGone
     from etude.core.events.log import EventLog
     from etude.pipeline.run import collecting
     from etude.pipeline.run.lock import RunLock
@@ -100,10 +100,10 @@ def _collected(order: CollectionOrder, recipe: Recipe, manner: PolicyOptions, *,
     with RunLock(order.folder):
         try:
             found, ended = run_async(collecting.collect(order, recipe, suite, teacher, CollectionLines()))
-        except PolicyError as error:
+        except EndpointGone as gone:
             raise CollectError(
-                f"{teacher.key} stopped answering: {error}. Run the same command again to go on"
-            ) from error
+                f"{teacher.key} stopped answering: {gone}. Run the same command again to go on"
+            ) from gone
     document = collecting.account(found, ended)
     return Answer(document, _text(document), 1 if ended.faults else 0)
 
