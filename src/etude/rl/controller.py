@@ -84,7 +84,7 @@ Attempt = Callable[[RolloutSlot], Awaitable[Rollout]]
 
 
 class StepObserver(Protocol):
-    """Hears what the controller does with groups and steps."""
+    """Receives what the controller does with groups and steps."""
 
     def on_group(self, group: RolloutGroup[Rollout]) -> None:
         """A group is finished, and not stored yet. What this raises ends the run."""

@@ -249,7 +249,7 @@ class Engines:
         while True:
             try:
                 async with asyncio.timeout(patience_s):  # Python 3.11's wait_for may swallow a cancellation
-                    await self._told(one, handle.stats())
+                    await self._reading_in_time(one, handle.stats())
             except TimeoutError:
                 self._observer.note(
                     f"the {one.lifeline.name} has given no sign of life for {patience_s:g} s and is ended"
@@ -264,7 +264,7 @@ class Engines:
             one.heard_s, one.silent = asyncio.get_running_loop().time(), False
             await asyncio.sleep((self.regions.look_within(patience_s) if one.region else patience_s) / LOOKS)
 
-    async def _told(self, one: Replica, reading: Awaitable[Any]) -> None:
+    async def _reading_in_time(self, one: Replica, reading: Awaitable[Any]) -> None:
         tell = asyncio.get_running_loop().call_later(
             TELL_S,
             self._observer.note,

@@ -1,4 +1,4 @@
-"""What a run says while it goes on: `RunObserver`, and the one that writes the event log, which the terminal and the report read."""
+"""What a run reports: `RunObserver`, and the one that writes the event log, which the terminal and the report read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STAGE = "rl"  # the stage's name in the event log and in sessions
 
 
 class RunObserver(Protocol):
-    """Hears how a run goes. Its methods are called on the run's event loop, so they must not block."""
+    """Receives the reports of a run. Its methods are called on the run's event loop, so they must not block."""
 
     def note(self, text: str) -> None:
         """One line for the person who watches."""

@@ -87,7 +87,7 @@ class Regions:
         self._ask, self._patience_s, self._observer = ask_trainer, patience_s, observer
         self._tasks: list[asyncio.Task[None]] = []
         self._healed_at = -1
-        self._told: dict[int, str] = {}  # by replica: why it gets nothing
+        self._reasons: dict[int, str] = {}  # by replica: why it gets nothing
 
     def begin(self) -> None:
         """Their processes start, and follow from then on."""
@@ -162,7 +162,7 @@ class Regions:
             await self._refused(one, error)
             return False
         one.news_s = asyncio.get_running_loop().time()
-        self._told.pop(one.number, None)
+        self._reasons.pop(one.number, None)
         self.rise()
         if not one.listens:
             one.listens = True
@@ -173,8 +173,8 @@ class Regions:
     async def _refused(self, one: Replica, error: WeightsError) -> None:
         """A chain that is broken in the region may be healed by the next anchor, which is asked for once for a version."""
         reason = f"{type(error).__name__}: {error}"
-        if self._told.get(one.number) != reason:
-            self._told[one.number] = reason
+        if self._reasons.get(one.number) != reason:
+            self._reasons[one.number] = reason
             self._observer.note(f"the {one.lifeline.name} gets no weights from its store and waits: {reason}")
         if not isinstance(error, BadStore | ForeignFormat | Unreachable) and self._healed_at < self.floor.home:
             self._healed_at = self.floor.home

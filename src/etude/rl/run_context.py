@@ -1,4 +1,4 @@
-"""What every part of an RL run needs: its settings, its folder, its tasks, and who hears of it."""
+"""What every part of an RL run needs: its settings, its folder, its tasks and its observer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunContext:
     harness: HarnessSettings  # the recipe's [harness]; its temperature, above 0, holds for the update too
     engine: EngineSettings  # the recipe's [engine], as the run starts; `etude reload` may replace it
     sandbox: SandboxSettings  # the recipe's [sandbox]
-    observer: RunObserver  # hears notes, phases, progress and figures
+    observer: RunObserver  # receives notes, phases, progress and figures
     graders: Mapping[str, Grader] = field(default_factory=lambda: GRADERS)  # by name
     fleet: FleetSettings = field(
         default_factory=FleetSettings

@@ -70,7 +70,7 @@ class StepFollower:
             mine = replace(self._setup, policy=self._engines.newest)  # engines of regions may have older weights
             self._write(step, groups, await self._evaluate(mine))
         else:
-            self._evaluation = asyncio.create_task(self._beside(lent, self._write(step, groups, {})))
+            self._evaluation = asyncio.create_task(self._evaluate_aside(lent, self._write(step, groups, {})))
 
     async def evaluated(self) -> None:
         """No evaluation is under way any more."""
@@ -104,7 +104,7 @@ class StepFollower:
         self._aside += 1
         self._hear([group])
 
-    async def _beside(self, lent: Replica, record: StepRecord) -> None:
+    async def _evaluate_aside(self, lent: Replica, record: StepRecord) -> None:
         """Evaluate on an engine of its own, at the step's version, while the run goes on with the others."""
         version, life, began_s = lent.served, lent.lifeline.generation, time.monotonic()
         try:
