@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from here import Here
 
 from etude.cli.prepare import prepare
 from etude.cli.run import go
@@ -68,3 +69,13 @@ def test_a_bench_of_too_few_tasks_is_refused_before_any_training(tmp_path: Path)
     with pytest.raises(RecipeError, match="8 tasks are too few for 8 levels: ask for"):
         go(run, ["corpus", "bench"])
     assert not (tmp_path / "r").exists()
+
+
+def test_a_module_that_can_not_be_imported_is_refused_before_any_stage_runs(here: Here, tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('[rl.rewards.weights]\n"my_module:reward" = 0.1\n')
+    done = here("run", "ci", str(own), "--dry-run")
+    assert done.returncode != 0 and done.stderr.count("\n") == 1
+    assert "rl.rewards.weights: my_module:reward: the module my_module can't be imported" in done.stderr
+    assert "PYTHONPATH" in done.stderr
+    assert here("run", "ci", str(own), "--until", "sft", "--dry-run").returncode == 0, "RL is not among these stages"

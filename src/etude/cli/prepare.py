@@ -123,6 +123,22 @@ def require_temperature(run: Run, selected: list[str]) -> None:
         )
 
 
+def require_plugins(run: Run, selected: list[str]) -> None:
+    """Raises RecipeError now if the RL stage names a reward component or an importance weight that can't be imported."""
+    from etude.core.plugins import PluginError, import_object, is_import_path
+    from etude.pipeline.recipe.errors import RecipeError
+
+    if "rl" not in selected:
+        return
+    rl = run.recipe.rl
+    for key, paths in (("rl.rewards.weights", rl.rewards.custom), ("rl.update.trust.kind", [rl.update.trust.kind])):
+        for path in filter(is_import_path, paths):
+            try:
+                import_object(path)
+            except PluginError as error:
+                raise RecipeError([f"{key}: {error}; install the module or add its folder to PYTHONPATH"]) from error
+
+
 def require_tasks(run: Run, selected: list[str]) -> None:
     """Raises RecipeError now if the bench would find its tasks too few after all the training, or RL's folder of tasks is none."""
     from etude.evaluate.bench.suite import shares

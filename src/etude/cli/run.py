@@ -14,6 +14,7 @@ from etude.cli.prepare import (
     prepare,
     require_checkpoints,
     require_levels,
+    require_plugins,
     require_stages,
     require_tasks,
     require_temperature,
@@ -55,6 +56,7 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     require_tasks(run, selected)
     require_levels(run, selected)
     require_temperature(run, selected)
+    require_plugins(run, selected)
     if dry_run:
         return _plan(run, selected)
     require_packages(*_packages(selected))

@@ -1,6 +1,7 @@
 """The resume ledger: what was decided, in an append-only file; read back it gives the point to go on from (promise 6).
 
     {"kind": "plan", "digest": ...}                         the schedule this ledger belongs to
+    {"kind": "sources", "digests": {...}}                   of modules that settings name by import path, if any
     {"kind": "store", "url": ...}                           where its weights go, if not to the run's folder; it was empty then
     {"kind": "admitted", "group": 3, "version": 7}
     {"kind": "fault", "group": 3, "member": 0, "attempt": 0, "reason": ...}    infra faults ate an attempt; it is made again

@@ -6,6 +6,7 @@ and finished groups are there too, decided batches are in the ledger.
 
 from __future__ import annotations
 
+from etude.core.plugins import is_import_path, source_digest
 from etude.core.trace.segment import Rollout
 from etude.rl.controller import LearnerClient, StepObserver
 from etude.rl.groups import RolloutGroup, UnfinishedGroup
@@ -33,6 +34,24 @@ def open_progress(ledger: RlLedger, schedule: Schedule) -> Progress:
             "tasks have changed since; put them back, or use another output folder"
         )
     return progress
+
+
+def require_same_sources(ledger: RlLedger, settings: RlSettings) -> None:
+    """Binds a new ledger to the source files of what the settings name by import path. Raises PluginError; ValueError for an old ledger with
+    another source: a resumed run has to come to the same weights (promise 6)."""
+    trust = settings.update.trust.kind
+    named = [*settings.rewards.custom, *([trust] if is_import_path(trust) else [])]
+    digests = {path: source_digest(path) for path in named}
+    bound: dict[str, str] = {}
+    for entry in ledger.entries:
+        bound |= entry["digests"] if entry["kind"] == "sources" else {}
+    for path in digests.keys() & bound.keys():
+        if bound[path] != digests[path]:
+            raise ValueError(
+                f"{ledger.path}: the source of {path} has changed since the run began: put it back, or use another output folder"
+            )
+    if added := {path: digest for path, digest in digests.items() if path not in bound}:
+        ledger.write("sources", digests=added)
 
 
 def reconciler_at(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from etude.core.plugins import is_import_path
+from etude.core.spelling import similar
 
 Manner = Literal[
     "unfinished_todos", "untested_edit", "thought_comments", "shell_only", "repeated_reads", "broken_calls", "added_lint",
@@ -20,9 +24,13 @@ class RewardChange(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     from_step: int = Field(default=0, ge=0, description="first step, counted from 0, that is mixed so")
-    weights: dict[Weighted, float] = Field(
-        default_factory=dict, description="new weights by component; 0 takes one out"
-    )
+    weights: dict[str, float] = Field(default_factory=dict, description="new weights by component; 0 takes one out")
+
+    @field_validator("weights")
+    @classmethod
+    def _known(cls, weights: dict[str, float]) -> dict[str, float]:
+        require_components(weights, get_args(Weighted))
+        return weights
 
 
 class RewardSettings(BaseModel):
@@ -30,9 +38,10 @@ class RewardSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    weights: dict[Manner, float] = Field(
+    weights: dict[str, float] = Field(
         default_factory=lambda: {"unfinished_todos": 0.02, "untested_edit": 0.02},
-        description="reward per unit of each component (docs/rewards.md); one that is not named is only logged",
+        description="reward per unit of each component (docs/rewards.md), or of one's own by module:name (docs/extending.md); one that is not "
+        "named is only logged",
     )
     schedule: dict[str, RewardChange] = Field(
         default_factory=dict, description="changes during the run, each under a name that says what it is for"
@@ -49,6 +58,12 @@ class RewardSettings(BaseModel):
     judge: str = Field(default="", description="the judge component's model, as [NAME=]URL#MODEL; empty: no judge")
     judge_key_env: str = Field(default="OPENAI_API_KEY", description="environment variable that holds the judge's key")
     rubric: str = Field(default="", description="the judge's rubric, a TOML file; empty: the bench's rubric of quality")
+
+    @field_validator("weights")
+    @classmethod
+    def _known(cls, weights: dict[str, float]) -> dict[str, float]:
+        require_components(weights, get_args(Manner))
+        return weights
 
     @model_validator(mode="after")
     def _sound(self) -> RewardSettings:
@@ -71,3 +86,19 @@ class RewardSettings(BaseModel):
     def changes(self) -> list[RewardChange]:
         """The schedule in the order of steps."""
         return sorted(self.schedule.values(), key=lambda change: change.from_step)
+
+    @property
+    def custom(self) -> list[str]:
+        """Import paths of components that are not built in, sorted."""
+        named = {*self.weights, *(name for one in self.schedule.values() for name in one.weights)}
+        return sorted(filter(is_import_path, named))
+
+
+def require_components(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises ValueError for a name that is neither `known` nor an import path."""
+    known = [*known]
+    for name in names:
+        if name not in known and not is_import_path(name):
+            near = similar(name, known)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}, and your own as module:name"
+            raise ValueError(f"there is no reward component {name!r}; {hint}")

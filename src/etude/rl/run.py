@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from etude.core.plugins import import_object, is_import_path
 from etude.learn.model.checkpoint import load_config
 from etude.rl.cluster import Cluster
 from etude.rl.devices import check_devices
@@ -22,6 +23,7 @@ from etude.rl.local_ray import LocalRay
 from etude.rl.region import require_placed
 from etude.rl.reload import fitted_to, in_force
 from etude.rl.reloader import check_engine, log_engine
+from etude.rl.rewards.library import components
 from etude.rl.run_context import RunContext
 from etude.rl.training_run import run_training
 
@@ -91,6 +93,9 @@ def _require(run: RunContext) -> None:
         raise ValueError(
             f"rl.drafts.every is {settings.drafts.every}, but {run.checkpoint} has no draft layers: give it some (stage mtp), or set it to 0"
         )
+    components(settings.rewards.custom)  # the modules are imported now, not after the first rollouts
+    if is_import_path(settings.update.trust.kind):
+        import_object(settings.update.trust.kind)
     require_placed(settings.regions, run.cluster.address, run.cluster.engine)
     check_engine(settings, run.engine, run.checkpoint)
     check_devices(settings, run.engine, run.cluster)

@@ -26,7 +26,7 @@ from etude.rl.metrics import summarize
 from etude.rl.preflight import Starvation, Window, check_prompts, sample_of
 from etude.rl.reloader import Reloader
 from etude.rl.restarts import ProcessPlacer
-from etude.rl.resume import open_progress, reconciler_at, train_again
+from etude.rl.resume import open_progress, reconciler_at, require_same_sources, train_again
 from etude.rl.rewards.mix import MIXED, check_mixed
 from etude.rl.run_context import RunContext
 from etude.rl.schedule import Schedule, task_list
@@ -174,6 +174,7 @@ def _open_records(run: RunContext, closes: AsyncExitStack) -> RunRecords:
     ledger = closes.enter_context(closing(RlLedger(run.folder / "ledger.jsonl")))
     progress = open_progress(ledger, tasks)
     require_own(run.settings, run.folder, ledger, progress)
+    require_same_sources(ledger, run.settings)
     if progress.next_step:
         run.observer.note(f"goes on at step {progress.next_step} with {len(progress.complete)} finished groups")
     return RunRecords(tasks, GroupStore(run.folder / "groups"), ledger, progress)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from etude.core.plugins import is_import_path
 
 ImportanceKind = Literal["none", "tis", "ppo_clip", "icepop", "dppo_mask"]
 
@@ -63,13 +65,24 @@ class ImportanceSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: ImportanceKind = Field(
-        default="tis", description="How tokens that older weights sampled are corrected (docs/rl.md)."
+    kind: str = Field(
+        default="tis",
+        description="How tokens that older weights sampled are corrected (docs/rl.md): none, tis, ppo_clip, icepop, dppo_mask, or module:name "
+        "of a function of one's own (docs/extending.md).",
     )
     tis: TisSettings = Field(default_factory=TisSettings, description="Numbers of tis.")
     ppo_clip: PpoClipSettings = Field(default_factory=PpoClipSettings, description="Numbers of ppo_clip.")
     icepop: IcePopSettings = Field(default_factory=IcePopSettings, description="Numbers of icepop.")
     dppo_mask: DppoMaskSettings = Field(default_factory=DppoMaskSettings, description="Numbers of dppo_mask.")
+
+    @field_validator("kind")
+    @classmethod
+    def _known(cls, kind: str) -> str:
+        if kind not in get_args(ImportanceKind) and not is_import_path(kind):
+            raise ValueError(
+                f"{kind!r} is none of {', '.join(get_args(ImportanceKind))}, and no import path (module:name)"
+            )
+        return kind
 
     @model_validator(mode="after")
     def _chosen(self) -> ImportanceSettings:

@@ -7,11 +7,14 @@ gradient. Options that drop a token give it 0; the loss still divides by all tok
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from etude.learn.train.importance_settings import ImportanceKind, ImportanceSettings
+from etude.core.plugins import PluginError, import_object
+from etude.learn.train.importance_settings import ImportanceSettings
 
 # (N,) logprobs of the trainer (detached) and of the sampler, advantages, settings -> (N,) factors >= 0
 ImportanceWeight = Callable[[Tensor, Tensor, Tensor, ImportanceSettings], Tensor]
@@ -75,7 +78,7 @@ def dppo_mask(logprobs: Tensor, sampler: Tensor, advantages: Tensor, settings: I
     return (logprobs - sampler).exp().clamp(max=numbers.cap).masked_fill(in_direction > numbers.divergence, 0.0)
 
 
-OPTIONS: dict[ImportanceKind, ImportanceWeight] = {
+OPTIONS: dict[str, ImportanceWeight] = {
     "none": uncorrected,
     "tis": truncated,
     "ppo_clip": ppo_clip,
@@ -85,8 +88,28 @@ OPTIONS: dict[ImportanceKind, ImportanceWeight] = {
 
 
 def importance_weights(logprobs: Tensor, sampler: Tensor, advantages: Tensor, settings: ImportanceSettings) -> Tensor:
-    """(N,) what each sampled token counts, a constant to the gradient; all inputs are (N,)."""
-    return OPTIONS[settings.kind](logprobs.detach(), sampler, advantages, settings)
+    """(N,) what each sampled token counts, a constant to the gradient; all inputs are (N,). Raises ValueError where a function of somebody
+    else gives anything but (N,) finite numbers of at least 0."""
+    chosen = OPTIONS.get(settings.kind)
+    if chosen is not None:
+        return chosen(logprobs.detach(), sampler, advantages, settings)
+    weights = custom_weight(settings.kind)(logprobs.detach(), sampler, advantages, settings).detach()
+    if weights.shape != logprobs.shape:
+        raise ValueError(
+            f"{settings.kind} gave weights of shape {tuple(weights.shape)}; one a token is needed, {tuple(logprobs.shape)}"
+        )
+    if len(weights) and not (weights.isfinite().all() and (weights >= 0).all()):
+        raise ValueError(f"{settings.kind} gave a weight that is negative or not finite: {weights.min().item():g}")
+    return weights
+
+
+@cache
+def custom_weight(path: str) -> ImportanceWeight:
+    """The function at an import path. Raises PluginError."""
+    found: Any = import_object(path)
+    if not callable(found):
+        raise PluginError(f"{path} is {type(found).__name__}; an importance weight is a function (docs/extending.md)")
+    return cast(ImportanceWeight, found)
 
 
 class ImportanceStatistics:

@@ -8,12 +8,15 @@ one; shell_only is a share of the calls.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, get_args
 
 import numpy as np
 
+from etude.core.plugins import PluginError, import_object, is_import_path
 from etude.core.trace.segment import Segment
-from etude.rl.rewards.component import Component, Measure, RewardInput
+from etude.rl.rewards.component import Component, Kind, Measure, RewardInput
 from etude.rl.settings import EffortWeights, LengthPenalty
 
 # The nonlinear length penalty of the Composer 2 technical report.
@@ -129,10 +132,41 @@ COMPONENTS: tuple[Component, ...] = (
 )
 
 
+def components(names: Iterable[str]) -> tuple[Component, ...]:
+    """The built-in components, and those of `names` that are import paths. Raises PluginError."""
+    return (*COMPONENTS, *(custom_component(name) for name in names if is_import_path(name)))
+
+
+@cache
+def custom_component(path: str) -> Component:
+    """The component at an import path, which is its name too. Raises PluginError where it is no `Component`."""
+    found = import_object(path)
+    kind: Any = getattr(found, "kind", None)
+    needs: Any = getattr(found, "needs", None)
+    if kind not in get_args(Kind):
+        raise PluginError(f"{path}: its kind is {kind!r}; a reward component has one of {', '.join(get_args(Kind))}")
+    if not isinstance(needs, tuple) or not all(isinstance(one, str) for one in needs):
+        raise PluginError(f"{path}: its needs are {needs!r}; a reward component has a tuple of counters' names")
+    if not callable(getattr(found, "value", None)):
+        raise PluginError(f"{path} has no method value(subject); see docs/extending.md")
+    return Measure(path, kind, needs, lambda subject: _checked(path, kind, found.value(subject)))
+
+
+def _checked(path: str, kind: Kind, value: object) -> float | None:
+    """Raises ValueError for a value that its kind does not allow."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{path} gave {value!r}; a reward component gives a number or None")
+    if (kind == "penalty" and value > 0) or (kind == "bonus" and value < 0):
+        raise ValueError(f"{path} gave {value:g}; a {kind} is at {'most' if kind == 'penalty' else 'least'} 0")
+    return float(value)
+
+
 def measured(subject: RewardInput) -> dict[str, float]:
     """Every component that this rollout has a value for, before any weight."""
     found: dict[str, float] = {}
-    for one in COMPONENTS:
+    for one in components(subject.settings.rewards.custom):
         if all(name in subject.rollout.counters for name in one.needs):
             value = one.value(subject)
             if value is not None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.core.files import append_lines
-from etude.rl.rewards.library import COMPONENTS
+from etude.rl.rewards.library import components
 from etude.rl.settings import RlSettings
 
 ALWAYS = ("outcome", "kl", "length")
@@ -70,7 +70,7 @@ def mixed(group: Sequence[Mapping[str, float]], mix: Mix) -> list[dict[str, floa
 def _silent(group: Sequence[Mapping[str, float]], mix: Mix) -> set[str]:
     silent = {name for name in mix.weights for values in group if name not in values}
     if broken := sorted(silent - set(_RECORDED)):
-        needs = {one.name: one.needs for one in COMPONENTS}
+        needs = {one.name: one.needs for one in components(mix.weights)}
         raise ValueError(
             f"the reward weighs {broken[0]}, but a rollout has no value for it (it needs "
             f"{', '.join(needs[broken[0]]) or 'a scored reference'}): set its weight to 0 or attempt with our harness"
@@ -82,7 +82,7 @@ def _parts(values: Mapping[str, float], mix: Mix, silent: set[str]) -> dict[str,
     parts = {name: 0.0 for name in ALWAYS} | {"outcome": values["outcome"]}
     penalties: dict[str, float] = {}
     bonuses: dict[str, float] = {}
-    for one in COMPONENTS:
+    for one in components(mix.weights):
         if one.name not in mix.weights:
             continue
         part = 0.0 if one.name in silent else mix.weights[one.name] * values[one.name]

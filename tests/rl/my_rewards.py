@@ -1,0 +1,39 @@
+"""What a person's own module may look like: a reward component and an importance weight (docs/extending.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from etude.learn.train.importance_settings import ImportanceSettings
+from etude.rl.rewards.component import RewardInput
+
+
+@dataclass(frozen=True)
+class ManyTurns:
+    """Minus the turns beyond `free`."""
+
+    free: int = 3
+    kind = "penalty"
+    needs = ("turns",)
+
+    def value(self, subject: RewardInput) -> float | None:
+        return -max(0.0, subject.counter("turns") - self.free)
+
+
+many_turns = ManyTurns()
+
+
+def square_root(logprobs: Tensor, sampler: Tensor, advantages: Tensor, settings: ImportanceSettings) -> Tensor:
+    """(N,) the square root of the ratio, which grows more slowly than the ratio."""
+    return (0.5 * (logprobs - sampler)).exp()
+
+
+def short(logprobs: Tensor, sampler: Tensor, advantages: Tensor, settings: ImportanceSettings) -> Tensor:
+    return torch.ones(1)
+
+
+def negative(logprobs: Tensor, sampler: Tensor, advantages: Tensor, settings: ImportanceSettings) -> Tensor:
+    return -torch.ones_like(logprobs)
