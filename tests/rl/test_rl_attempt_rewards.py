@@ -8,6 +8,7 @@ import pytest
 from etude.core.trace.entry import SessionHeader
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Session
+from etude.evaluate.bench.grading.judged_attempt import judged_attempt
 from etude.rl.attempts import add_rewards
 
 TASK = SimpleNamespace(category="features", files={"a.py": "x = 1\n"})
@@ -21,8 +22,9 @@ class Word:
         self.score_of_all = score
         self.seen = []
 
-    async def score(self, exhibit, subject):
-        self.seen.append((exhibit.request, exhibit.diff, subject))
+    async def score(self, attempt, task):
+        shown = judged_attempt(attempt.outcome.session, task.files, attempt.files)
+        self.seen.append((shown.request, shown.diff, attempt.rollout.id))
         return self.score_of_all
 
 
