@@ -27,10 +27,10 @@ from etude.evaluate.bench.runs.folder import RunFolder
 from etude.evaluate.bench.runs.participant_run import Bench, ParticipantRun
 from etude.evaluate.bench.runs.scripted import expert
 from etude.pipeline.recipe.read import find_recipe, read_recipe
-from etude.pipeline.run.entrants import entrants
 from etude.pipeline.run.machine import machine, versions
-from etude.pipeline.run.manner import PolicyOptions
 from etude.pipeline.run.meter import Meter, StageCost
+from etude.pipeline.run.participants import resolve_participants
+from etude.pipeline.run.policy_options import PolicyOptions
 from etude.pipeline.run.suite_bench import BenchmarkOrder
 from etude.pipeline.run.suites import open_suite
 from etude.rollout.attempt import AttemptSetup
@@ -56,15 +56,17 @@ def main() -> None:
 async def measure(turns: int, concurrency: int) -> dict[str, Any]:
     recipe = read_recipe([find_recipe("laptop")])
     suite = open_suite("exercises", recipe, tasks=TASKS)
-    (entrant,) = entrants(["expert"], suite, recipe, PolicyOptions(), EventLog.null(), only=True)
+    (participant,) = resolve_participants(["expert"], suite, recipe, PolicyOptions(), EventLog.null(), only=True)
     spent = {"bare": StageCost(), "bench": StageCost()}
     loads, scores = [], []
     with tempfile.TemporaryDirectory() as scratch:
-        order = BenchmarkOrder(suite, suite.ids, [entrant], Path(scratch), EventLog.null(), concurrency=concurrency)
+        order = BenchmarkOrder(suite, suite.ids, [participant], Path(scratch), EventLog.null(), concurrency=concurrency)
         pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
         try:
             tasks = checked_tasks(suite, suite.ids)
-            setup = AttemptSetup(expert, pool, suite.graders, entrant.harness, settings=order.limits, adapt=suite.adapt)
+            setup = AttemptSetup(
+                expert, pool, suite.graders, participant.harness, settings=order.limits, adapt=suite.adapt
+            )
             jobs = [AttemptJob(task, f"{task.id}#{n}", seed=n) for n in range(PASSES) for task in tasks]
             for turn in range(turns):
                 loads.append(os.getloadavg()[0])
@@ -72,7 +74,7 @@ async def measure(turns: int, concurrency: int) -> dict[str, Any]:
                 bench = Bench(
                     suite, tasks, folder, pool, EventLog(folder.events), RunBudget(None), PASSES, concurrency, seed=turn
                 )
-                asking = ParticipantRun(bench, replace(entrant), order.limits)
+                asking = ParticipantRun(bench, replace(participant), order.limits)
                 sides = [("bare", run_batch(jobs, setup, concurrency=concurrency)), ("bench", asking.run())]
                 for name, work in sides if turn % 2 else sides[::-1]:
                     meter = Meter(lambda cost: None)

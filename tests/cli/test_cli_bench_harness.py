@@ -19,7 +19,7 @@ from etude.core.trace.reader import read_session
 from etude.core.trace.schema import check_file
 from etude.evaluate.bench.runs.mini_swe_agent.process import VARIABLE
 from etude.pipeline.recipe.read import find_checkpoint
-from etude.pipeline.run import entrants
+from etude.pipeline.run import participants
 from etude.tasks.task import Task
 
 BASE = ("bench", "run", "exercises", "--recipe", "ci", "--tasks", str(TASKS), "--only", "--concurrency", "2")
@@ -31,7 +31,7 @@ INSTALLED = os.environ.get(VARIABLE, "")
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The stand-in, as an executable of its own."""
     monkeypatch.setattr(openai, "FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr(entrants, "RETRIES", 1)
+    monkeypatch.setattr(participants, "RETRIES", 1)
     path = tmp_path / "python"
     source = Path(__file__).with_name("bash_agent.py").read_text().splitlines()
     path.write_text("\n".join([f"#!{sys.executable}", *source[1:]]))

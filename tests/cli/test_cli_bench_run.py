@@ -19,7 +19,7 @@ from market import TASKS, TURN, exercises, prices, report, row
 import etude
 from etude.agent.policy import openai
 from etude.pipeline.recipe.read import find_checkpoint
-from etude.pipeline.run import entrants
+from etude.pipeline.run import participants
 from etude.pipeline.run.checkpoint_identity import identity
 
 BASE = ("bench", "run", "exercises", "--recipe", "ci", "--tasks", str(TASKS))
@@ -146,7 +146,7 @@ def test_a_budget_at_an_endpoint_that_tells_no_usage_is_refused_at_its_first_tur
 def test_an_endpoint_that_dies_midway_is_one_line_and_the_same_command_goes_on(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entrants, "RETRIES", 1)
+    monkeypatch.setattr(participants, "RETRIES", 1)
     lab = Lab(tasks=exercises(), player=nop, refuse=lambda number: (502, {}, "gone") if number > 4 else None)
     with serving(lab):
         words = (*BASE, "--policy", f"m={lab.url}#m", "--out", str(tmp_path / "r"), "--concurrency", "2")

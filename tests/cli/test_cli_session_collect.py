@@ -9,13 +9,13 @@ from endpoint_lab import Lab, nop, serving
 from here import Here
 from market import exercises
 
-from etude.pipeline.run import entrants
+from etude.pipeline.run import participants
 
 
 def test_a_teacher_that_dies_is_one_line_and_the_same_command_goes_on(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entrants, "RETRIES", 1)
+    monkeypatch.setattr(participants, "RETRIES", 1)
     lab = Lab(tasks=exercises()[:1] * 1000, player=nop, refuse=lambda number: (502, {}, "gone") if number > 3 else None)
     with serving(lab):
         words = ("session", "collect", "-p", f"m={lab.url}#m", "--tasks", "exercises", "--count", "12", "--out", str(tmp_path / "s"))  # fmt: skip

@@ -21,6 +21,27 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "etude"
 LONGEST_FUNCTION = 40  # lines, with the decorators left out
+SMALL_FILE = 80  # lines; a smaller file needs two importers or a place among plug-ins
+
+# Folders whose files are one plug-in each, and are named by a registry, a command line or an import path.
+PLUGINS = (
+    "etude.agent.harness.tools",
+    "etude.agent.harness.web",
+    "etude.agent.policy.wire",
+    "etude.cli",
+    "etude.evaluate.bench.suites",
+    "etude.evaluate.report.board.sources",
+    "etude.evaluate.report.pages",
+    "etude.pipeline.run.stages",
+    "etude.sandbox.inside",
+    "etude.sandbox.launch",
+    "etude.tasks.cheats",
+    "etude.tasks.generate.exercises",
+    "etude.tasks.generate.generators",
+    "etude.tasks.generate.install.agents",
+    "etude.tasks.graders",
+    "etude.tasks.running.parsers",
+)
 
 # Words that hide what a sentence says; docs, help, errors, comments and names are written without them.
 BANNED = ("told", "anew", "whoever", "nobody", "so many", "is what", "comes to", "stands", "beside", "by hand of")
@@ -118,6 +139,19 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
 
 
+def files_without_reason() -> list[str]:
+    """Small modules with exactly one importer that are no plug-ins: candidates to join their importer."""
+    users = importers()
+    return [
+        name
+        for name, path in paths().items()
+        if path.name != "__init__.py"
+        and len(users[name]) == 1
+        and lines_of(path) <= SMALL_FILE
+        and not name.startswith(tuple(f"{folder}." for folder in PLUGINS))
+    ]
+
+
 def shape() -> dict[str, Any]:
     """All figures of the tree. `__init__.py` files, which hold a docstring only, are no modules here."""
     files = {name: path for name, path in paths().items() if path.name != "__init__.py"}
@@ -130,6 +164,7 @@ def shape() -> dict[str, Any]:
         "median_lines": statistics.median(sizes),
         "longest_file": max(sizes),
         "single_importer_share": round(len(single) / len(sizes), 3),
+        "small_files_with_one_importer": len(files_without_reason()),
         "functions_over_40_lines": len(long_functions()),
         "repeated_class_names": len([name for name, places in classes().items() if len(places) > 1]),
         "banned_words_src": banned_words(SOURCE).total(),

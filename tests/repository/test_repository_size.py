@@ -25,3 +25,8 @@ def test_no_file_is_longer_than_400_lines() -> None:
 
 def test_there_are_at_most_eleven_packages() -> None:
     assert 8 <= len([path for path in shape.SOURCE.iterdir() if (path / "__init__.py").exists()]) <= 11
+
+
+def test_small_files_with_one_importer_become_no_more() -> None:
+    """A file has two importers, is a plug-in, or is above 80 lines. These 58 are there from earlier; the number only falls."""
+    assert len(shape.files_without_reason()) <= 58

@@ -6,8 +6,7 @@ from etude.agent.chat.families import FAMILIES
 from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder
-from etude.rl.hints.hint import Hint
-from etude.rl.hints.rules import generation_ids, hint_ids, placed
+from etude.rl.hints.rules import Hint, generation_ids, hint_ids, placed
 
 REQUEST, HINT = Message("user", "fix the tally"), "Reminder: Available tools: read, edit."
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}

@@ -14,8 +14,7 @@ from etude.sandbox.spec import WORKDIR
 from etude.tasks.running import inside
 from etude.tasks.running.channel import ParentReport, Prepared, Tests
 from etude.tasks.running.channels.canaries import with_canary, with_failure
-from etude.tasks.running.channels.registry import channel
-from etude.tasks.running.testrun import verified_run
+from etude.tasks.running.testrun import channel, verified_run
 
 JUNIT = """<testsuites><testsuite name="a.test.ts"><testsuite name="outer"><testcase name="one" classname="outer" file="a.test.ts"/>
 <testcase name="canary 12" classname="a.test.ts" file="a.test.ts"><failure/></testcase><testcase name="three" classname="outer" file="a.test.ts">

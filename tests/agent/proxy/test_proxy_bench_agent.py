@@ -59,7 +59,7 @@ async def test_each_turn_is_the_policys_own_tokens_asked_with_the_attempts_seeds
     assert found.outcome.reason == "done" and found.verdict.score == 0.0 and found.outcome.counters["turns"] == 3
 
 
-async def test_the_effort_is_the_entrants_also_where_the_family_renders_it(made: Callable[..., Any]) -> None:
+async def test_the_effort_is_the_participants_also_where_the_family_renders_it(made: Callable[..., Any]) -> None:
     prompts = {}
     for effort in ("low", "high"):
         found, policy = await made([END], "gpt-oss", effort=effort)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from etude.pipeline.run.task_exporting import recipe_of
 from etude.tasks.environment.environment import TestPlan
-from etude.tasks.generate.install.kept import recipe_of
 from etude.tasks.generate.install.recipe import InstallRecipe
 
 

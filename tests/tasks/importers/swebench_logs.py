@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from etude.tasks.importers.swe_grading import END, EXIT_CODE, START, Expected, UnreadableLog, results
-from etude.tasks.test_logs.readers import READERS
+from etude.tasks.importers.swe_grading import END, EXIT_CODE, READERS, START, Expected, UnreadableLog, results
 
 NAMES = (
     "tests/test_a.py::test_one", "tests/test_a.py::TestB::test_c[x-1]", "tests/b.py::test_p[log(photon /(s", "tests/b.py::test_q[/tmp/a/b.c]",

@@ -19,15 +19,16 @@ from etude.tasks.importers.swe_grading import (
     EXIT_CODE,
     F2P,
     P2P,
+    READERS,
     START,
     Expected,
     decide,
     machine_trouble,
+    reader,
     results,
     status_of,
 )
 from etude.tasks.test_logs.log import ERROR, FAILED, PASSED, SKIPPED, WORDS, XFAIL, UnreadableLog
-from etude.tasks.test_logs.readers import READERS, reader
 
 CASES = [json.loads(line) for line in Path(DECISIONS).read_bytes().split(b"\n") if line]
 

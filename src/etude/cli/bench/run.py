@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from etude.evaluate.bench.runs.participant import Participant
     from etude.evaluate.bench.suites.suite import Suite
     from etude.pipeline.recipe.recipe import Recipe
-    from etude.pipeline.run.manner import PolicyOptions
+    from etude.pipeline.run.policy_options import PolicyOptions
     from etude.pipeline.run.suite_bench import BenchmarkOrder
 
 
@@ -90,14 +90,14 @@ def run(
     The same command resumes a stopped run. A run that reaches its budget says so, and resumes with a higher one.
     """
     from etude.pipeline.recipe.read import find_recipe, read_recipe
-    from etude.pipeline.run.manner import PolicyOptions
+    from etude.pipeline.run.policy_options import PolicyOptions
     from etude.pipeline.run.suite_bench import BenchmarkOrder
     from etude.pipeline.run.suites import open_suite
 
     if any(word.partition("=")[0].strip() == "bench.seed" for word in overrides or []):
         raise BenchError("--set bench.seed: the seed of a benchmark run is --seed N (or seed = N in the --config file)")
     found = read_recipe([find_recipe(recipe)], [*(overrides or []), f"bench.seed={seed}"])
-    manner = PolicyOptions(
+    options = PolicyOptions(
         _efforts(effort), temperature, preset, context, key_env, timeout, tuple(omit or ()),
         max_tokens_field, concurrency, _agents(harness),
     )  # fmt: skip
@@ -106,20 +106,20 @@ def run(
     folders = _folders([suite.name for suite in opened], out)
     orders = []
     for suite, folder in zip(opened, folders, strict=True):
-        log, who = _participants(suite, folder, found, manner, policies or [], only=only, arms=arms, dry_run=dry_run)
+        log, who = _participants(suite, folder, found, options, policies or [], only=only, arms=arms, dry_run=dry_run)
         order = BenchmarkOrder(
             suite, _ids(suite, tasks, task), who, folder, log, passes, concurrency, seed, found.bench.resamples,
             max_cost, tuple(other for other in folders if other != folder), attempt_limit, given, judge,
         )  # fmt: skip
         orders.append(order)
-    return _answered(orders, found, manner, (judge, recipe, overrides, key_env), dry_run=dry_run)
+    return _answered(orders, found, options, (judge, recipe, overrides, key_env), dry_run=dry_run)
 
 
 def _participants(
     suite: Suite,
     folder: Path,
     recipe: Recipe,
-    manner: PolicyOptions,
+    options: PolicyOptions,
     policies: list[str],
     *,
     only: bool,
@@ -128,23 +128,23 @@ def _participants(
 ) -> tuple[EventLog, list[Participant]]:
     """The log of a suite's results, and the policies that it is asked of. Raises BenchError where there is none."""
     from etude.core.events.log import EventLog
-    from etude.pipeline.run.entrants import entrants, unsummarized
+    from etude.pipeline.run.participants import resolve_participants, unsummarized
 
     log = EventLog.null() if dry_run else EventLog(folder / "events.jsonl")
-    found = entrants(policies, suite, recipe, manner, log, only=only)
+    found = resolve_participants(policies, suite, recipe, options, log, only=only)
     if arms:
-        found += unsummarized(policies, suite, recipe, manner, log)
+        found += unsummarized(policies, suite, recipe, options, log)
     if not found:
         raise BenchError("no policy to ask: name a --policy, or leave out --only")
     return log, found
 
 
 def _answered(
-    orders: list[BenchmarkOrder], recipe: Recipe, manner: PolicyOptions, judging: Judging, *, dry_run: bool
+    orders: list[BenchmarkOrder], recipe: Recipe, options: PolicyOptions, judging: Judging, *, dry_run: bool
 ) -> Answer:
     """What the suites say, or would be asked."""
     if dry_run:
-        return _all([_plan(order, manner) for order in orders])
+        return _all([_plan(order, options) for order in orders])
     _ready(orders)
     return _all([_judged(_go(recipe, order), order, judging) for order in orders])
 
@@ -206,13 +206,13 @@ def _ids(suite: Suite, most: int | None, globs: list[str] | None) -> list[str]:
     return ids[:most]
 
 
-def _plan(order: BenchmarkOrder, manner: PolicyOptions) -> Answer:
+def _plan(order: BenchmarkOrder, options: PolicyOptions) -> Answer:
     from etude.core.redact.keys import api_key
     from etude.evaluate.bench.suites.suite import label
     from etude.pipeline.run.suite_bench import facts
 
-    known = {entrant.key: facts(order, entrant) for entrant in order.entrants}
-    attempts = len(order.ids) * order.passes * len(order.entrants)
+    known = {participant.key: facts(order, participant) for participant in order.participants}
+    attempts = len(order.ids) * order.passes * len(order.participants)
     document = {
         "suite": label(order.suite),
         "digest": order.suite.digest,
@@ -226,12 +226,12 @@ def _plan(order: BenchmarkOrder, manner: PolicyOptions) -> Answer:
         "max_cost_dollars": order.max_cost,
         "out": str(order.folder),
     }
-    key_status = "set" if api_key(manner.key_env) else "not set, so no key is sent"
+    key_status = "set" if api_key(options.key_env) else "not set, so no key is sent"
     lines = [
-        f"would ask {label(order.suite)}: {len(order.ids)} tasks x {order.passes} passes of {len(order.entrants)} policies, "
+        f"would ask {label(order.suite)}: {len(order.ids)} tasks x {order.passes} passes of {len(order.participants)} policies, "
         f"{attempts} attempts, {order.concurrency} at a time, into {order.folder}",
         *(f"  {key:24} {row['kind']:10} harness {row['harness']}  {_priced(row)}" for key, row in known.items()),
-        *([f"{manner.key_env} is {key_status}"] if any(row["kind"] == "endpoint" for row in known.values()) else []),
+        *([f"{options.key_env} is {key_status}"] if any(row["kind"] == "endpoint" for row in known.values()) else []),
     ]
     return Answer(document, "\n".join(lines))
 

@@ -17,7 +17,7 @@ from etude.core.events.stopping import run_async
 if TYPE_CHECKING:
     from etude.pipeline.recipe.recipe import Recipe
     from etude.pipeline.run.collecting import CollectionOrder
-    from etude.pipeline.run.manner import PolicyOptions
+    from etude.pipeline.run.policy_options import PolicyOptions
     from etude.rollout.campaign import CampaignJob
     from etude.rollout.collect.tries import CollectedAttempt
     from etude.rollout.retry import InfraFault
@@ -67,7 +67,7 @@ def collect(
     from etude.evaluate.bench.suites.from_tasks import Choice
     from etude.pipeline.recipe.read import find_recipe, read_recipe
     from etude.pipeline.run.collecting import CollectionOrder
-    from etude.pipeline.run.manner import PolicyOptions
+    from etude.pipeline.run.policy_options import PolicyOptions
 
     given = asked.prices_given(prices, price_in, price_out, price_cached, date.today())
     read = read_recipe([find_recipe(recipe)], overrides or [])
@@ -75,14 +75,14 @@ def collect(
         policy, tasks, out, keep, per_task, max(tries, per_task), count, concurrency, seed, max_cost, attempt_limit,
         Choice(split=split), given,
     )  # fmt: skip
-    manner = PolicyOptions(
+    options = PolicyOptions(
         (effort,), temperature, preset, context, key_env, timeout, tuple(omit or ()), max_tokens_field, concurrency,
         command="etude session collect",
     )  # fmt: skip
-    return _collected(order, read, manner, dry_run=dry_run)
+    return _collected(order, read, options, dry_run=dry_run)
 
 
-def _collected(order: CollectionOrder, recipe: Recipe, manner: PolicyOptions, *, dry_run: bool) -> Answer:
+def _collected(order: CollectionOrder, recipe: Recipe, options: PolicyOptions, *, dry_run: bool) -> Answer:
     """Asks the teacher, or says what it would be asked. Raises CollectError where it stops answering."""
     from etude.agent.policy.breaker import EndpointGone
     from etude.core.events.log import EventLog
@@ -90,7 +90,7 @@ def _collected(order: CollectionOrder, recipe: Recipe, manner: PolicyOptions, *,
     from etude.pipeline.run.lock import RunLock
 
     suite = collecting.suite_of(order, recipe)
-    teacher = collecting.teacher(order, suite, recipe, manner, EventLog.null())
+    teacher = collecting.teacher(order, suite, recipe, options, EventLog.null())
     if dry_run:
         count = len(suite.ids)
         plan = {**collecting.asked(order, teacher), "count": count, "most_attempts": count * order.tries}

@@ -18,8 +18,8 @@ from etude.evaluate.bench.suites.from_tasks import Choice
 from etude.evaluate.bench.suites.manifest import SuiteManifest
 from etude.evaluate.bench.suites.suite import Suite
 from etude.pipeline.recipe.recipe import Recipe
-from etude.pipeline.run.entrants import entrants
-from etude.pipeline.run.manner import PolicyOptions, UnknownPolicy
+from etude.pipeline.run.participants import resolve_participants
+from etude.pipeline.run.policy_options import PolicyOptions, UnknownPolicy
 from etude.rollout.attempt import AttemptSetup
 from etude.rollout.campaign import CampaignObserver, CampaignSummary
 from etude.rollout.code_search import code_search
@@ -106,9 +106,9 @@ def suite_of(order: CollectionOrder, recipe: Recipe) -> Suite:
     return TaskSuite(manifest, ids, source.make, graders=source.graders)
 
 
-def teacher(order: CollectionOrder, suite: Suite, recipe: Recipe, manner: PolicyOptions, log: EventLog) -> Participant:
+def teacher(order: CollectionOrder, suite: Suite, recipe: Recipe, options: PolicyOptions, log: EventLog) -> Participant:
     """Raises UnknownPolicy."""
-    found = entrants([order.policy], suite, recipe, manner, log, only=True)
+    found = resolve_participants([order.policy], suite, recipe, options, log, only=True)
     if len(found) != 1:
         raise UnknownPolicy(f"{order.policy}: sessions are collected of one teacher at one effort at a time")
     return found[0]
@@ -118,28 +118,28 @@ async def collect(
     order: CollectionOrder,
     recipe: Recipe,
     suite: Suite,
-    entrant: Participant,
+    participant: Participant,
     observer: CampaignObserver[CollectedAttempt],
 ) -> tuple[CollectionLog, CampaignSummary]:
     """What was tried in all, and how this run ended. Raises NoPrice, Conflict, PolicyError where the teacher is gone."""
-    price = order.prices.at(entrant.model, date.today()) or shipped().at(entrant.model, date.today())
-    if order.max_cost is not None and price is None and entrant.kind == "endpoint":
+    price = order.prices.at(participant.model, date.today()) or shipped().at(participant.model, date.today())
+    if order.max_cost is not None and price is None and participant.kind == "endpoint":
         raise TeacherPriceMissing(
-            f"--max-cost needs to know what {entrant.model} costs, and no list names it: give --price-in and --price-out, or: "
-            f"{priced_by(entrant.model)}"
+            f"--max-cost needs to know what {participant.model} costs, and no list names it: give --price-in and --price-out, or: "
+            f"{priced_by(participant.model)}"
         )
-    tries = CollectionLog(order.folder, asked(order, entrant))
-    facts = {"teacher": entrant.name, "effort": entrant.effort}
+    tries = CollectionLog(order.folder, asked(order, participant))
+    facts = {"teacher": participant.name, "effort": participant.effort}
     wanted = CollectionSettings(
         suite.ids, suite.task, order.keep, order.per_task, order.tries, order.concurrency, order.seed, order.max_cost,
-        _priced(price, free=entrant.kind != "endpoint"), facts,
+        _priced(price, free=participant.kind != "endpoint"), facts,
     )  # fmt: skip
     pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:
-        async with entrant.open() as seat, code_search(entrant.harness) as search:
+        async with participant.open() as seat, code_search(participant.harness) as search:
             limits = AttemptSettings(attempts=TRIES, limit_s=order.attempt_limit_s, max_export_bytes=64 << 20)
             setup = AttemptSetup(
-                seat.policy, pool, suite.graders, entrant.harness, seat.renderer, limits, adapt=suite.adapt, search=search,
+                seat.policy, pool, suite.graders, participant.harness, seat.renderer, limits, adapt=suite.adapt, search=search,
                 agent=seat.agent,
             )  # fmt: skip
             return tries, await Collection(wanted, setup, order.folder, tries, observer).run()
@@ -147,13 +147,13 @@ async def collect(
         await pool.close()
 
 
-def asked(order: CollectionOrder, entrant: Participant) -> dict[str, Any]:
+def asked(order: CollectionOrder, participant: Participant) -> dict[str, Any]:
     """What makes sessions of one folder alike."""
     return {
-        "teacher": entrant.name,
-        "model": entrant.model,
-        "effort": entrant.effort,
-        "harness": entrant.harness_hash,
+        "teacher": participant.name,
+        "model": participant.model,
+        "effort": participant.effort,
+        "harness": participant.harness_hash,
         "keep": order.keep,
         "tasks": order.tasks,
         "seed": order.seed,

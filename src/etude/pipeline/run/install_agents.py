@@ -16,7 +16,7 @@ from etude.evaluate.bench.grading.endpoint import NoJudge
 from etude.evaluate.bench.prices import Prices, priced_by, shipped
 from etude.evaluate.bench.runs.cost import dollars_of_usage
 from etude.pipeline.recipe.recipe import Recipe
-from etude.pipeline.run.checkpoint_entrant import CHECKPOINT
+from etude.pipeline.run.checkpoint_participant import CHECKPOINT
 from etude.pipeline.run.judges import answering
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.generate.install.agents.builder import ModelBuilder

@@ -9,7 +9,7 @@ from pathlib import Path
 from etude.agent.policy.protocol import Policy
 from etude.evaluate.bench.grading.endpoint import NoJudge, client_of
 from etude.evaluate.bench.grading.single_request_policy import SingleRequestPolicy
-from etude.pipeline.run.checkpoint_entrant import CHECKPOINT
+from etude.pipeline.run.checkpoint_participant import CHECKPOINT
 
 # Questions asked at once of a checkpoint on this machine.
 SLOTS = 2

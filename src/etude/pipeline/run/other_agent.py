@@ -11,7 +11,7 @@ from etude.agent.harness.settings import HarnessSettings
 from etude.evaluate.bench.runs.mini_swe_agent.agent import NAME, MiniSweAgent
 from etude.evaluate.bench.runs.mini_swe_agent.process import installed
 from etude.evaluate.bench.suites.suite import Suite, label
-from etude.pipeline.run.manner import UnknownPolicy
+from etude.pipeline.run.policy_options import UnknownPolicy
 from etude.rollout.attempt import OtherAgent
 from etude.tasks.task import SessionGrader
 

@@ -1,4 +1,4 @@
-"""A suite asked of policies: what `etude bench run` does. It puts suite, entrants and sandboxes together and leaves the report.
+"""A suite asked of policies: what `etude bench run` does. It puts suite, participants and sandboxes together and leaves the report.
 
 Whatever ends it early (a budget, an endpoint that is gone, Ctrl-C, a kill), what was made stays, the report is of the whole
 passes so far, and the same command goes on.
@@ -51,7 +51,7 @@ class BenchmarkOrder:
 
     suite: Suite
     ids: Sequence[str]
-    entrants: Sequence[Participant]
+    participants: Sequence[Participant]
     folder: Path
     log: EventLog
     passes: int = 1
@@ -74,7 +74,7 @@ class BenchmarkOrder:
 
 
 async def bench_suite(recipe: Recipe, order: BenchmarkOrder) -> tuple[dict[str, Any], list[ParticipantProgress]]:
-    """The report, and how each entrant's asking ended.
+    """The report, and how each participant's asking ended.
 
     Raises SuiteBroken, NotStrict, ConditionsDiffer, NoPrice before anybody is asked; EndpointRefused, EndpointGone, UsageMissing,
     with the report of what was made by then written.
@@ -82,15 +82,17 @@ async def bench_suite(recipe: Recipe, order: BenchmarkOrder) -> tuple[dict[str, 
     folder, log = RunFolder(order.folder), order.log
     log.note(STAGE, f"looks at the {len(order.ids)} tasks of {label(order.suite)}, their graders and environment")
     tasks = checked_tasks(order.suite, order.ids)
-    conditions.begin(folder, shared(order), {entrant.key: facts(order, entrant) for entrant in order.entrants})
+    conditions.begin(
+        folder, shared(order), {participant.key: facts(order, participant) for participant in order.participants}
+    )
     replace_text(folder.machine, json.dumps({"machine": machine(), "versions": versions()}, indent=1) + "\n")
     asked: list[ParticipantProgress] = []
     pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:
         rest = (order.passes, order.concurrency, order.seed)
         bench = Bench(order.suite, tasks, folder, pool, log, _purse(folder, order), *rest)
-        for entrant in order.entrants:
-            asked.append(await _ask(bench, entrant, order))
+        for participant in order.participants:
+            asked.append(await _ask(bench, participant, order))
     finally:
         await pool.close()
         document = write_report(folder)
@@ -98,14 +100,14 @@ async def bench_suite(recipe: Recipe, order: BenchmarkOrder) -> tuple[dict[str, 
     return document, asked
 
 
-async def _ask(bench: Bench, entrant: Participant, order: BenchmarkOrder) -> ParticipantProgress:
-    price = next(row.price for row in read_table(bench.folder).rows if row.key == entrant.key)
-    before = _timings(bench.folder.timings).get(entrant.key, {})
-    async with code_search(entrant.harness) as search:
-        asking = ParticipantRun(bench, entrant, order.limits, price, search)
-        with Meter(partial(_time, bench.folder.timings, entrant.key, StageCost(**before))):
+async def _ask(bench: Bench, participant: Participant, order: BenchmarkOrder) -> ParticipantProgress:
+    price = next(row.price for row in read_table(bench.folder).rows if row.key == participant.key)
+    before = _timings(bench.folder.timings).get(participant.key, {})
+    async with code_search(participant.harness) as search:
+        asking = ParticipantRun(bench, participant, order.limits, price, search)
+        with Meter(partial(_time, bench.folder.timings, participant.key, StageCost(**before))):
             found = await asking.run()
-    order.log.note(entrant.key, asking.line(), ends=True)
+    order.log.note(participant.key, asking.line(), ends=True)
     return found
 
 
@@ -127,28 +129,28 @@ def rubrics(order: BenchmarkOrder) -> int:
     return sum(order.suite.rubric(task_id) is not None for task_id in order.ids)
 
 
-def facts(order: BenchmarkOrder, entrant: Participant) -> dict[str, Any]:
+def facts(order: BenchmarkOrder, participant: Participant) -> dict[str, Any]:
     """The conditions of one policy. Raises NoPrice."""
     today = date.today()
-    price = order.prices.at(entrant.model, today) or order.suite.prices.at(entrant.model, today)
-    if price is None and order.max_cost is not None and entrant.kind == "endpoint":
+    price = order.prices.at(participant.model, today) or order.suite.prices.at(participant.model, today)
+    if price is None and order.max_cost is not None and participant.kind == "endpoint":
         raise PolicyPriceMissing(
-            f"--max-cost needs to know what {entrant.model} costs, and no list names it (--prices, the suite's prices.toml, the "
-            f"program's own): {priced_by(entrant.model)}"
+            f"--max-cost needs to know what {participant.model} costs, and no list names it (--prices, the suite's prices.toml, the "
+            f"program's own): {priced_by(participant.model)}"
         )
     return {
-        "name": entrant.name,
-        "effort": entrant.effort,
-        "kind": entrant.kind,
-        "model": entrant.model,
-        "harness": entrant.harness_hash,
-        "settings": entrant.harness.model_dump(mode="json"),
+        "name": participant.name,
+        "effort": participant.effort,
+        "kind": participant.kind,
+        "model": participant.model,
+        "harness": participant.harness_hash,
+        "settings": participant.harness.model_dump(mode="json"),
         "attempt": order.limits.model_dump(mode="json"),
         "passes": order.passes,
-        "price": price_row(price) if entrant.model else None,
-        "priced": today.isoformat() if price and entrant.model else None,
-        **({"agent": entrant.agent} if entrant.agent else {}),
-        **(entrant.facts or {}),
+        "price": price_row(price) if participant.model else None,
+        "priced": today.isoformat() if price and participant.model else None,
+        **({"agent": participant.agent} if participant.agent else {}),
+        **(participant.facts or {}),
     }
 
 

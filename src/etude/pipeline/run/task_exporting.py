@@ -10,8 +10,21 @@ from etude.tasks.export.freezing import freeze_environment
 from etude.tasks.export.installation import Installation
 from etude.tasks.export.proving import Proof, prove_directory
 from etude.tasks.export.writing import Exported, export_task, objection_to
-from etude.tasks.generate.install.kept import recipe_of
+from etude.tasks.generate.install.recipe import NAME, InstallRecipe, read_recipe
 from etude.tasks.task import Task
+
+# The recipe that made a snapshot, where one is kept: with the installed projects in this machine's cache.
+
+
+def recipe_of(snapshot: str, cache: Path) -> InstallRecipe | None:
+    """None where no project that is kept there has it. Raises TaskError for a recipe that was changed by hand."""
+    if not snapshot.startswith(NAME):
+        return None
+    for place in sorted((cache / "environments").glob("*/recipe.toml")):
+        text = place.read_text(encoding="utf-8")
+        if snapshot.removeprefix(NAME) in text and (found := read_recipe(text)).snapshot == snapshot:
+            return found
+    return None
 
 
 class Exporter:

@@ -17,7 +17,7 @@ from etude.evaluate.bench.prices import shipped
 from etude.evaluate.bench.runs.cost import dollars_of_usage
 from etude.evaluate.bench.runs.folder import replace_text
 from etude.pipeline.recipe.recipe import Recipe
-from etude.pipeline.run.checkpoint_entrant import CHECKPOINT
+from etude.pipeline.run.checkpoint_participant import CHECKPOINT
 from etude.pipeline.run.install_agents import Agents, crew
 from etude.pipeline.run.judges import answering
 from etude.pipeline.run.machine import machine

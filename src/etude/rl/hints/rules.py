@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from etude.agent.chat.renderer import Renderer
 from etude.agent.metrics import facts as fact
@@ -18,7 +18,21 @@ from etude.core.trace.entry import Entry
 from etude.core.trace.message import CUT_OFF, Message, ToolCall
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Session
-from etude.rl.hints.hint import Hint
+
+# A hint: the turn that is flagged, by which rule, and the hint's text.
+
+
+Kind = Literal["malformed_turn", "unknown_tool", "invalid_arguments", "unfinished_todos", "repeated_read"]
+
+
+@dataclass(frozen=True)
+class Hint:
+    """`entry` is the flagged completion's number in the session."""
+
+    entry: int
+    kind: Kind
+    text: str
+
 
 # Where a session's turns lie in its token segments, and a hint's own tokens: what `learn/train/feedback.py` needs of
 # a flagged turn.

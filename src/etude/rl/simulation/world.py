@@ -8,11 +8,12 @@ import math
 import random
 from typing import Any
 
+from etude.core.trace.segment import Rollout
 from etude.learn.engine.settings import EngineSettings
+from etude.rl.groups import UnfinishedGroup
 from etude.rl.learner import TrainedStep
 from etude.rl.restarts import ProcessDied
 from etude.rl.simulation.engine import MadeUpEngine
-from etude.rl.simulation.groups import GroupsInMemory
 from etude.rl.simulation.region import MadeUpRegion
 from etude.rl.simulation.shape import SimulationShape
 from etude.rl.simulation.store import MadeUpStore
@@ -20,6 +21,36 @@ from etude.sandbox.fleet.fleet import Fleet
 from etude.sandbox.fleet.settings import FleetSettings
 from etude.sandbox.fleet.simulation.world import FleetShape as HostShape
 from etude.sandbox.fleet.simulation.world import SimulatedMachine
+
+# Finished groups in memory: what `rl.store` has on disk.
+
+
+class GroupsInMemory:
+    """As `rl.store.GroupStore`; a group that was trained and is no longer needed can be dropped."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, list[Rollout]] = {}
+
+    def save(self, group: int, rollouts: list[Rollout]) -> None:
+        self._held[group] = rollouts
+
+    def keep(self, group: int, version: int, member: int, rollout: Rollout) -> None:
+        """The simulated controller does not die, so what is unfinished is in its memory."""
+
+    def forget(self, group: int) -> None:
+        """Nothing was kept."""
+
+    def kept(self) -> dict[int, UnfinishedGroup[Rollout]]:
+        return {}
+
+    def load(self, group: int) -> list[Rollout]:
+        return self._held[group]
+
+    def digest(self, group: int) -> str:
+        """Of what the group's tokens are and which versions sampled them."""
+        contents = [(one.id, [segment.versions.tolist() for segment in one.segments]) for one in self._held[group]]
+        return hashlib.sha256(repr(contents).encode()).hexdigest()[:8]
+
 
 # A trainer made up: its weights are a digest of all that was trained, in order; it dies, and trained again it has the
 # same digest.

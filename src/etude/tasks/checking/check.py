@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,6 @@ from etude.tasks.auditing.scan import audit_problems, scan_for_leaks
 from etude.tasks.cheats.agents import agents_for, behaved
 from etude.tasks.cheats.exercise import Files, nop
 from etude.tasks.cheats.repository import cheats_for
-from etude.tasks.checking.version import code_version, key_of
 from etude.tasks.errors import TaskDefective, TaskError
 from etude.tasks.graders.commands import NAME
 from etude.tasks.graders.judged import brief, graded_files
@@ -32,6 +33,40 @@ from etude.tasks.registry import GRADERS, grade
 from etude.tasks.solved import solved
 from etude.tasks.store.folder import TaskFolder, is_folder
 from etude.tasks.task import Task
+
+# By which code a finding was made: findings of another grader, another cheat or another scan are found again.
+
+
+ROOMS = ("auditing", "cheats", "checking", "environment", "graders", "running")
+MODULES = ("audit", "calls", "faults", "leftovers", "patch", "protected", "registry", "restore", "solved")
+CODE = (".py", ".mjs", ".toml")
+
+
+@cache
+def code_version() -> str:
+    """SHA-256 of every file that decides what a check finds."""
+    root = files("etude.tasks")
+    digest = hashlib.sha256()
+    for room in ROOMS:
+        for path, file in sorted(_below(root / room, room)):
+            digest.update(path.encode() + b"\0" + file.read_bytes() + b"\0")
+    for module in MODULES:
+        digest.update(module.encode() + b"\0" + (root / f"{module}.py").read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def key_of(content: str) -> str:
+    """Of a task's content by this code."""
+    return hashlib.sha256(f"{code_version()} {content}".encode()).hexdigest()
+
+
+def _below(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir() and entry.name != "__pycache__":
+            yield from _below(entry, f"{path}/{entry.name}")
+        elif entry.name.endswith(CODE):
+            yield f"{path}/{entry.name}", entry
+
 
 TIMES = 3  # the reference
 KEPT = ".check.jsonl"

@@ -15,13 +15,29 @@ from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.bounded import LimitReached, run_bounded_if_large
-from etude.tasks.running.channel import REPORT, ParentReport, Prepared, Tests, VerifiedRun, filled
-from etude.tasks.running.channels.exit_status import WHOLE
-from etude.tasks.running.channels.registry import EXIT, channel
+from etude.tasks.errors import TaskError
+from etude.tasks.running.channel import REPORT, Channel, ParentReport, Prepared, Tests, VerifiedRun, filled
+from etude.tasks.running.channels.appended import CHANNELS
+from etude.tasks.running.channels.exit_status import WHOLE, ExitChannel
+from etude.tasks.running.channels.pytest_channel import PytestChannel
 from etude.tasks.running.parsers.case import NoReport
 from etude.tasks.running.pytest_tools import PYTEST_FLAGS
 from etude.tasks.running.report import TestRun, read_report
 from etude.tasks.running.supervised import Silent, supervise
+
+# Every channel by the name of its runner (`tasks.environment.environment.Runner`).
+
+
+EXIT = ExitChannel()
+_ALL: dict[str, Channel] = {"pytest": PytestChannel(), "exit": EXIT, **CHANNELS}
+
+
+def channel(kind: str) -> Channel:
+    """Raises TaskError."""
+    if kind not in _ALL:
+        raise TaskError(f"no runner {kind!r}; there are {', '.join(_ALL)}")
+    return _ALL[kind]
+
 
 __all__ = ["Opener", "RunReport", "Runner", "Tests", "run_tests", "visible_command"]
 

@@ -26,41 +26,43 @@ from etude.evaluate.bench.runs.recovery import WITHOUT, OneArm, require_trigger
 from etude.evaluate.bench.runs.replayed import RecordedRunPolicy
 from etude.evaluate.bench.suites.suite import Suite
 from etude.pipeline.recipe.recipe import Recipe
-from etude.pipeline.run.checkpoint_entrant import CHECKPOINT, checkpoint
+from etude.pipeline.run.checkpoint_participant import CHECKPOINT, checkpoint
 from etude.pipeline.run.endpoint import Endpoint, greet
 from etude.pipeline.run.limits import LIMITS
-from etude.pipeline.run.manner import PolicyArgument, PolicyOptions, SuiteContext, UnknownPolicy
 from etude.pipeline.run.other_agent import fits, harness_of, made
+from etude.pipeline.run.policy_options import PolicyArgument, PolicyOptions, SuiteContext, UnknownPolicy
 from etude.tasks.cheats.exercise import CHEATS
 
-# An earlier run's sessions as an entrant, under the limits that they were made under.
+# An earlier run's sessions as a participant, under the limits that they were made under.
 
 
 REPLAY = "replay:"
 
 
-def replay(called: PolicyArgument, occasion: SuiteContext) -> Participant:
+def replay(argument: PolicyArgument, context: SuiteContext) -> Participant:
     """`[NAME=]replay:RUN/sessions/NAME@EFFORT`. Raises UnknownPolicy."""
-    folder = Path(called.what.removeprefix(REPLAY)).resolve()
+    folder = Path(argument.what.removeprefix(REPLAY)).resolve()
     run = RunFolder(folder.parent.parent)
     known = conditions.read(run) if folder.is_dir() and folder.parent.name == "sessions" else None
     facts = (known or {"policies": {}})["policies"].get(folder.name)
     if known is None or facts is None:
         raise UnknownPolicy(
-            f"{called.what}: give the sessions of a policy in a bench run, {REPLAY}RUN/sessions/NAME@EFFORT"
+            f"{argument.what}: give the sessions of a policy in a bench run, {REPLAY}RUN/sessions/NAME@EFFORT"
         )
-    if known["shared"]["suite"]["digest"] != occasion.suite.digest:
+    if known["shared"]["suite"]["digest"] != context.suite.digest:
         raise UnknownPolicy(
-            f"{called.what} are sessions of {known['shared']['suite']['label']}, which is not the suite as it is here: "
+            f"{argument.what} are sessions of {known['shared']['suite']['label']}, which is not the suite as it is here: "
             "replay them in the suite that they were made in"
         )
     if facts["kind"] == "control" or facts.get("agent"):
         who = facts.get("agent") or "a scripted agent"
-        raise UnknownPolicy(f"{called.what} are sessions of {who}: those of a model in our own harness can be replayed")
+        raise UnknownPolicy(
+            f"{argument.what} are sessions of {who}: those of a model in our own harness can be replayed"
+        )
     settings = HarnessSettings.model_validate(facts["settings"])
-    name = called.name or f"replay-{facts['name']}"
+    name = argument.name or f"replay-{facts['name']}"
     if not NAME.fullmatch(name):
-        raise UnknownPolicy(f"{called.what}: name it, NAME={called.what}")
+        raise UnknownPolicy(f"{argument.what}: name it, NAME={argument.what}")
 
     @asynccontextmanager
     async def opened():
@@ -70,40 +72,40 @@ def replay(called: PolicyArgument, occasion: SuiteContext) -> Participant:
     return Participant(name, facts["effort"], "replay", settings, harness_hash(settings, ""), opened, facts=source)
 
 
-# An OpenAI-compatible endpoint as an entrant: greeted before it is asked, given up when it is gone.
+# An OpenAI-compatible endpoint as a participant: greeted before the first task, given up when it is gone.
 
 
 RETRIES = 8  # waits of 0.5 to 60 s, over two minutes in all: quotas are counted by the minute
 
 
-def endpoint(called: PolicyArgument, occasion: SuiteContext) -> Participant:
+def endpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
     """`[NAME=]URL#MODEL`; without a name it is called as its model. Raises UnknownPolicy, BadKey."""
     from etude.agent.policy.breaker import Breaker
 
-    url, _, model = called.what.partition("#")
+    url, _, model = argument.what.partition("#")
     if not model:
-        raise UnknownPolicy(f"{called.what}: say which model to ask for there, {called.what}#MODEL")
-    manner = occasion.manner
-    api_key(manner.key_env)  # a bad one is refused before anybody is asked
+        raise UnknownPolicy(f"{argument.what}: say which model to ask for there, {argument.what}#MODEL")
+    options = context.options
+    api_key(options.key_env)  # a bad one is refused before anybody is asked
     own = Endpoint(
-        url, model, temperature=manner.temperature, context_tokens=manner.context_tokens, key_env=manner.key_env,
-        timeout_s=manner.timeout_s, omit=manner.omit, max_tokens_field=manner.max_tokens_field, command=manner.command,
+        url, model, temperature=options.temperature, context_tokens=options.context_tokens, key_env=options.key_env,
+        timeout_s=options.timeout_s, omit=options.omit, max_tokens_field=options.max_tokens_field, command=options.command,
     )  # fmt: skip
-    settings = occasion.pinned(own.harness(occasion.recipe), occasion.chosen(called.effort))
-    name = called.name or re.sub(r"[^\w.-]", "-", model).lstrip("-._")
+    settings = context.pinned(own.harness(context.recipe), context.chosen(argument.effort))
+    name = argument.name or re.sub(r"[^\w.-]", "-", model).lstrip("-._")
 
     @asynccontextmanager
     async def opened():
-        await greet(own, settings, key_of(name, called.effort, called.agent), occasion.log)
+        await greet(own, settings, key_of(name, argument.effort, argument.agent), context.log)
         client = own.policy(RETRIES)
         try:
-            yield ParticipantPolicy(Breaker(client), agent=made(called.agent, settings))
+            yield ParticipantPolicy(Breaker(client), agent=made(argument.agent, settings))
         finally:
             await client.close()
 
-    digest, facts = harness_of(called.agent, settings)
-    facts |= {"url": url, "omit": list(manner.omit)}
-    return Participant(name, called.effort, "endpoint", settings, digest, opened, model, facts, called.agent)
+    digest, facts = harness_of(argument.agent, settings)
+    facts |= {"url": url, "omit": list(options.omit)}
+    return Participant(name, argument.effort, "endpoint", settings, digest, opened, model, facts, argument.agent)
 
 
 CONTROLS = (scripted.NOP, scripted.CHEATS, scripted.EXPERT)
@@ -115,8 +117,8 @@ KINDS: dict[str, Callable[[PolicyArgument, SuiteContext], Participant]] = {
 }
 
 
-def entrants(
-    words: Sequence[str], suite: Suite, recipe: Recipe, manner: PolicyOptions, log: EventLog, *, only: bool = False
+def resolve_participants(
+    words: Sequence[str], suite: Suite, recipe: Recipe, options: PolicyOptions, log: EventLog, *, only: bool = False
 ) -> list[Participant]:
     """Controls first: where the reference fails or a cheat passes, it is known before a model is paid for.
 
@@ -127,49 +129,49 @@ def entrants(
     absent = [] if only else [word for word in CONTROLS if word not in named]
     if scripted.EXPERT in absent and not all(scripted.has_reference(suite.task(task_id)) for task_id in suite.ids):
         absent.remove(scripted.EXPERT)
-    occasion = SuiteContext(suite, recipe, manner, log)
-    controls = [_control(word, occasion) for word in [*absent, *named] if scripted.script(word)]
-    asked = [called for word in named if not scripted.script(word) for called in _called(word, manner)]
-    for agent in {called.agent for called in asked}:
+    context = SuiteContext(suite, recipe, options, log)
+    controls = [_control(word, context) for word in [*absent, *named] if scripted.script(word)]
+    asked = [argument for word in named if not scripted.script(word) for argument in _arguments(word, options)]
+    for agent in {argument.agent for argument in asked}:
         fits(agent, suite)
-    found = [*controls, *(_kind(called)(called, occasion) for called in asked)]
-    names = [entrant.key for entrant in found]
+    found = [*controls, *(_kind(argument)(argument, context) for argument in asked)]
+    names = [participant.key for participant in found]
     if twice := [key for key in names if names.count(key) > 1]:
         raise UnknownPolicy(f"two policies are called {twice[0]}: name one with NAME=")
     return found
 
 
 def unsummarized(
-    words: Sequence[str], suite: Suite, recipe: Recipe, manner: PolicyOptions, log: EventLog
+    words: Sequence[str], suite: Suite, recipe: Recipe, options: PolicyOptions, log: EventLog
 ) -> list[Participant]:
-    """The other arm of those named: the same without self-summaries. Raises OneArm, and what `entrants` does."""
+    """The other arm of those named: the same without self-summaries. Raises OneArm, and what `resolve_participants` does."""
     if not words:
         raise UnknownPolicy("--arms compares the policies that are named: name one with --policy")
-    for entrant in entrants(words, suite, recipe, manner, log, only=True):
-        if entrant.agent or entrant.kind == "replay":
+    for participant in resolve_participants(words, suite, recipe, options, log, only=True):
+        if participant.agent or participant.kind == "replay":
             raise OneArm(
-                f"--arms: {entrant.key} does not work in our harness, and only that summarizes sessions; leave it out"
+                f"--arms: {participant.key} does not work in our harness, and only that summarizes sessions; leave it out"
             )
-        require_trigger(entrant.harness, entrant.key)
-    found = entrants(words, suite, recipe, replace(manner, summaries=False), log, only=True)
-    return [replace(entrant, name=f"{entrant.name}{WITHOUT}") for entrant in found]
+        require_trigger(participant.harness, participant.key)
+    found = resolve_participants(words, suite, recipe, replace(options, summaries=False), log, only=True)
+    return [replace(participant, name=f"{participant.name}{WITHOUT}") for participant in found]
 
 
-def _called(word: str, manner: PolicyOptions) -> list[PolicyArgument]:
+def _arguments(word: str, options: PolicyOptions) -> list[PolicyArgument]:
     """Everything a word asks for: each effort, with each agent. A record has its own."""
     name, _, what = word.partition("=") if "=" in re.split("[/:]", word)[0] else ("", "", word)
     if "=" in word and what != word and not NAME.fullmatch(name):
         raise UnknownPolicy(f"{word}: a policy's name has letters, digits, '.', '_' and '-', not {name!r}")
     if what.startswith(REPLAY):
         return [PolicyArgument(word, name, what, "medium")]
-    return [PolicyArgument(word, name, what, effort, agent) for effort in manner.efforts for agent in manner.agents]
+    return [PolicyArgument(word, name, what, effort, agent) for effort in options.efforts for agent in options.agents]
 
 
-def _kind(called: PolicyArgument) -> Callable[[PolicyArgument, SuiteContext], Participant]:
+def _kind(argument: PolicyArgument) -> Callable[[PolicyArgument, SuiteContext], Participant]:
     for lead, kind in KINDS.items():
-        if called.what.startswith(lead):
+        if argument.what.startswith(lead):
             return kind
-    raise UnknownPolicy(_unknown(called.word, called.what))
+    raise UnknownPolicy(_unknown(argument.word, argument.what))
 
 
 def _unknown(word: str, what: str) -> str:
@@ -183,13 +185,13 @@ def _unknown(word: str, what: str) -> str:
     )
 
 
-def _control(word: str, occasion: SuiteContext) -> Participant:
+def _control(word: str, context: SuiteContext) -> Participant:
     script = scripted.script(word)
     assert script is not None
     # It reads no prompt and samples nothing: the tools of the full preset, and room for whole files in a call.
     own = {"max_session_tokens": 2_000_000, "summary_trigger_tokens": 0, "temperature": 0.0}
-    base = occasion.recipe.harness.model_copy(update={**LIMITS, **own})
-    harness = occasion.pinned(base, {"preset": "full", "max_session_tokens": 2_000_000, "temperature": 0.0})
+    base = context.recipe.harness.model_copy(update={**LIMITS, **own})
+    harness = context.pinned(base, {"preset": "full", "max_session_tokens": 2_000_000, "temperature": 0.0})
 
     @asynccontextmanager
     async def opened():

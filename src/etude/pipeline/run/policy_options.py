@@ -38,22 +38,22 @@ class PolicyOptions:
 
 @dataclass(frozen=True)
 class SuiteContext:
-    """What all entrants of a suite share."""
+    """What all participants of a suite share."""
 
     suite: Suite
     recipe: Recipe
-    manner: PolicyOptions
+    options: PolicyOptions
     log: EventLog
 
     def chosen(self, effort: Effort) -> dict[str, Any]:
         """What was said on the command line."""
-        preset = {} if self.manner.preset is None else {"preset": self.manner.preset}
-        return {"effort": effort, "temperature": self.manner.temperature, **preset}
+        preset = {} if self.options.preset is None else {"preset": self.options.preset}
+        return {"effort": effort, "temperature": self.options.temperature, **preset}
 
     def pinned(self, base: HarnessSettings, chosen: dict[str, Any]) -> HarnessSettings:
         """The suite's limits over the kind's own, and over both what was asked for. The web stays closed."""
         limits = self.suite.manifest.limited(base).model_dump()
-        arm = {} if self.manner.summaries else {TRIGGER: 0}
+        arm = {} if self.options.summaries else {TRIGGER: 0}
         return HarnessSettings.model_validate(limits | chosen | arm | {"web": False})
 
 

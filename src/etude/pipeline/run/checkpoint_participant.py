@@ -1,0 +1,76 @@
+"""A checkpoint as a participant: its engine starts in this process when its turn comes."""
+
+from __future__ import annotations
+
+import re
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from etude.agent.harness.settings import HarnessSettings
+from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
+from etude.pipeline.run.endpoint import Endpoint
+from etude.pipeline.run.other_agent import harness_of, made
+from etude.pipeline.run.policy_options import PolicyArgument, SuiteContext, UnknownPolicy
+
+CHECKPOINT = "checkpoint:"
+
+
+def checkpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
+    """`[NAME=]checkpoint:DIR`; without a name it is called as its folder. Raises UnknownPolicy."""
+    from etude.agent.chat.load import load_renderer
+    from etude.agent.chat.nano import NanoRenderer
+    from etude.pipeline.run.checkpoint_identity import identity
+
+    folder = Path(argument.what.removeprefix(CHECKPOINT))
+    if not (folder / "config.json").is_file():
+        raise UnknownPolicy(f"{argument.what}: there is no config.json, so it is no checkpoint directory")
+    renderer = load_renderer(folder)
+    nano = isinstance(renderer, NanoRenderer)
+    options = context.options
+    settings = _settings(argument, context, folder, nano=nano)
+
+    @asynccontextmanager
+    async def opened():
+        from etude.learn.engine.policy import EnginePolicy
+        from etude.learn.engine.settings import EngineSettings
+        from etude.learn.model.checkpoint import load_checkpoint
+
+        model = load_checkpoint(folder)
+        slots = {"max_slots": options.concurrency, "max_batch": options.concurrency}
+        # This many sessions at once decode quicker without drafts.
+        engine = context.recipe.engine.model_copy(update={"draft_tokens": 0}) if nano else EngineSettings.model_validate(
+            {**slots, "max_len": options.context_tokens or model.config.context_length}
+        )  # fmt: skip
+        policy = EnginePolicy.start(model, engine, name=name, renderer=renderer)
+        try:
+            yield ParticipantPolicy(policy, renderer, engine=True, agent=made(argument.agent, settings, renderer))
+        finally:
+            policy.close()
+
+    name = argument.name or re.sub(r"[^\w.-]", "-", folder.resolve().name).lstrip("-._")
+    digest, facts = harness_of(argument.agent, settings, renderer)
+    facts |= {"checkpoint": identity(folder)}
+    return Participant(name, argument.effort, "checkpoint", settings, digest, opened, facts=facts, agent=argument.agent)
+
+
+def _settings(argument: PolicyArgument, context: SuiteContext, folder: Path, *, nano: bool) -> HarnessSettings:
+    """A nano model's habits are trained in: it has the recipe's limits and the tools it knows. Raises UnknownPolicy."""
+    options, chosen = context.options, context.chosen(argument.effort)
+    if nano:
+        _as_it_is(argument, context)
+        return context.pinned(context.recipe.harness, chosen | {"preset": "nano"})
+    own = Endpoint("", folder.name, temperature=options.temperature, context_tokens=options.context_tokens)
+    return context.pinned(own.harness(context.recipe), chosen)
+
+
+def _as_it_is(argument: PolicyArgument, context: SuiteContext) -> None:
+    """What a nano model can't do is refused rather than passed over."""
+    options, what = context.options, argument.what
+    if options.preset not in (None, "nano"):
+        raise UnknownPolicy(f"{what} knows the tools of the preset nano alone: leave out --preset {options.preset}")
+    if options.context_tokens is not None:
+        raise UnknownPolicy(
+            f"{what} has the window of the recipe (engine.max_len): leave out --context, or ask it apart"
+        )
+    if argument.agent:
+        raise UnknownPolicy(f"{what} knows the tools of the preset nano alone, not those of {argument.agent}")
