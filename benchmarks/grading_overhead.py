@@ -27,9 +27,9 @@ from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import ExecResult, SandboxSpec
 from etude.tasks.graders.commands import NAME, CommandsGrader, keep_spec, machine, tests_of
 from etude.tasks.graders.judged import graded_files
-from etude.tasks.running.channel import filled
+from etude.tasks.running.channel import fill_command
 from etude.tasks.running.testrun import visible_command
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.store.opened import open_tasks
 from etude.tasks.task import Task
 
@@ -75,9 +75,9 @@ class Counting:
 async def plain(task: Task, pool: SandboxPool) -> Cost:
     """The project's own test command, as a person would run it on the chosen files."""
     tests = tests_of(task)
-    words = list(visible_command(tests)) if not tests.command else filled(tests.command, list(tests.files))
+    words = list(visible_command(tests)) if not tests.command else fill_command(tests.command, list(tests.files))
     argv = [*words, *tests.files] if not tests.command else words
-    box = await machine(task, pool, keep_spec)(graded_files(task, solved(task)))
+    box = await machine(task, pool, keep_spec)(graded_files(task, reference_files(task)))
     try:
         done = await box.run(argv, timeout_s=120.0, max_output_bytes=1 << 22)
     finally:
@@ -92,7 +92,7 @@ async def plain(task: Task, pool: SandboxPool) -> Cost:
 
 async def whole(task: Task, pool: SandboxPool) -> Cost:
     counting, own, start = Counting(pool), time.process_time(), time.perf_counter()
-    verdict = await CommandsGrader().grade(task, solved(task), counting)
+    verdict = await CommandsGrader().grade(task, reference_files(task), counting)
     wall, cpu = time.perf_counter() - start, time.process_time() - own + counting.cpu_s
     assert verdict.passed, (task.id, verdict.reason)
     return Cost(1000 * wall, 1000 * cpu, 1000 * counting.lives_s)

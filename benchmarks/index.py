@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from etude.agent.code_index.admission import admitted
+from etude.agent.code_index.admission import admit
 from etude.agent.code_index.client import IndexClient
 from etude.agent.code_index.index import Index
 from etude.agent.code_index.service import Service
@@ -156,7 +156,7 @@ def installed(count: int) -> Iterator[tuple[str, str]]:
     names = [(name, file) for name, file in names if not name.startswith("std/site-packages/")]
     for name, file in sorted(names, key=lambda entry: hashlib.sha256(entry[0].encode()).digest()):
         raw = file.read_bytes()
-        text, reason = admitted(name, raw)
+        text, reason = admit(name, raw)
         if reason is None and text.encode() == raw and count:
             count -= 1
             yield name, text

@@ -1,12 +1,17 @@
-"""Files that a weight passes through: `python benchmarks/path_files.py [--json]`.
+"""Files that a weight or a rollout passes through: `python benchmarks/path_files.py {weight,rollout} [--json]`.
 
-A trainer and an engine run as threads of this process, behind the services that the controller asks. While one version goes from the
-trainer through the store into the engine and is acknowledged, every function of `etude` that is entered is noted. A file is on the path if
-one of its functions was entered then. The file of the step that updates the model is added: it ends where the path begins.
+A trainer and an engine run as threads of this process, behind the services that the controller asks. A file is on the path if one of its
+functions was entered in the meantime.
+
+- weight: one version goes from the trainer through the store into the engine and is acknowledged. The file of the step that updates the
+  model is added: it ends where the path begins.
+- rollout: from the first attempt to the end of the first training step. The sandbox counts by its interface only; the model's layers, the
+  making of tasks and the weights' path, which run in the same time, are left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import sys
@@ -20,18 +25,24 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "etude"
 sys.path.insert(0, str(ROOT / "tests" / "rl"))
 
-from run_in_threads import Threads, a_run, tiny_checkpoint  # noqa: E402
+from run_in_threads import Threads, a_run, live, tiny_checkpoint  # noqa: E402
 
+from etude.learn.train.policy_step import PolicyTrainer  # noqa: E402
 from etude.rl.services import Services  # noqa: E402
 
 START = "learn/train/policy_step.py"
+OUTSIDE_A_ROLLOUT = ("sandbox/", "learn/model/", "learn/weights/", "tasks/generate/", "core/events/", "core/files.py")
 
 
 class EnteredFiles:
-    """A context in which functions of `etude` are noted, in every thread that enters one."""
+    """A context in which functions of `etude` are noted, in every thread that enters one.
 
-    def __init__(self) -> None:
+    `begin` and `end` are (file, function): recording starts with the first entry of the one and ends when the other first returns.
+    """
+
+    def __init__(self, begin: tuple[str, str] | None = None, end: tuple[str, str] | None = None) -> None:
         self.files: set[str] = set()
+        self._begin, self._end = begin, end
         self._lock = threading.Lock()
 
     def __enter__(self) -> EnteredFiles:
@@ -46,10 +57,17 @@ class EnteredFiles:
         threading.setprofile(None)
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
-        name = frame.f_code.co_filename
-        if event == "call" and name.startswith(str(SOURCE)) and frame.f_code.co_name != "<module>":
-            with self._lock:
-                self.files.add(str(Path(name).relative_to(SOURCE)))
+        name, function = frame.f_code.co_filename, frame.f_code.co_name
+        if event not in ("call", "return") or not name.startswith(str(SOURCE)) or function == "<module>":
+            return
+        here = (str(Path(name).relative_to(SOURCE)), function)
+        with self._lock:
+            if event == "call" and here == self._begin:
+                self._begin = None
+            elif event == "return" and here == self._end and self._begin is None:
+                self._begin = ("", "")  # nothing has this name: recording is over
+            if event == "call" and self._begin is None:
+                self.files.add(here[0])
 
 
 async def weight_path(folder: Path) -> list[str]:
@@ -72,11 +90,24 @@ async def weight_path(folder: Path) -> list[str]:
     return sorted(found)
 
 
+def rollout_path(folder: Path) -> list[str]:
+    """The files of the first step's rollouts, from the first attempt to the update of the weights."""
+    run = a_run(tiny_checkpoint(folder), folder / "rl", steps=1)
+    with EnteredFiles(begin=("rollout/attempt.py", "attempt"), end=(START, PolicyTrainer.update.__name__)) as entered:
+        live(run)
+    return sorted(name for name in entered.files if not name.startswith(OUTSIDE_A_ROLLOUT))
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", choices=("weight", "rollout"))
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        found = asyncio.run(weight_path(Path(scratch)))
+        folder = Path(scratch)
+        found = asyncio.run(weight_path(folder)) if options.path == "weight" else rollout_path(folder)
     lines = sum(len((SOURCE / name).read_text(encoding="utf-8").splitlines()) for name in found)
-    if sys.argv[1:] == ["--json"]:
+    if options.json:
         print(json.dumps({"files": len(found), "lines": lines, "names": found}))
     else:
         print("\n".join([*found, f"{len(found)} files, {lines} lines"]))

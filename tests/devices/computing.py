@@ -20,7 +20,7 @@ from etude.core.events.log import EventLog
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.probe import probe_prompts
 from etude.learn.engine.settings import EngineSettings
-from etude.learn.model.device import compute_reproducibly, moved
+from etude.learn.model.device import compute_reproducibly, on_device
 from etude.learn.model.init import with_drafts
 from etude.learn.train.checkpoint import load_state, save_state
 from etude.learn.train.evaluate import evaluate
@@ -33,7 +33,7 @@ from etude.learn.train.mtp_settings import FreshDraftsSettings
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.settings import PolicyStepSettings, SftSettings
 from etude.learn.train.sft import run_sft
-from etude.learn.weights.state import owned, state_digest
+from etude.learn.weights.state import copy_state, state_digest
 
 ADVANTAGES = [1.0, -1.0, 0.5, -0.5, 0.3, -0.3, 0.2, -0.2]
 UPDATE = PolicyStepSettings(
@@ -70,7 +70,7 @@ def resume(device: str) -> dict[str, Any]:
         second.load_state_dict(load_state(save_state(Path(folder), 1, first.state_dict(), 1)))
     for trainer in (first, second):
         trainer.update(rollouts, ADVANTAGES, trainer.score(rollouts))
-    states = [owned(trainer.model.state_dict()) for trainer in (first, second)]
+    states = [copy_state(trainer.model.state_dict()) for trainer in (first, second)]
     assert all(tensor.device.type == "cpu" for tensor in states[0].values())
     same = state_digest(states[0]) == state_digest(states[1]) == state_digest(first.model.state_dict())
     return {"same": same, "weights": squares(first.model)}
@@ -149,7 +149,7 @@ def fine_tuning(device: str) -> dict[str, Any]:
         resumed, _ = trained(Path(folder) / "halves", 6)
     same = state_digest(model.state_dict()) == state_digest(resumed.state_dict())
     assert model.embed.weight.device.type == "cpu"  # as it came
-    with moved(model, device, "device"):
+    with on_device(model, device, "device"):
         held = evaluate(model, probe_prompts(40, seed=3), 100)
         nats = answer_nats(model, [[1, 2, 3], [4, 5]], [[6], [7, 8]])
     assert held is not None

@@ -119,7 +119,7 @@ WRITERS: dict[str, Writer] = {
     "the run's ledger": Writer(
         lambda f: StageLedger(f / "l").start("base", {"a": "x" * 100}, {}) and None,
         lambda f: StageLedger(f / "l").finish("base"),
-        lambda f: StageLedger(f / "l").finished("base"),
+        lambda f: StageLedger(f / "l").finished_attempt("base"),
     ),
     "a summary": Writer(
         lambda f: write_json(f / "s.json", ["old"] * 99),

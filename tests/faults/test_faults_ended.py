@@ -76,7 +76,7 @@ def test_rollouts_that_were_grading_at_a_sigkill_are_graded_and_no_agent_is_aske
     until(lambda: len(list(ended.glob("*.zst"))) == SETTINGS["slots"], process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    held = GroupStore(folder / "groups").kept()
+    held = GroupStore(folder / "groups").unfinished_groups()
     grading = {(group, member) for group, one in held.items() for member in one.ended}
     assert (
         len(grading) >= SETTINGS["slots"] - 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from etude.agent.code_index.admission import admitted
+from etude.agent.code_index.admission import admit
 from etude.agent.code_index.languages import grammar_name
 from etude.core.licence.words import words
 from etude.learn.corpus.shape.changelog import _heading
@@ -24,7 +24,7 @@ from etude.tasks.test_logs.python_runners import pytest_options
 
 LENGTH = 100_000
 READERS: dict[str, Callable[[str], Any]] = {
-    "admission": lambda text: admitted("a.py", text.encode()),
+    "admission": lambda text: admit("a.py", text.encode()),
     "header": lambda text: grammar_name("a.h", text),
     "licence": words,
     "changelog": lambda text: _heading([text], 0),

@@ -391,7 +391,7 @@ def test_what_was_scored_before_a_kill_is_not_attempted_again(plan, seed, ends_a
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         folder = Path(name)
         live(folder, plan, seed, fault_rate=0.1, life=Life(ends_at))
-        kept = GroupStore(folder / "groups").kept()
+        kept = GroupStore(folder / "groups").unfinished_groups()
         held = {(group, member): rollout.id for group, one in kept.items() for member, rollout in one.results.items()}
         world = live(folder, plan, seed + 1, fault_rate=0.1)
         assert not world.attempted & held.keys()
@@ -408,7 +408,7 @@ def test_what_had_ended_before_a_kill_is_graded_and_not_rolled_out_again_unless_
         folder, dice = Path(name), random.Random(damaged)
         live(folder, plan, seed, life=Life(ends_at))
         store = GroupStore(folder / "groups")
-        kept = {(group, member) for group, one in store.kept().items() for member in one.ended}
+        kept = {(group, member) for group, one in store.unfinished_groups().items() for member in one.ended}
         paths = {path: tuple(map(int, path.stem.split("-")[:2])) for path in store.ended.folder.iterdir()}
         broken = {paths[path] for path in sorted(paths) if dice.random() < 0.3 and break_a_byte(path, dice)}
         assert set(paths.values()) == kept and broken <= kept

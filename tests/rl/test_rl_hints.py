@@ -14,7 +14,7 @@ from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.message import CUT_OFF, Message, ToolCall
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Recorder
-from etude.rl.hints.rules import chosen, generation_ids, hint_ids, hints_of, kept_hints, places
+from etude.rl.hints.rules import choose_turns, generation_ids, hint_ids, hints_of, kept_hints, places
 
 RENDERER = NanoRenderer(byte_tokenizer())
 SCHEMAS = [
@@ -171,5 +171,5 @@ def test_a_hint_is_between_what_the_turn_had_seen_and_its_generation_prompt():
 def test_a_step_takes_first_flags_before_second_ones():
     rows = lambda *names: {"hints": [{"name": name} for name in names]}
     rollouts = [Rollout(str(i), "t", 0, [], info=info) for i, info in enumerate([rows("a", "b", "c"), {}, rows("d")])]
-    assert [hint["name"] for _, hint in chosen(rollouts, 3)] == ["a", "d", "b"]
-    assert len(chosen(rollouts, 99)) == 4
+    assert [hint["name"] for _, hint in choose_turns(rollouts, 3)] == ["a", "d", "b"]
+    assert len(choose_turns(rollouts, 99)) == 4

@@ -6,7 +6,7 @@ from etude.agent.chat.families import FAMILIES
 from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder
-from etude.rl.hints.rules import Hint, generation_ids, hint_ids, placed
+from etude.rl.hints.rules import Hint, generation_ids, hint_ids, place_hints
 
 REQUEST, HINT = Message("user", "fix the tally"), "Reminder: Available tools: read, edit."
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -42,7 +42,7 @@ def test_behind_a_tools_answer_the_hint_is_followed_by_the_whole_generation_prom
         count = len(ids)
         tokens = EntryTokens([*lead, *ids], len(lead), [-1.0] * count, [0] * count)
         parent = recorder.append("completion", {}, parent=parent, tokens=tokens)
-    (row,) = placed([Hint(parent, "unknown_tool", HINT)], recorder.session, renderer)
+    (row,) = place_hints([Hint(parent, "unknown_tool", HINT)], recorder.session, renderer)
     ids = recorder.session.segments()[0].ids.tolist()
     hinted = ids[: row["at"]] + row["ids"] + ids[row["at"] :]
     assert ids[row["start"] : row["stop"]] == end

@@ -18,8 +18,8 @@ from etude.rl.ledger import RlLedger
 from etude.rl.resume import require_same_sources
 from etude.rl.reward_settings import RewardSettings
 from etude.rl.rewards.component import RewardInput
-from etude.rl.rewards.library import custom_component, measured
-from etude.rl.rewards.mix import mix_at, mixed
+from etude.rl.rewards.library import custom_component, measure_components
+from etude.rl.rewards.mix import mix_at, mix_rewards
 from etude.rl.settings import RlSettings
 
 TURNS = "my_rewards:many_turns"
@@ -35,15 +35,15 @@ def a_rollout(turns: float, outcome: float = 1.0) -> Rollout:
 
 def test_a_component_by_import_path_is_measured_weighed_and_bounded() -> None:
     chosen = settings(weights={TURNS: 0.05})
-    values = [measured(RewardInput(a_rollout(turns), chosen)) for turns in (2, 5, 500)]
+    values = [measure_components(RewardInput(a_rollout(turns), chosen)) for turns in (2, 5, 500)]
     assert [one[TURNS] for one in values] == [0.0, -2.0, -497.0]
     values = [one | {"kl": 0.0, "length": 0.0} for one in values]
-    assert [parts[TURNS] for parts in mixed(values, mix_at(0, chosen))] == pytest.approx([0.0, -0.1, -0.3])
+    assert [parts[TURNS] for parts in mix_rewards(values, mix_at(0, chosen))] == pytest.approx([0.0, -0.1, -0.3])
 
 
 def test_a_component_of_the_schedule_is_measured_from_the_first_step() -> None:
     chosen = settings(schedule={"later": {"from_step": 3, "weights": {TURNS: 0.1}}})
-    assert TURNS in measured(RewardInput(a_rollout(4), chosen))
+    assert TURNS in measure_components(RewardInput(a_rollout(4), chosen))
     assert TURNS not in mix_at(2, chosen).weights and mix_at(3, chosen).weights[TURNS] == 0.1
 
 
@@ -77,7 +77,7 @@ def test_a_path_that_leads_to_no_component_says_why(path: str, message: str) -> 
 def test_a_penalty_above_0_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_object("my_rewards:ManyTurns"), "value", lambda self, subject: 1.0)
     with pytest.raises(ValueError, match="my_rewards:many_turns gave 1; a penalty is at most 0"):
-        measured(RewardInput(a_rollout(1), settings(weights={TURNS: 0.1})))
+        measure_components(RewardInput(a_rollout(1), settings(weights={TURNS: 0.1})))
 
 
 def test_an_importance_weight_by_import_path_is_used() -> None:

@@ -38,12 +38,12 @@ def test_what_was_copied_arrives_though_the_model_moved_on(learner: Learner, mon
     for tensor in learner.trainer.model.state_dict().values():  # as the next step does
         tensor.add_(1)
     gate.set()
-    found = learner.published(0)
+    found = learner.publication_cost(0)
     assert found is not None and found["digest"] == before
     assert state_digest(Receiver(WeightStore(learner.folder / "weights")).catch_up().state) == before
     assert learner.publish(0)  # asked again it is the same publication
     learner.trainer.steps = 1
-    assert not learner.publish(0) and learner.publish(1) and learner.published(1) is not None
+    assert not learner.publish(0) and learner.publish(1) and learner.publication_cost(1) is not None
 
 
 def test_one_thread_alone_is_at_the_model_whoever_asks(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +61,9 @@ def test_one_thread_alone_is_at_the_model_whoever_asks(learner: Learner, monkeyp
 
 
 def test_a_new_life_knows_of_no_publication_and_mends_what_is_there(checkpoint: Path, learner: Learner) -> None:
-    assert learner.publish(0) and learner.published(0)
+    assert learner.publish(0) and learner.publication_cost(0)
     again = Learner(checkpoint, learner.folder, learner.settings, 1)
-    assert again.published(0) is None
+    assert again.publication_cost(0) is None
     (shard,) = (learner.folder / "weights" / "anchor-0").glob("shard-*")
     whole = shard.read_bytes()
     shard.write_bytes(b"rot")
@@ -79,7 +79,7 @@ class LaterTrainer:
     async def publish(self, version: int) -> bool:
         return version >= 2
 
-    async def published(self, version: int) -> dict[str, Any] | None:
+    async def publication_cost(self, version: int) -> dict[str, Any] | None:
         return None
 
 

@@ -240,7 +240,7 @@ def test_fresh_drafts_go_to_the_engines_and_into_the_checkpoint_and_the_trunk_do
         learner.export(folder / name)
     start, kept, taught = drafts_in(checkpoint), drafts_in(folder / "plain"), drafts_in(folder / "drafted")
     assert state_digest(kept) == state_digest(start) != state_digest(taught)
-    assert drafted.publish(4) and drafted.published(4)
+    assert drafted.publish(4) and drafted.publication_cost(4)
     received = Receiver(WeightStore(folder / "weights")).catch_up().state
     assert all(torch.equal(received[f"mtp.{name}"], tensor) for name, tensor in taught.items())
     for drafts in (True, False):

@@ -16,7 +16,7 @@ from run_in_threads import a_run, check_whole, live
 
 from etude.learn.engine.settings import EngineSettings
 from etude.rl.ledger import RlLedger
-from etude.rl.reload import ANSWERS, REQUEST, Reload, ReloadRefused, answers, ask, changed, in_force
+from etude.rl.reload import ANSWERS, REQUEST, Reload, ReloadRefused, answers, ask, changed_settings, in_force
 from etude.rl.reloader import Reloader
 from etude.rl.settings import RlSettings
 
@@ -107,6 +107,6 @@ def test_one_request_at_a_time(tmp_path: Path):
 
 def test_settings_are_checked_as_in_a_recipe():
     with pytest.raises(ValidationError):
-        changed(EngineSettings(), {"max_batch": 0})
+        changed_settings(EngineSettings(), {"max_batch": 0})
     with pytest.raises(ValidationError):
-        changed(EngineSettings(), {"absent": 1})
+        changed_settings(EngineSettings(), {"absent": 1})

@@ -12,7 +12,7 @@ from etude.agent.metrics.todo import TodoList
 from etude.core.trace.segment import Rollout
 from etude.rl.advantage import advantages
 from etude.rl.rewards.component import RewardInput
-from etude.rl.rewards.library import COMPONENTS, QUANTITIES, effort, k1_sum, measured, penalty
+from etude.rl.rewards.library import COMPONENTS, QUANTITIES, effort, k1_sum, measure_components, penalty
 from etude.rl.settings import LengthPenalty, RlSettings
 
 
@@ -27,7 +27,7 @@ NONE = Counters(()).report(TodoList(), 0, (0, 0, 0))
 
 def values(counters=(), info=(), rewards=(), k1=None, settings=None):
     rollout = Rollout("r", "t", 0, [], {"outcome": 1.0, **dict(rewards)}, {**NONE, **dict(counters)}, dict(info))
-    return measured(RewardInput(rollout, settings or RlSettings(), k1))
+    return measure_components(RewardInput(rollout, settings or RlSettings(), k1))
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=32))
@@ -82,7 +82,7 @@ def test_taking_lint_away_is_not_paid():
 
 def test_a_component_without_its_counters_has_no_value():
     bare = Rollout("r", "t", 0, [], {"outcome": 0.0}, {})
-    assert measured(RewardInput(bare, RlSettings())) == {"outcome": 0.0}
+    assert measure_components(RewardInput(bare, RlSettings())) == {"outcome": 0.0}
 
 
 @given(st.sampled_from(QUANTITIES), st.floats(0.1, 1e5))

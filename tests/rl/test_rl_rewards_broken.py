@@ -11,8 +11,8 @@ import pytest
 from etude.core.trace.segment import Rollout
 from etude.rl.advantage import advantages
 from etude.rl.rewards.component import RewardInput
-from etude.rl.rewards.library import measured
-from etude.rl.rewards.mix import mix_at, mixed
+from etude.rl.rewards.library import measure_components
+from etude.rl.rewards.mix import mix_at, mix_rewards
 from etude.rl.settings import LengthPenalty, RlSettings
 
 GROUP, LR = 8, 0.1
@@ -35,7 +35,9 @@ def breaking_share(settings, *, dropped, steps=600, seed=0):
         kept = [row for row in rows if not (dropped and row[1])]
         if not kept:
             continue
-        parts = mixed([measured(RewardInput(rollout, settings)) for _, _, rollout in kept], mix_at(step, settings))
+        parts = mix_rewards(
+            [measure_components(RewardInput(rollout, settings)) for _, _, rollout in kept], mix_at(step, settings)
+        )
         for (stuck, broke, _), advantage in zip(kept, advantages([sum(part.values()) for part in parts]), strict=True):
             logits[stuck] += LR * advantage * (broke - share(stuck))
     return share(True), share(False)

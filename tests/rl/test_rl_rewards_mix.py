@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from etude.rl.advantage import advantages
 from etude.rl.rewards.library import COMPONENTS
-from etude.rl.rewards.mix import Mix, MixedFile, RewardsChanged, check_mixed, ever_weighed, mix_at, mixed
+from etude.rl.rewards.mix import Mix, MixedFile, RewardsChanged, check_mixed, ever_weighed, mix_at, mix_rewards
 from etude.rl.settings import RlSettings
 
 MANNERS = [one for one in COMPONENTS if one.kind != "exact"]
@@ -28,7 +28,7 @@ groups = st.lists(rollouts(st.sampled_from([0.0, 1.0])), min_size=2, max_size=8)
 
 @given(groups, weights, st.floats(0.01, 0.99))
 def test_no_failed_rollout_outranks_one_that_passed_through_behaviour(group, weights, cap):
-    rewards = [sum(parts.values()) for parts in mixed(group, Mix(weights, cap, {}))]
+    rewards = [sum(parts.values()) for parts in mix_rewards(group, Mix(weights, cap, {}))]
     shared = advantages(rewards)
     for values, reward, advantage in zip(group, rewards, shared, strict=True):
         assert reward >= 1.0 - cap - 1e-9 if values["outcome"] else reward <= 1e-12
@@ -39,14 +39,14 @@ def test_no_failed_rollout_outranks_one_that_passed_through_behaviour(group, wei
 @given(rollouts(st.floats(0, 1)), rollouts(st.floats(0, 1)), weights, st.floats(0.01, 0.99))
 def test_outcomes_further_apart_than_the_cap_keep_their_order(one, other, weights, cap):
     low, high = sorted((one, other), key=lambda values: values["outcome"])
-    under, over = (sum(parts.values()) for parts in mixed([low, high], Mix(weights, cap, {})))
+    under, over = (sum(parts.values()) for parts in mix_rewards([low, high], Mix(weights, cap, {})))
     if high["outcome"] - low["outcome"] > cap + 1e-9 and low["outcome"] < 1.0:
         assert over > under
 
 
 @given(groups, weights, st.floats(0.01, 0.99))
 def test_penalties_never_raise_and_bonuses_never_lower_a_reward(group, weights, cap):
-    for values, parts in zip(group, mixed(group, Mix(weights, cap, {})), strict=True):
+    for values, parts in zip(group, mix_rewards(group, Mix(weights, cap, {})), strict=True):
         manners = {one.name: one.kind for one in MANNERS}
         assert all(part <= 0.0 for name, part in parts.items() if manners.get(name) == "penalty")
         assert all(part >= 0.0 for name, part in parts.items() if manners.get(name) == "bonus")
@@ -57,22 +57,22 @@ def test_the_worked_example_of_the_rule():
     mix = Mix({"unfinished_todos": 0.02, "judge": 0.1}, 0.3, {})
     solved = {"outcome": 1.0, "unfinished_todos": -40.0, "judge": 0.9}
     failed = {"outcome": 0.0, "unfinished_todos": 0.0, "judge": 0.9}
-    first, second = (sum(parts.values()) for parts in mixed([solved, failed], mix))
+    first, second = (sum(parts.values()) for parts in mix_rewards([solved, failed], mix))
     assert (first, second) == (pytest.approx(0.79), 0.0)
 
 
 def test_a_silent_judge_leaves_the_component_out_of_the_whole_group():
     mix = Mix({"judge": 0.2}, 0.3, {})
     judged, silent = {"outcome": 1.0, "judge": 0.2}, {"outcome": 1.0}
-    assert [sum(parts.values()) for parts in mixed([judged, silent], mix)] == [1.0, 1.0]
-    assert [sum(parts.values()) for parts in mixed([judged, judged], mix)] == pytest.approx([1.04, 1.04])
+    assert [sum(parts.values()) for parts in mix_rewards([judged, silent], mix)] == [1.0, 1.0]
+    assert [sum(parts.values()) for parts in mix_rewards([judged, judged], mix)] == pytest.approx([1.04, 1.04])
 
 
 def test_a_weighed_component_without_its_counter_is_an_error_that_says_which():
     with pytest.raises(ValueError, match="weighs thought_comments.*needs thought_comments"):
-        mixed([{"outcome": 1.0}], Mix({"thought_comments": 0.1}, 0.3, {}))
+        mix_rewards([{"outcome": 1.0}], Mix({"thought_comments": 0.1}, 0.3, {}))
     with pytest.raises(ValueError, match="weighs kl.*a scored reference"):
-        mixed([{"outcome": 1.0}], Mix({"kl": 0.1}, 0.3, {}))
+        mix_rewards([{"outcome": 1.0}], Mix({"kl": 0.1}, 0.3, {}))
 
 
 def scheduled(**changes):

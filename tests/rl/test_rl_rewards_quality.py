@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.rl.rewards.quality import added, findings, quality_of
+from etude.rl.rewards.quality import added_findings, findings, quality_of
 
 BRANCHY = "def f(a):\n" + "".join(f"    if a == {n}:\n        return {n}\n" for n in range(12))
 
@@ -31,7 +31,7 @@ def test_findings_are_those_that_a_reviewer_would_name(text, kind, count):
 def test_only_what_the_change_added_counts():
     old = "import os\n# x = 1\n"
     assert quality_of({"a.py": old}, {"a.py": (old + "y = 1\n").encode()}) == 0.0
-    assert added({"a.py": old}, {"a.py": (old + "# y = 2\n").encode()})["commented_out"] == 1
+    assert added_findings({"a.py": old}, {"a.py": (old + "# y = 2\n").encode()})["commented_out"] == 1
     assert quality_of({"a.py": old}, {"a.py": b"", "b.txt": b"# x = 1\n"}) == 0.0
     assert quality_of({}, {"new.py": b"import os\n"}) == -1.0
 

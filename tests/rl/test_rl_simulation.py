@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from etude.rl.simulation.shape import SimulationShape, drawn
+from etude.rl.simulation.shape import SimulationShape, draw_shape
 from etude.rl.simulation.simulate import simulate
 
 SMALL = SimulationShape(rollouts=512, groups_per_step=8, slots=96, hosts=4)
@@ -37,7 +37,7 @@ def test_ten_thousand_seeds_hold_every_promise(part: int):
 def _search(seeds: range) -> None:
     """The simulation itself raises where a promise breaks: `simulate(drawn(seed))` shows it again."""
     for seed in seeds:
-        shape = drawn(seed)
+        shape = draw_shape(seed)
         found = simulate(shape)
         assert found["rollouts"] == shape.steps * shape.groups_per_step * shape.group_size, seed
         assert found["staleness"]["max"] <= shape.max_staleness and found["left_on_hosts"] == 0, seed

@@ -104,7 +104,7 @@ def test_rollouts_of_an_unfinished_group_are_kept_and_a_damaged_one_is_made_agai
         store.keep(7, 3, member, a_rollout(member, 1, False))
     store.keep(8, 4, 0, a_rollout(9, 2, True))
     assert store.groups() == []
-    kept = store.kept()
+    kept = store.unfinished_groups()
     assert {group: (one.version, sorted(one.results), one.ended) for group, one in kept.items()} == {
         7: (3, [0, 2], {}),
         8: (4, [0], {}),
@@ -112,6 +112,6 @@ def test_rollouts_of_an_unfinished_group_are_kept_and_a_damaged_one_is_made_agai
     assert kept[7].results[2].id == "r2"
     (damaged,) = tmp_path.rglob("000007-002-*")
     damaged.write_bytes(damaged.read_bytes()[:20])
-    assert sorted(store.kept()[7].results) == [0]
+    assert sorted(store.unfinished_groups()[7].results) == [0]
     store.forget(7)
-    assert list(store.kept()) == [8]
+    assert list(store.unfinished_groups()) == [8]

@@ -91,7 +91,7 @@ def test_what_was_grading_at_the_stop_is_graded_and_no_agent_is_asked_again(chec
     run = slowly(checkpoint, tmp_path, grader)
     until_all_grade(run, grader, asked)
     before = set(asked)
-    held = GroupStore(tmp_path / "groups").kept()
+    held = GroupStore(tmp_path / "groups").unfinished_groups()
     assert sum(len(one.ended) for one in held.values()) == run.settings.slots == len(before)
     asked.clear()
     summary = to_the_end(run)

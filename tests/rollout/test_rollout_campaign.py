@@ -76,17 +76,17 @@ class Observer(NullCampaignObserver):
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
 
-    def started(self, job: Job) -> None:
+    def on_start(self, job: Job) -> None:
         self.events.append(("started", job.key))
 
-    def finished(self, job: Job, record: str) -> None:
+    def on_finish(self, job: Job, record: str) -> None:
         assert record == f"result of {job.key}"
         self.events.append(("finished", job.key))
 
-    def failed(self, job: Job, fault: InfraFault) -> None:
+    def on_failure(self, job: Job, fault: InfraFault) -> None:
         self.events.append(("failed", job.key))
 
-    def stopped(self, reason: str) -> None:
+    def on_stop(self, reason: str) -> None:
         self.events.append(("stopped", reason))
 
 
@@ -255,7 +255,7 @@ def test_an_error_that_ends_the_stage_ends_the_campaign_and_cancels_the_others()
 
 def test_an_error_of_the_observer_ends_the_campaign() -> None:
     class EndsAtTheFirstFault(NullCampaignObserver):
-        def failed(self, job: Job, fault: InfraFault) -> None:
+        def on_failure(self, job: Job, fault: InfraFault) -> None:
             raise fault
 
     attempts = Attempts({"a": InfraFault("a: no sandbox")})

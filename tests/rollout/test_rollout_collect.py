@@ -13,7 +13,7 @@ from etude.agent.harness.settings import HarnessSettings
 from etude.core.trace.reader import read_session
 from etude.evaluate.bench.runs.scripted import expert, nop
 from etude.rollout.attempt import AttemptSetup, Script
-from etude.rollout.collect.collecting import Collection, CollectionSettings, changed
+from etude.rollout.collect.collecting import Collection, CollectionSettings, change_digest
 from etude.rollout.collect.taught import conversations, segments, taught
 from etude.rollout.collect.tries import CollectionConflict, CollectionLog
 from etude.rollout.settings import AttemptSettings
@@ -52,14 +52,14 @@ async def test_what_passed_is_kept_and_never_tried_again(tmp_path: Path, source,
 async def test_what_did_not_pass_is_not_kept_and_says_why(tmp_path: Path, source, pool) -> None:
     one = collecting(tmp_path, source, pool, nop, tries=2)
     await one.run()
-    assert len(one.tries.rows) == 6 and not one.tries.kept()
+    assert len(one.tries.rows) == 6 and not one.tries.kept_attempts()
     assert all(row.why.startswith("not passed") for row in one.tries.rows.values())
 
 
 async def test_two_sessions_that_left_the_same_files_are_kept_once(tmp_path: Path, source, pool) -> None:
     one = collecting(tmp_path, source, pool, expert, tries=3, per_task=2)
     await one.run()
-    assert len(one.tries.kept()) == 3
+    assert len(one.tries.kept_attempts()) == 3
     assert {row.why for row in one.tries.rows.values() if not row.kept} == {"left the same files as try 0"}
 
 
@@ -125,5 +125,5 @@ def test_an_empty_folder_teaches_nothing_and_says_so(tmp_path: Path) -> None:
 
 def test_the_same_work_has_the_same_digest() -> None:
     task = Task("t", "debugging", "x", "", {"a": "1", "b": "2"}, (), "commands")
-    assert changed(task, {"a": b"1", "b": b"3"}) == changed(replace(task, id="u"), {"b": b"3", "a": b"1"})
-    assert changed(task, {"a": b"1", "b": b"3"}) != changed(task, {"a": b"1"})
+    assert change_digest(task, {"a": b"1", "b": b"3"}) == change_digest(replace(task, id="u"), {"b": b"3", "a": b"1"})
+    assert change_digest(task, {"a": b"1", "b": b"3"}) != change_digest(task, {"a": b"1"})

@@ -115,16 +115,16 @@ def test_a_store_gives_what_is_whole_and_of_its_name_and_removes_the_rest(tmp_pa
     )  # in the stead of attempt 0's
     (tmp_path / "000003-000-a0-v7.zst").write_bytes((tmp_path / "000003-001-a0-v7.zst").read_bytes())
     (tmp_path / "000003-002-a0-v7.tmp").write_bytes(b"torn")
-    assert store.kept() == {3: (7, {1: 0, 2: 0, 3: 2})}
+    assert store.read_attempts() == {3: (7, {1: 0, 2: 0, 3: 2})}
     assert len(list(tmp_path.iterdir())) == 3
     assert store.load(SLOT, 7, TASK).files == {"a.py": b"1"}
     with pytest.raises(FileNotFoundError):
         store.load(SLOT, 8, TASK)
     store.keep(replace(SLOT, member=2), 9, an_ended({"a.py": b"later"}), TASK, 1 << 20)
-    assert store.kept() == {3: (9, {2: 0})}  # of a group that was begun twice, the later beginning's
+    assert store.read_attempts() == {3: (9, {2: 0})}  # of a group that was begun twice, the later beginning's
     store.forget(3, 1)
     store.forget(3)
-    assert store.kept() == {} and not list(tmp_path.iterdir())
+    assert store.read_attempts() == {} and not list(tmp_path.iterdir())
 
 
 def test_what_is_too_large_is_not_kept_nor_is_what_it_replaces(tmp_path: Path):

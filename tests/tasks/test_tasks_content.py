@@ -43,8 +43,8 @@ from etude.tasks.environment.workspace import open_workspace, read_workspace, sp
 from etude.tasks.graders import documentation, mutants
 from etude.tasks.graders.edits import apply_edits, encoded
 from etude.tasks.harbor import read_task, write_task
-from etude.tasks.patch import PatchRefused, patched
-from etude.tasks.solved import solved
+from etude.tasks.patch import PatchRefused, apply_patch
+from etude.tasks.solved import reference_files
 from etude.tasks.store.folder import record_of, task_of
 from etude.tasks.store.trees import Trees, tree_digest
 from etude.tasks.task import Task
@@ -219,13 +219,13 @@ def test_a_patch_changes_every_kind_of_file_as_git_does(repository: Path, name: 
         "utf-8", "surrogateescape"
     )
     expected = {path: text for path, text in {**ODD, **CHANGES[name]}.items() if text is not None}
-    assert patched(ODD, patch) == expected
+    assert apply_patch(ODD, patch) == expected
 
 
 def test_a_patch_through_a_link_out_of_the_tree_is_refused(tmp_path: Path) -> None:
     patch = "diff --git a/out/x b/out/x\nnew file mode 100644\n--- /dev/null\n+++ b/out/x\n@@ -0,0 +1 @@\n+x\n"
     with pytest.raises(PatchRefused):
-        patched({"out": FileText(str(tmp_path), LINK)}, patch.replace("a/out/x b/out/x", "a/out b/out") + patch)
+        apply_patch({"out": FileText(str(tmp_path), LINK)}, patch.replace("a/out/x b/out/x", "a/out b/out") + patch)
     assert not (tmp_path / "x").exists()
 
 
@@ -282,7 +282,7 @@ async def test_a_sandbox_has_every_kind_of_file_and_gives_it_back(pool: SandboxP
 async def test_files_of_another_kind_take_the_place_of_those_that_are_there(pool: SandboxPool) -> None:
     environment = {"environment": Environment("p", "1").to_record()}
     task = _task(metadata=environment)
-    files = {**solved(task), "link": b"plain\n", "pkg/a.py": FileBytes(b"../run.sh", LINK)}
+    files = {**reference_files(task), "link": b"plain\n", "pkg/a.py": FileBytes(b"../run.sh", LINK)}
     sandbox = await open_workspace(task, pool, SandboxSpec(), files=files)
     assert (await sandbox.run("cat link; ./pkg/a.py")).out == b"plain\n3\n"
     await sandbox.kill()

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from etude.tasks.difficulty.marking import (
     PRIOR_ATTEMPTS,
     DifficultySample,
-    foretold,
     mark,
     measure_difficulty,
     prior,
+    prior_correlation,
     score,
 )
 from etude.tasks.difficulty.solver import effort, rank_files
@@ -90,7 +90,10 @@ def test_a_folder_is_marked_once_and_again_only_where_rollouts_change_something(
 
 def test_how_well_the_prior_foretells_is_a_rank_correlation_or_nothing() -> None:
     rows = [{"prior": p, "rollouts": {"mean": m}} for p, m in ((0.1, 0.9), (0.4, 0.5), (0.7, 0.1))]
-    assert foretold(rows) == 1.0 and foretold([{**row, "prior": 1 - row["prior"]} for row in rows]) == -1.0
-    assert foretold(rows[:2]) is None and foretold([{"prior": 0.5}, *rows[:2]]) is None
-    assert foretold([{**row, "rollouts": {"mean": 0.0}} for row in rows]) is None
-    assert foretold([*rows, {"prior": 0.1, "rollouts": {"mean": 0.9}}]) == pytest.approx(1.0)
+    assert (
+        prior_correlation(rows) == 1.0
+        and prior_correlation([{**row, "prior": 1 - row["prior"]} for row in rows]) == -1.0
+    )
+    assert prior_correlation(rows[:2]) is None and prior_correlation([{"prior": 0.5}, *rows[:2]]) is None
+    assert prior_correlation([{**row, "rollouts": {"mean": 0.0}} for row in rows]) is None
+    assert prior_correlation([*rows, {"prior": 0.1, "rollouts": {"mean": 0.9}}]) == pytest.approx(1.0)

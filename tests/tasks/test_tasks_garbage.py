@@ -23,7 +23,7 @@ from etude.tasks.graders import devops, documentation, mutants, refactor, script
 from etude.tasks.registry import GRADERS
 from etude.tasks.running import testrun
 from etude.tasks.running.report import TestRun
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.task import Task
 
 EXERCISES = {"outputs": "one-bug", "rename": "rename", "docstring": "docstring", "write-test": "write-test"}
@@ -243,7 +243,9 @@ async def escapes_of(name: str, count: int) -> Counter[str]:
         grader = type(grader)()
         grader._release["m 1 t.py"] = TestRun(frozenset({"t::test_x"}), frozenset(), 0, 0.1)
     for _ in range(count):
-        files = {path: mangled(dice, data) if dice.random() < 0.7 else data for path, data in solved(task).items()}
+        files = {
+            path: mangled(dice, data) if dice.random() < 0.7 else data for path, data in reference_files(task).items()
+        }
         files |= (
             {scrap(dice).decode("utf-8", "surrogateescape").replace("\0", "") or "x": scrap(dice)}
             if dice.random() < 0.3

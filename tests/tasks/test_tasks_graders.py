@@ -13,8 +13,8 @@ from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.graders.docstring import comments_above
 from etude.tasks.graders.write_test import added_checks
 from etude.tasks.registry import GRADERS, grade, grader
-from etude.tasks.restore import MAX_FILE_BYTES, restored
-from etude.tasks.solved import solved
+from etude.tasks.restore import MAX_FILE_BYTES, restore_files
+from etude.tasks.solved import reference_files
 
 BEFORE = 'x = 1\ncheck("core g", 1, [2])\nprint("ok")\n'
 
@@ -30,7 +30,7 @@ def test_only_editable_files_are_taken_from_the_agent(source: ExerciseSource) ->
     task = source.task(source.ids("train", level="one-bug")[0])
     path, *others = task.metadata["editable"]
     left = {path: b"mine", "check.py": b"mine", "conftest.py": b"mine", others[0]: b"x" * (MAX_FILE_BYTES + 1)}
-    graded = restored(task, left)
+    graded = restore_files(task, left)
     assert graded[path] == b"mine"
     assert graded["check.py"] == task.files["check.py"].encode()
     assert set(graded) == {path, "check.py"}  # nothing planted, nothing huge, and what was deleted stays deleted
@@ -39,7 +39,7 @@ def test_only_editable_files_are_taken_from_the_agent(source: ExerciseSource) ->
 async def test_another_fix_of_the_same_behaviour_passes(source: ExerciseSource, pool: SandboxPool) -> None:
     """The grade is behaviour, not text: comments, layout and detours are free."""
     task = source.task(source.ids("train", level="one-bug")[2])
-    files = solved(task)
+    files = reference_files(task)
     for path in task.metadata["editable"]:
         files[path] = b"# mine\n\n" + re.sub(rb"return (.+)", rb"value = \1\n    return value", files[path])
     ok = await grade(task, files, pool)
@@ -49,7 +49,7 @@ async def test_another_fix_of_the_same_behaviour_passes(source: ExerciseSource, 
 
 async def test_breaking_another_function_fails(source: ExerciseSource, pool: SandboxPool) -> None:
     task = source.task(source.ids("train", level="one-bug")[0])
-    files = solved(task)
+    files = reference_files(task)
     for path in task.metadata["editable"]:
         if path not in task.solution:
             files[path] = b""
@@ -59,10 +59,10 @@ async def test_breaking_another_function_fails(source: ExerciseSource, pool: San
 async def test_a_rename_must_be_whole(source: ExerciseSource, pool: SandboxPool) -> None:
     task = source.task(source.ids("train", level="rename")[0])
     for path, text in task.solution.items():  # any one file left as it was
-        assert not (await grade(task, {**solved(task), path: task.files[path].encode()}, pool)).passed, path
+        assert not (await grade(task, {**reference_files(task), path: task.files[path].encode()}, pool)).passed, path
         kept = text + f"\n# once called {task.hidden['old']}\n"
-        assert not (await grade(task, {**solved(task), path: kept.encode()}, pool)).passed
-    assert (await grade(task, solved(task), pool)).passed
+        assert not (await grade(task, {**reference_files(task), path: kept.encode()}, pool)).passed
+    assert (await grade(task, reference_files(task), pool)).passed
 
 
 async def test_every_right_comment_is_accepted_and_a_list_of_guesses_is_not(
@@ -71,12 +71,12 @@ async def test_every_right_comment_is_accepted_and_a_list_of_guesses_is_not(
     tasks = (source.task(i) for i in source.ids("train", level="docstring")[:60])
     task = next(task for task in tasks if len(task.hidden["specs"]) == 2)
     path, specs = task.hidden["path"], task.hidden["specs"]
-    right = solved(task)[path].decode()
-    assert (await grade(task, {**solved(task), path: right.replace(specs[0], specs[1]).encode()}, pool)).passed
+    right = reference_files(task)[path].decode()
+    assert (await grade(task, {**reference_files(task), path: right.replace(specs[0], specs[1]).encode()}, pool)).passed
     both = right.replace(specs[0], "\n".join(specs))
-    assert not (await grade(task, {**solved(task), path: both.encode()}, pool)).passed
+    assert not (await grade(task, {**reference_files(task), path: both.encode()}, pool)).passed
     broken = right.replace("return", "return None and")
-    assert not (await grade(task, {**solved(task), path: broken.encode()}, pool)).passed
+    assert not (await grade(task, {**reference_files(task), path: broken.encode()}, pool)).passed
 
 
 def test_comments_above_are_the_unbroken_lines() -> None:

@@ -16,7 +16,7 @@ from etude.tasks.environment import special
 from etude.tasks.environment.environment import KEY, Environment
 from etude.tasks.environment.workspace import OVERLAY, open_workspace, read_workspace, special_of
 from etude.tasks.graders.judged import graded_files
-from etude.tasks.restore import restored
+from etude.tasks.restore import restore_files
 from etude.tasks.task import Task
 
 HIDDEN = {"files": {"tests/test_a.py": "import tests.helpers\n"}, "removed": []}
@@ -40,7 +40,7 @@ def test_a_tree_over_another_wins_over_its_parents_and_what_is_below_its_paths()
 
 def test_a_restored_tree_has_no_editable_link_in_the_place_of_a_folder() -> None:
     task = Task("t", "code", "made", "", {"d/test_a.py": "a\n"}, (), "commands", metadata={"editable": ["d", "b.py"]})
-    assert restored(task, {"d": FileBytes(b"e", LINK), "b.py": b"b\n"}) == {"d/test_a.py": b"a\n", "b.py": b"b\n"}
+    assert restore_files(task, {"d": FileBytes(b"e", LINK), "b.py": b"b\n"}) == {"d/test_a.py": b"a\n", "b.py": b"b\n"}
 
 
 async def test_a_tree_with_a_link_in_the_place_of_a_folder_opens_no_sandbox(pool: SandboxPool) -> None:

@@ -17,7 +17,7 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.registry import grade
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.validation.project import TaskDraft, prove_draft, task_of
 
 GOOD = "from helper import one\n\n\ndef tally(items):\n    return len(items) * one()\n"
@@ -74,7 +74,7 @@ async def test_a_file_that_only_the_task_has_may_be_gone_afterwards(shop: Sandbo
     environment = await installed(shop)
     task = task_of(draft(environment, changed={"tally.py": BAD, "extra.py": "x = 1\n"}, gone=("extra.py",)))
     assert "extra.py" in task.files
-    box = await open_workspace(task, shop, SandboxSpec(), files=solved(task))
+    box = await open_workspace(task, shop, SandboxSpec(), files=reference_files(task))
     assert "extra.py" not in await box.export()
     await box.kill()
 

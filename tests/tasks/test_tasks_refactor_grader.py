@@ -7,7 +7,7 @@ import pytest
 from etude.tasks.cheats.refactored import REFACTORED
 from etude.tasks.graders.canonical import UnparsableModule
 from etude.tasks.graders.refactor import objection
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.task import Task
 
 BEFORE = {
@@ -37,7 +37,7 @@ def task(operation: str) -> Task:
 def said(operation: str, **changed: str) -> str:
     """By stem of the module: `a` is p/a.py."""
     made = task(operation)
-    return objection(made, solved(made) | {f"p/{name}.py": text.encode() for name, text in changed.items()})
+    return objection(made, reference_files(made) | {f"p/{name}.py": text.encode() for name, text in changed.items()})
 
 
 @pytest.mark.parametrize("operation", ["rename", "move"])
@@ -82,9 +82,9 @@ def test_what_was_not_asked_for_is_named(operation: str, changed: dict[str, str]
 
 def test_other_files_stay_as_they_are_and_prose_is_free() -> None:
     made = task("rename")
-    assert "data.json has no business" in objection(made, solved(made) | {"data.json": b"{1}"})
-    assert "q.py was not asked" in objection(made, solved(made) | {"q.py": b""})
-    assert objection(made, solved(made) | {"README.md": b"new"}) == ""
+    assert "data.json has no business" in objection(made, reference_files(made) | {"data.json": b"{1}"})
+    assert "q.py was not asked" in objection(made, reference_files(made) | {"q.py": b""})
+    assert objection(made, reference_files(made) | {"README.md": b"new"}) == ""
 
 
 def test_a_tree_that_cannot_be_read_is_reported() -> None:

@@ -17,7 +17,7 @@ from etude.tasks.running.channels.pytest_channel import interpreter
 from etude.tasks.running.parsers import texts
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
-from etude.tasks.running.supervised import watched
+from etude.tasks.running.supervised import supervised_spec
 from etude.tasks.running.testrun import RunReport, Tests, run_tests, verified_run
 
 NODE = "module.exports.f = () => 1;\n"
@@ -50,7 +50,7 @@ TAPE = {
 async def ran(pool: SandboxPool, tests: Tests, files: dict[str, str], timeout_s: float = 60) -> RunReport:
     async def fresh(tree: dict[str, bytes]):
         return await pool.create(
-            watched(SandboxSpec(files=tree, memory_mb=2048, disk_mb=512, pids=256, env={"HOME": "/tmp"}))
+            supervised_spec(SandboxSpec(files=tree, memory_mb=2048, disk_mb=512, pids=256, env={"HOME": "/tmp"}))
         )
 
     return await run_tests(tests, {path: text.encode() for path, text in files.items()}, fresh, timeout_s)

@@ -12,7 +12,7 @@ from etude.tasks.audit import check, leaks
 from etude.tasks.cheats.exercise import CHEATS, nop
 from etude.tasks.generate.exercises.source import LEVELS, ExerciseSource
 from etude.tasks.registry import grade
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.task import SPLITS
 
 
@@ -66,10 +66,10 @@ def test_the_leak_audit_finds_what_is_planted(source: ExerciseSource) -> None:
 
 async def test_grading_is_cheap(source: ExerciseSource, pool: SandboxPool) -> None:
     tasks = [source.task(task_id) for task_id in source.ids("train", level="one-bug")[:40]]
-    await grade(tasks[0], solved(tasks[0]), pool)
+    await grade(tasks[0], reference_files(tasks[0]), pool)
     wall, cpu = time.perf_counter(), time.process_time()
     for task in tasks:
-        assert (await grade(task, solved(task), pool)).passed
+        assert (await grade(task, reference_files(task), pool)).passed
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(f"one grading: {1000 * wall / len(tasks):.1f} ms wall, {1000 * cpu / len(tasks):.1f} ms CPU of this process")
     assert cpu / len(tasks) < 0.010
@@ -77,7 +77,7 @@ async def test_grading_is_cheap(source: ExerciseSource, pool: SandboxPool) -> No
 
 async def test_a_verdict_names_every_hidden_call(source: ExerciseSource, pool: SandboxPool) -> None:
     task = source.task(source.ids("train", level="one-bug")[1])
-    good, bad = await grade(task, solved(task), pool), await grade(task, nop(task), pool)
+    good, bad = await grade(task, reference_files(task), pool), await grade(task, nop(task), pool)
     assert set(good.tests) == set(bad.tests) == {call["id"] for call in task.hidden["calls"]}
     assert all(good.tests.values())
     assert not all(bad.tests.values())

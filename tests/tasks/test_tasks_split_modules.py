@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.tasks.errors import TaskError
-from etude.tasks.generate.run.split_assignment import decided, modules_of, split_modules, touched
+from etude.tasks.generate.run.split_assignment import changed_modules, decide_split, modules_of, split_modules
 from etude.tasks.splits import Shares
 from etude.tasks.store.source import require_apart
 from etude.tasks.task import SPLITS, Split
@@ -45,7 +45,7 @@ def test_no_task_that_is_trained_on_changes_a_module_that_is_held_out(modules: s
     rows = []
     for number in range(8):
         own = data.draw(st.sets(st.sampled_from(sorted(modules)), min_size=1))
-        split, part = decided(own, splits)
+        split, part = decide_split(own, splits)
         rows.append(TaskRow(str(number), "c", "l", split, project="thing-1.0", part=part))
         assert split == max((splits[one] for one in own), key=SPLITS.index) and part in own
         assert split != "train" or all(splits[one] == "train" for one in own)
@@ -61,8 +61,8 @@ def test_modules_are_folders_where_there_are_six_and_files_where_there_are_fewer
 
 def test_a_test_belongs_to_the_module_that_it_is_named_after() -> None:
     modules = modules_of(["a/x.py", "a/y.py"])
-    assert touched(["tests/test_x.py"], modules) == {"a/x.py"}
-    assert touched(["tests/test_other.py", "docs/a.md"], modules) == {"tests/test_other.py", "docs/a.md"}
+    assert changed_modules(["tests/test_x.py"], modules) == {"a/x.py"}
+    assert changed_modules(["tests/test_other.py", "docs/a.md"], modules) == {"tests/test_other.py", "docs/a.md"}
 
 
 def test_a_module_in_two_splits_and_a_project_split_both_ways_are_refused() -> None:

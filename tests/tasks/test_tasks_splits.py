@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.tasks.errors import TaskError
-from etude.tasks.splits import ALIKE, ProjectSplit, Shares, SplitConflict, by_name, contained, marks_of, split_for
+from etude.tasks.splits import ALIKE, ProjectSplit, Shares, SplitConflict, by_name, marks_of, shared_fraction, split_for
 
 shares = st.tuples(st.floats(0, 0.5), st.floats(0, 0.5)).map(lambda pair: Shares(*pair))
 names = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=12)
@@ -44,7 +44,7 @@ def test_a_larger_share_frees_nothing_that_was_held_out(name: str, validation: f
 
 @given(names, marks, placed, shares)
 def test_a_project_goes_with_all_that_are_alike_or_is_refused(name: str, own: frozenset[int], others, asked: Shares):
-    akin = {one.split for one in others if one.name == name or contained(own, one.marks) >= ALIKE}
+    akin = {one.split for one in others if one.name == name or shared_fraction(own, one.marks) >= ALIKE}
     try:
         found = split_for(name, own, others, asked)
     except SplitConflict as error:
@@ -69,8 +69,8 @@ def test_a_renamed_fork_with_a_quarter_rewritten_goes_where_its_original_went() 
     original, other = code(1), code(2)
     fork = {path: text.replace("alpha", "omega") for path, text in original.items()}
     fork = {f"lib/{n}.py": text for n, text in enumerate([*fork.values()][:45] + [*code(3, 15, "omega").values()])}
-    assert contained(marks_of(original), marks_of(fork)) > ALIKE + 0.1
-    assert contained(marks_of(original), marks_of(other)) < 0.05
+    assert shared_fraction(marks_of(original), marks_of(fork)) > ALIKE + 0.1
+    assert shared_fraction(marks_of(original), marks_of(other)) < 0.05
     for split in ("train", "validation", "heldout"):
         there = [ProjectSplit("alpha", split, marks_of(original))]
         assert split_for("omega", marks_of(fork), there, Shares()) == split
@@ -78,11 +78,11 @@ def test_a_renamed_fork_with_a_quarter_rewritten_goes_where_its_original_went() 
 
 def test_a_copy_inside_a_larger_project_and_a_reformatted_one_are_alike_too() -> None:
     small = code(4, 12)
-    assert contained(marks_of(small), marks_of(small | code(5, 80, "beta"))) == 1
+    assert shared_fraction(marks_of(small), marks_of(small | code(5, 80, "beta"))) == 1
     loose = {path: text.replace("    ", "\t\t").replace(" = ", "  =  ") + "# more\n" for path, text in small.items()}
-    assert contained(marks_of(small), marks_of(loose)) == 1
+    assert shared_fraction(marks_of(small), marks_of(loose)) == 1
 
 
 def test_little_code_and_no_code_say_nothing() -> None:
-    assert contained(marks_of({"a.py": "x = 1\n"}), marks_of({"a.py": "x = 1\n"})) == 0
+    assert shared_fraction(marks_of({"a.py": "x = 1\n"}), marks_of({"a.py": "x = 1\n"})) == 0
     assert not marks_of({"LICENSE": "word " * 5000, "README.md": "word " * 5000})

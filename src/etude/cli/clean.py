@@ -68,7 +68,7 @@ class Target:
 def _targets(runs: list[Path] | None, stage: str | None) -> list[Target]:
     from etude.pipeline.run.graph import GRAPH, names
     from etude.pipeline.run.lock import RunBusy, holder
-    from etude.pipeline.run.manifest import PREVIOUS, is_run_directory, owned
+    from etude.pipeline.run.manifest import PREVIOUS, is_run_directory, split_owned
 
     folders = runs if runs else sorted(path for path in Path("runs").glob("*") if is_run_directory(path))
     for folder in folders:
@@ -80,13 +80,13 @@ def _targets(runs: list[Path] | None, stage: str | None) -> list[Target]:
         if busy is not None:
             raise RunBusy(f"{folder} is in use by process {busy}; stop it first")
     if stage is None:
-        return [Target(folder, folder, None, *owned(folder)) for folder in folders]
+        return [Target(folder, folder, None, *split_owned(folder)) for folder in folders]
     if stage not in names(GRAPH):
         raise CleanError(f"there is no stage {stage!r}; the stages are {', '.join(names(GRAPH))}")
     places = [
         (folder, name) for folder in folders for name in (stage, f"{stage}{PREVIOUS}") if (folder / name).is_dir()
     ]
-    return [Target(folder, folder / name, (name,), *owned(folder, [name])) for folder, name in places]
+    return [Target(folder, folder / name, (name,), *split_owned(folder, [name])) for folder, name in places]
 
 
 def _agreed(listing: str, json: bool) -> bool:

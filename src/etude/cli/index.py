@@ -63,7 +63,7 @@ def build(
     lines += [f"  left out: {_counted(report.skipped)}"] if report.skipped else []
     document: dict[str, Any] = {"root": str(index.root), **report.to_json()}
     if skipped:
-        document["skipped_paths"] = index.skipped()
+        document["skipped_paths"] = index.skip_reasons()
         lines += [f"  {path}: {reason}" for path, reason in document["skipped_paths"].items()]
     return Answer(document, "\n".join(lines))
 

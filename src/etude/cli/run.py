@@ -63,7 +63,7 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     try:
         steps = run.execute(selected)
     except KeyboardInterrupt as stop:
-        stop.add_note(run.kept())
+        stop.add_note(run.describe_kept())
         raise
     document: dict[str, Any] = {
         "run": str(run.folder),

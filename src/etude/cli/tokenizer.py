@@ -68,7 +68,7 @@ def extend(
 ) -> Answer:
     """Add tokens to a tokenizer; old ids stay. If DIR is a checkpoint, its embedding and output head grow too and the whole checkpoint is written."""
     from etude.agent.chat.special import CHAT_TOKENS, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX
-    from etude.learn.corpus.extension import compression, extended, spelled
+    from etude.learn.corpus.extension import compression, extend_tokenizer, spell_new_ids
     from etude.learn.corpus.merges import learn_merges
     from etude.learn.corpus.tokenizer import load_tokenizer
     from etude.learn.corpus.tokenizer_check import check
@@ -77,9 +77,9 @@ def extend(
     if not special and not merges:
         raise NothingToDo("name what to add: --chat, --fim, --token or --merges with --on")
     old = load_tokenizer(folder)
-    new = extended(old, special, learn_merges(old, _read(on, "train"), merges) if merges else ())
+    new = extend_tokenizer(old, special, learn_merges(old, _read(on, "train"), merges) if merges else ())
     found: dict[str, Any] = asdict(check(new, older=old))
-    grown = spelled(old, new)
+    grown = spell_new_ids(old, new)
     found["added"] = len(grown)
     if on:
         judged = _read(on, "heldout")

@@ -27,7 +27,7 @@ from etude.rl.store import UngradedStore
 from etude.rollout.attempt import Attempt, AttemptPhase, AttemptSetup, attempt
 from etude.rollout.retry import InfraFault
 from etude.rollout.ungraded_attempt import DamagedUngradedFile, UngradedAttempt
-from etude.tasks.grading import described
+from etude.tasks.grading import describe_error
 from etude.tasks.task import Task
 
 # Seeds of two rollouts differ in more than what a session adds to its own turn by turn.
@@ -67,7 +67,7 @@ class RolloutAttempts:
             raise
         except Exception as error:
             self.ended.forget(slot.group, slot.member)
-            raise InfraFault(f"{task.id}#{slot.group}.{slot.member}: {described(error)}") from error
+            raise InfraFault(f"{task.id}#{slot.group}.{slot.member}: {describe_error(error)}") from error
         self.sessions.take(slot, found, task.level)
         return found.rollout
 

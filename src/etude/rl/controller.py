@@ -264,7 +264,7 @@ class Controller:
         """What the trainer is at, or whom it waits for."""
         if self._doing:
             return TrainerActivity(self._doing, self._since_s)
-        group, due = self.reconciler.awaited() or (None, False)
+        group, due = self.reconciler.awaited_group() or (None, False)
         if group is None and self._serving is not None:
             return TrainerActivity(f"serving version {self.reconciler.window.next_step}", self._since_s)
         return TrainerActivity(f"step {self.reconciler.window.next_step}", self._since_s, group, due)

@@ -1,6 +1,6 @@
 """The trainer's side of rl: groups from disk in, rewards, advantages, one policy step, weights out.
 
-Weights go out in the background: `publish` copies them and returns, `published` waits for the upload while the next step trains.
+Weights go out in the background: `publish` copies them and returns, `publication_cost` waits for the upload while the next step trains.
 
 Plain class; `placement.py` puts it into a process of its own, or one into each of several that train together (`ranks`). It holds no
 queue and no plan: `train` is a pure function of its state and the stored groups, and exact resume depends on that (promise 6).
@@ -39,11 +39,11 @@ from etude.learn.weights.publisher import BackgroundPublisher, Publication, Publ
 from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 from etude.rl.baseline import RunningMeans, by_group, of_sound_groups
-from etude.rl.hints.rules import chosen
+from etude.rl.hints.rules import choose_turns
 from etude.rl.memory import keep_freed_memory
 from etude.rl.rewards.component import RewardInput
-from etude.rl.rewards.library import k1_sum, measured
-from etude.rl.rewards.mix import MIXED, Mix, MixedFile, ever_weighed, mix_at, mixed
+from etude.rl.rewards.library import k1_sum, measure_components
+from etude.rl.rewards.mix import MIXED, Mix, MixedFile, ever_weighed, mix_at, mix_rewards
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.rl.weight_store import store_of
@@ -171,7 +171,7 @@ class Learner:
             self._published = {**dict([*self._published.items()][-1:]), version: future}
         return True
 
-    def published(self, version: int) -> dict[str, Any] | None:
+    def publication_cost(self, version: int) -> dict[str, Any] | None:
         """What the version cost, as soon as it is in the store; None where `publish` was asked for it in no life, or in an earlier one."""
         future = self._published.get(version)
         if future is None:
@@ -288,7 +288,7 @@ class Learner:
             return {}
         turns = [
             FlaggedTurn(rollout.segments[row["segment"]], row["at"], row["start"], row["stop"], tuple(row["ids"]))
-            for rollout, row in chosen(rollouts, settings.most)
+            for rollout, row in choose_turns(rollouts, settings.most)
         ]
         mine = turns[self.ranks.rank :: self.ranks.size]
         figures = add_feedback(self.trainer.model, mine, len(rollouts), settings, self.settings.update)
@@ -296,7 +296,7 @@ class Learner:
 
     def _measured(self, index: int, rollout: Rollout, scores: BatchScores) -> dict[str, float]:
         k1 = k1_sum(rollout.segments, scores.reference[index]) if scores.reference is not None else None
-        return measured(RewardInput(rollout, self.settings, k1))
+        return measure_components(RewardInput(rollout, self.settings, k1))
 
 
 class TrainerProcess(Learner):
@@ -339,5 +339,5 @@ def _mixed_by_group(values: list[dict[str, float]], sizes: list[int], mix: Mix) 
     """The parts of every rollout's reward, in the order of the rollouts."""
     out: list[dict[str, float]] = []
     for size in sizes:
-        out += mixed(values[len(out) : len(out) + size], mix)
+        out += mix_rewards(values[len(out) : len(out) + size], mix)
     return out

@@ -164,9 +164,9 @@ class Reconciler(Generic[Result]):
             life.move(RolloutPhase.TRAINED)
         return batch
 
-    def awaited(self) -> tuple[int, bool] | None:
+    def awaited_group(self) -> tuple[int, bool] | None:
         """The group that the next batch waits for, and whether that is because its deadline is here."""
-        return self.window.awaited(self._complete)
+        return self.window.awaited_group(self._complete)
 
     def take_admitted(self) -> list[RolloutGroup[Result]]:
         """Groups admitted since the last call."""

@@ -69,7 +69,7 @@ def in_force(folder: Path, engine: EngineSettings) -> EngineSettings:
     changes: dict[str, Any] = {}
     for answer in answers(folder):
         changes |= {} if answer.error else answer.settings
-    return changed(engine, changes)
+    return changed_settings(engine, changes)
 
 
 def fitted_to(rl: RlSettings, engine: EngineSettings) -> EngineSettings:
@@ -77,6 +77,6 @@ def fitted_to(rl: RlSettings, engine: EngineSettings) -> EngineSettings:
     return engine.model_copy(update={"max_slots": max(engine.max_slots, rl.slots), "threads": rl.threads})
 
 
-def changed(engine: EngineSettings, settings: dict[str, Any]) -> EngineSettings:
+def changed_settings(engine: EngineSettings, settings: dict[str, Any]) -> EngineSettings:
     """Raises ValidationError."""
     return EngineSettings.model_validate(engine.model_dump() | settings)

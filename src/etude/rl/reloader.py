@@ -13,7 +13,7 @@ from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.found import vllm_version
 from etude.learn.model.checkpoint import load_config
 from etude.rl.observer import RunObserver
-from etude.rl.reload import ANSWERS, REQUEST, Reload, answers, changed, fitted_to
+from etude.rl.reload import ANSWERS, REQUEST, Reload, answers, changed_settings, fitted_to
 from etude.rl.restarts import ProcessPlacer
 from etude.rl.services import Services
 from etude.rl.settings import RlSettings
@@ -112,7 +112,7 @@ class Reloader:
         """What went wrong; empty if nothing did."""
         before = self._places.engine
         try:
-            wanted = fitted_to(self._settings, changed(before, reload.settings))
+            wanted = fitted_to(self._settings, changed_settings(before, reload.settings))
             check_engine(self._settings, wanted, self._checkpoint)
             log_engine(wanted, self._observer)
         except ValueError as error:  # a ValidationError is one

@@ -73,7 +73,7 @@ def reconciler_at(
         for group, version in progress.complete.items()
     }
     over = progress.trained | progress.aside | progress.unreachable.keys()
-    for group, one in store.kept().items():
+    for group, one in store.unfinished_groups().items():
         if group in over or group in begun or max([*one.results, *one.ended]) >= settings.group_size:
             store.forget(group)
         else:

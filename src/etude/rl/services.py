@@ -70,7 +70,7 @@ class Services:
         await self._ask("publish", version)
 
     async def sync(self, version: int) -> dict[str, float]:
-        while (published := await self._ask("published", version)) is None:  # by a trainer that came back
+        while (published := await self._ask("publication_cost", version)) is None:  # by a trainer that came back
             if not await self._ask("publish", version):
                 self._observer.note(f"version {version} is passed over: the trainer came back at a later step")
                 return self.engines.regions.figures(self.policy.answered)

@@ -46,7 +46,7 @@ class KeptSessions:
             facts = {"stage": STAGE, "level": level, "group": slot.group, "member": slot.member}
             keep_session(path, attempt, facts)
 
-    def trained(self, step: StepResult, groups: Sequence[RolloutGroup[Rollout]]) -> None:
+    def record_step(self, step: StepResult, groups: Sequence[RolloutGroup[Rollout]]) -> None:
         """Add what the step made of its rollouts. Called again after a kill it changes nothing."""
         places = [(group.index, member) for group in groups for member in sorted(group.results)]
         for (group, member), parts, advantage in zip(places, step.components, step.advantages, strict=True):

@@ -64,7 +64,7 @@ class StepFollower:
         if not every or (step.step + 1) % every:
             self._write(step, groups, {})
             return
-        await self.evaluated()  # one at a time
+        await self.on_evaluation_end()  # one at a time
         lent = await self._engines.lend()
         if lent is None:
             mine = replace(self._setup, policy=self._engines.newest)  # engines of regions may have older weights
@@ -72,7 +72,7 @@ class StepFollower:
         else:
             self._evaluation = asyncio.create_task(self._evaluate_aside(lent, self._write(step, groups, {})))
 
-    async def evaluated(self) -> None:
+    async def on_evaluation_end(self) -> None:
         """No evaluation is under way any more."""
         if self._evaluation is not None:
             await self._evaluation
@@ -87,7 +87,7 @@ class StepFollower:
         """A step trained again after a kill, to the same weights. Its line stays: the times, the delta and the evaluation in
         it can't be measured again, because no engine serves yet. Only a step that was killed before its line gets one now."""
         if step.step in self._recorded:
-            self._sessions.trained(step, groups)
+            self._sessions.record_step(step, groups)
         else:
             self._write(step, groups, {})
 
@@ -147,7 +147,7 @@ class StepFollower:
             [f"{alarm.cause}: {alarm.text}" for alarm in alarms],
         )
         append(run.folder / "steps.jsonl", record)
-        self._sessions.trained(step, groups)
+        self._sessions.record_step(step, groups)
         run.observer.metric(step.step, **values)
         for alarm in alarms:
             run.observer.note(f"step {step.step}, {alarm.cause}: {alarm.text}")

@@ -50,7 +50,7 @@ class UngradedStore:
         tags = _tags(slot.group, slot.member, slot.attempt, version)
         return unpack_ungraded((self.folder / _name(tags)).read_bytes(), task, tags)
 
-    def kept(self) -> dict[int, tuple[int, dict[int, int]]]:
+    def read_attempts(self) -> dict[int, tuple[int, dict[int, int]]]:
         """By group the version of its admission, and by member the attempt that ended. Damaged files are removed; of a group that was begun
         twice, the later beginning's count."""
         found: dict[int, tuple[int, dict[int, int]]] = {}
@@ -115,7 +115,7 @@ class GroupStore:
         replace_file(target, pack_group([rollout]))
         self.ended.forget(group, member)
 
-    def kept(self) -> dict[int, UnfinishedGroup[Rollout]]:
+    def unfinished_groups(self) -> dict[int, UnfinishedGroup[Rollout]]:
         """What there is of unfinished groups. Of a group that was begun twice, the later beginning's."""
         found: dict[int, UnfinishedGroup[Rollout]] = {}
         for path in sorted(self._scored.glob("*.zst")):
@@ -130,7 +130,7 @@ class GroupStore:
             if group in found and version > found[group].version:
                 found.pop(group)
             found.setdefault(group, UnfinishedGroup(version)).results[member] = rollout
-        for group, (version, members) in self.ended.kept().items():
+        for group, (version, members) in self.ended.read_attempts().items():
             if group not in found or version > found[group].version:
                 found[group] = UnfinishedGroup(version)
             if version == found[group].version:

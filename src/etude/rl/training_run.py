@@ -165,7 +165,7 @@ async def _run(run: RunContext, places: ProcessPlacer, search: CodeSearch | None
         await _train(run, records, services, rollouts, follower)
         times = {"start_s": ready - started, "train_s": time.perf_counter() - ready}
         times["controller_cpu_s"] = time.process_time() - ready_cpu
-        await follower.evaluated()
+        await follower.on_evaluation_end()
         return await finish(run, services, renderer, times)
 
 

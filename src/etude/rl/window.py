@@ -75,7 +75,7 @@ class StalenessWindow:
         rest = [deadline for group, deadline in self._deadlines.items() if group not in taken]
         return batch if self._feasible(rest, self.next_step + 1) else None
 
-    def awaited(self, finished: Iterable[int]) -> tuple[int, bool] | None:
+    def awaited_group(self, finished: Iterable[int]) -> tuple[int, bool] | None:
         """The unfinished group that the next batch waits for: the most urgent one, and whether it is due at the next step."""
         done = set(finished)
         late = [(deadline, group) for group, deadline in self._deadlines.items() if group not in done]

@@ -35,13 +35,13 @@ from etude.rollout.interjection import overheard
 from etude.rollout.latencies import SlowCalls, SlowSandbox, read_latencies
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
-from etude.rollout.ungraded_attempt import Keep, UngradedAttempt, unkept
+from etude.rollout.ungraded_attempt import Keep, UngradedAttempt, keep_nothing
 from etude.rollout.verdicts import Verdicts
 from etude.sandbox.errors import CapacityExhausted, InfraError, Unsupported, UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.workspace import open_workspace, read_workspace
-from etude.tasks.grading import described, graded
+from etude.tasks.grading import describe_error, graded
 from etude.tasks.task import Grader, SessionGrader, Task, Verdict
 
 # Retries sample with other seeds: a prime apart, so that they never meet the seeds of a session's later turns.
@@ -120,7 +120,7 @@ async def attempt(
     seed: int | None = None,
     group: int = 0,
     on_phase: OnPhase = _ignore_phase,
-    keep: Keep = unkept,
+    keep: Keep = keep_nothing,
     ended: UngradedAttempt | None = None,
 ) -> Attempt:
     """One graded attempt. `name` becomes the rollout's id; `on_phase` receives its phase, `keep` what the agent left. `ended`: what it left
@@ -165,7 +165,7 @@ def _reason(error: Exception, settings: AttemptSettings) -> str:
     """An error that nothing foresaw says where it comes from: somebody has to mend that."""
     if isinstance(error, TimeoutError):
         return str(error) or f"it took longer than {settings.limit_s:g} s"
-    return str(error) if isinstance(error, (InfraError, PolicyError)) else described(error)
+    return str(error) if isinstance(error, (InfraError, PolicyError)) else describe_error(error)
 
 
 async def _sandbox(task: Task, setup: AttemptSetup, name: str) -> Disposable:

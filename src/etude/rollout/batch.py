@@ -75,10 +75,10 @@ class _BatchProgress(NullCampaignObserver):
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress, self._total, self._done = progress, total, 0
 
-    def finished(self, job: CampaignJob[Any], record: Attempt) -> None:
+    def on_finish(self, job: CampaignJob[Any], record: Attempt) -> None:
         self._report(record)
 
-    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+    def on_failure(self, job: CampaignJob[Any], fault: InfraFault) -> None:
         self._report(fault)
 
     def _report(self, last: Attempt | InfraFault) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from etude.agent.policy.protocol import FatalStageError
 from etude.rollout.retry import InfraFault
-from etude.tasks.grading import described
+from etude.tasks.grading import describe_error
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -80,19 +80,19 @@ class UnlimitedBudget:
 class CampaignObserver(Protocol[Observed]):
     """Receives the progress of a campaign whose records are `Observed`. Its methods run on the event loop, so they must not block."""
 
-    def started(self, job: CampaignJob[Any]) -> None:
+    def on_start(self, job: CampaignJob[Any]) -> None:
         """An attempt starts."""
         ...
 
-    def finished(self, job: CampaignJob[Any], record: Observed) -> None:
+    def on_finish(self, job: CampaignJob[Any], record: Observed) -> None:
         """An attempt ended and was recorded; `append` returned the `record`."""
         ...
 
-    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+    def on_failure(self, job: CampaignJob[Any], fault: InfraFault) -> None:
         """No attempt could be made, and nothing was recorded."""
         ...
 
-    def stopped(self, reason: str) -> None:
+    def on_stop(self, reason: str) -> None:
         """The budget stopped the campaign. Called once at most."""
         ...
 
@@ -100,10 +100,10 @@ class CampaignObserver(Protocol[Observed]):
 class NullCampaignObserver:
     """An observer that does nothing."""
 
-    def started(self, job: CampaignJob[Any]) -> None: ...
-    def finished(self, job: CampaignJob[Any], record: Any) -> None: ...
-    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None: ...
-    def stopped(self, reason: str) -> None: ...
+    def on_start(self, job: CampaignJob[Any]) -> None: ...
+    def on_finish(self, job: CampaignJob[Any], record: Any) -> None: ...
+    def on_failure(self, job: CampaignJob[Any], fault: InfraFault) -> None: ...
+    def on_stop(self, reason: str) -> None: ...
 
 
 @dataclass
@@ -215,14 +215,14 @@ class _Campaign(Generic[Work, Result, Record]):
         self._waiting.clear()
         if not self.summary.stopped:
             self.summary.stopped = self._budget.stop_reason(job.key)
-            self._observer.stopped(self.summary.stopped)
+            self._observer.on_stop(self.summary.stopped)
         return False
 
     async def _run_job(self, job: CampaignJob[Work]) -> None:
         self._budget.start(job.key)
         self._in_flight += 1
         try:
-            self._observer.started(job)
+            self._observer.on_start(job)
             try:
                 result = await self._attempt(job)
             except FatalStageError:
@@ -232,7 +232,7 @@ class _Campaign(Generic[Work, Result, Record]):
             else:
                 record = self._append(job, result)
                 self.summary.made += 1
-                self._observer.finished(job, record)
+                self._observer.on_finish(job, record)
         finally:
             self._in_flight -= 1
             self._budget.end(job.key)
@@ -241,11 +241,11 @@ class _Campaign(Generic[Work, Result, Record]):
     def _fail(self, job: CampaignJob[Work], error: Exception) -> None:
         if _is_cancelled():
             raise asyncio.CancelledError from error  # it took the place of the cancellation
-        fault = error if isinstance(error, InfraFault) else InfraFault(f"{job.key}: {described(error)}")
+        fault = error if isinstance(error, InfraFault) else InfraFault(f"{job.key}: {describe_error(error)}")
         if fault is not error:
             fault.__cause__ = error
         self.summary.faults[job.key] = fault
-        self._observer.failed(job, fault)
+        self._observer.on_failure(job, fault)
 
 
 def _is_cancelled() -> bool:

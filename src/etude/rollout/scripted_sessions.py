@@ -84,11 +84,11 @@ class _SessionProgress(NullCampaignObserver):
     def __init__(self, log: EventLog, made: int, whole: int) -> None:
         self._log, self._made, self._whole = log, made, whole
 
-    def finished(self, job: CampaignJob[Any], record: None) -> None:
+    def on_finish(self, job: CampaignJob[Any], record: None) -> None:
         self._made += 1
         self._log.progress(STAGE, self._made, self._whole)
 
-    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+    def on_failure(self, job: CampaignJob[Any], fault: InfraFault) -> None:
         raise fault
 
 

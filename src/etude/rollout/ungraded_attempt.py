@@ -51,7 +51,7 @@ class UngradedAttempt:
 Keep = Callable[[UngradedAttempt], None]  # called before the grading begins
 
 
-def unkept(ended: UngradedAttempt) -> None:
+def keep_nothing(ended: UngradedAttempt) -> None:
     """After a kill it is not continued."""
 
 

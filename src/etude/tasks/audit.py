@@ -17,7 +17,7 @@ from etude.tasks.content import digest_of, is_text
 from etude.tasks.graders.judged import brief
 from etude.tasks.leftovers import leftovers
 from etude.tasks.registry import grade
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.task import Task, Verdict
 
 
@@ -85,7 +85,11 @@ async def check(
 ) -> Soundness:
     """Grades reference, nop and all cheats in fresh sandboxes; by the registry, unless another grader is given. Cheats of which `as_graded` leaves
     the same tree are graded once: a verdict is a function of the task and that tree. Raises InfraError."""
-    attempts = {"reference": solved(task), "nop": nop(task), **{name: make(task) for name, make in cheats.items()}}
+    attempts = {
+        "reference": reference_files(task),
+        "nop": nop(task),
+        **{name: make(task) for name, make in cheats.items()},
+    }
     graded = {name: digest_of(as_graded(task, files)) for name, files in attempts.items()}
     once = {graded[name]: files for name, files in reversed(attempts.items())}
     whole = graded["reference"]

@@ -39,7 +39,7 @@ async def verdict_of(task: Task, files: dict[str, bytes], grade: Grade) -> Verdi
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it ends this attempt at most
         await _possible(task, grade, error)
-        return Verdict(0.0, reason=f"grader {task.grader} can't judge what the attempt left: {described(error)}")
+        return Verdict(0.0, reason=f"grader {task.grader} can't judge what the attempt left: {describe_error(error)}")
 
 
 def _checked(verdict: Verdict) -> Verdict:
@@ -59,12 +59,12 @@ async def _possible(task: Task, grade: Grade, error: Exception) -> None:
         raise
     except Exception as control:  # noqa: BLE001 - the same, of the control
         raise TaskDefective(
-            f"task {task.id}: grader {task.grader} fails on the task's own files ({described(control)}); before that, on what an attempt "
-            f"left: {described(error)}. Mend or remove the task: etude tasks check"
+            f"task {task.id}: grader {task.grader} fails on the task's own files ({describe_error(control)}); before that, on what an attempt "
+            f"left: {describe_error(error)}. Mend or remove the task: etude tasks check"
         ) from error
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Kind, words and place of an exception, in a line."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""

@@ -19,7 +19,7 @@ class PatchRefused(Exception):
     """git would not apply the patch; says where."""
 
 
-def patched(files: Mapping[str, str], patch: str) -> dict[str, str]:
+def apply_patch(files: Mapping[str, str], patch: str) -> dict[str, str]:
     """The files after the patch. Raises PatchRefused."""
     if not patch.strip():
         return dict(files)

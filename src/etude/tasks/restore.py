@@ -22,7 +22,7 @@ def editable(task: Task) -> Sequence[str]:
     return paths
 
 
-def restored(task: Task, files: dict[str, bytes], *, max_file_bytes: int = MAX_FILE_BYTES) -> dict[str, bytes]:
+def restore_files(task: Task, files: dict[str, bytes], *, max_file_bytes: int = MAX_FILE_BYTES) -> dict[str, bytes]:
     """Base files as bytes, editable ones as the agent left them (absent if it removed them or made them huge)."""
     paths = editable(task)
     changed = {path: files[path] for path in paths if path in files and len(files[path]) <= max_file_bytes}

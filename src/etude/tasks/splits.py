@@ -95,7 +95,7 @@ def marks_of(files: Mapping[str, str]) -> Marks:
     return frozenset(found)
 
 
-def contained(one: Marks, other: Marks) -> float:
+def shared_fraction(one: Marks, other: Marks) -> float:
     """The share of the smaller's marks that the other has too; 0 where the smaller has too few to tell."""
     least = min(len(one), len(other))
     return len(one & other) / least if least >= LEAST_MARKS else 0.0
@@ -104,7 +104,7 @@ def contained(one: Marks, other: Marks) -> float:
 def split_for(name: str, marks: Marks, placed: Iterable[ProjectSplit], shares: Shares) -> Split:
     """Where the project goes, after those that went before it. Raises Torn."""
     own = project_name(name)
-    akin = [one for one in placed if project_name(one.name) == own or contained(marks, one.marks) >= ALIKE]
+    akin = [one for one in placed if project_name(one.name) == own or shared_fraction(marks, one.marks) >= ALIKE]
     splits: dict[Split, str] = {one.split: one.name for one in akin}
     if len(splits) > 1:
         sides = " and ".join(f"{other} ({split})" for split, other in splits.items())

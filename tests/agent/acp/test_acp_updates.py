@@ -68,7 +68,7 @@ def test_a_call_is_identified_by_what_it_does(
 def test_several_edits_of_one_call_are_diffs_next_to_each_other() -> None:
     face = updates()
     for name in ("a.py", "b.py"):
-        face.changed(name, b"old\n", b"new\n")
+        face.on_file_change(name, b"old\n", b"new\n")
     rows = [{"call_id": "c", "path": name, "hunks": [{"new_start": 1}]} for name in ("a.py", "b.py")]
     result = [face.entry(Entry(0, None, "edit", 0.0, row))[0] for row in rows]
     assert [diff.path for diff in result[-1].content] == ["/project/a.py", "/project/b.py"]

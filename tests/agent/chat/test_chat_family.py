@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.agent.chat import trajectories
-from etude.agent.chat.check import grown, said
+from etude.agent.chat.check import essential_fields, grow_session
 from etude.agent.chat.families import FAMILIES
 from etude.agent.chat.family import FamilyRenderer
 from etude.agent.chat.renderer import RenderError
@@ -31,7 +31,7 @@ def test_every_mock_turn_reads_back_as_it_was_said(real: FamilyRenderer) -> None
     for made, turn in enumerate(turns(real)):
         ids = real.answer(turn, first_call=made)
         back = real.parse(ids, tools=TOOLS, first_call=made)
-        assert said(back) == said(turn)
+        assert essential_fields(back) == essential_fields(turn)
         assert ids[-1] in real.stop_ids
 
 
@@ -51,7 +51,7 @@ def test_any_text_survives_as_an_argument(real: FamilyRenderer, text: str, value
 
 
 def test_within_a_tool_cycle_the_prompt_only_grows_and_ends_as_the_family_renders_it(real: FamilyRenderer) -> None:
-    steps = grown(real, turns(real), TOOLS, markers(real))
+    steps = grow_session(real, turns(real), TOOLS, markers(real))
     assert len(steps) >= 6
     for (before, _, _), (after, _, _) in zip(steps, steps[1:], strict=False):
         assert after[: len(before)] == before
@@ -66,7 +66,7 @@ def test_a_grown_prompt_is_the_whole_rendered_at_once(make_renderer: Callable[..
     """Where the prompt opens the thinking, a turn that thinks nothing spells its line breaks apart: those are left out."""
     renderer = make_renderer(name)
     answers = [turn for turn in turns(renderer) if turn.thinking or not renderer.family.thinks]
-    for held, whole, _ in grown(renderer, answers, TOOLS, markers(renderer)):
+    for held, whole, _ in grow_session(renderer, answers, TOOLS, markers(renderer)):
         assert held == whole
 
 
@@ -160,7 +160,7 @@ def test_thinking_of_a_running_tool_cycle_is_kept(make_renderer: Callable[..., F
     for name in ("qwen3", "qwen3.5", "kimi-k2.5", "glm-4.5", "glm-5", "minimax-m2", "gpt-oss"):
         renderer = make_renderer(name)
         answers = [turn for turn in turns(renderer) if turn.calls and turn.thinking][:3]
-        held, _, _ = grown(renderer, answers, TOOLS, markers(renderer))[-1]
+        held, _, _ = grow_session(renderer, answers, TOOLS, markers(renderer))[-1]
         assert renderer._tokenizer.decode(held).count("Let me look.") == 3, name
 
 

@@ -9,7 +9,7 @@ from typing import Callable
 import pytest
 
 from etude.agent.chat import trajectories
-from etude.agent.chat.check import damaged
+from etude.agent.chat.check import damage_turn
 from etude.agent.chat.families import FAMILIES
 from etude.agent.chat.family import FamilyRenderer
 from etude.agent.chat.problem import Problem, kind_of
@@ -120,7 +120,7 @@ def check_damaged(renderer: FamilyRenderer, draws: int, seed: int) -> None:
     draw = random.Random(seed)
     spoken = [renderer.answer(turn) for turn in turns(renderer)]
     for _ in range(draws):
-        ids = damaged(draw, spoken, renderer._tokenizer.size)
+        ids = damage_turn(draw, spoken, renderer._tokenizer.size)
         message = renderer.parse(ids, tools=TOOLS, first_call=3)
         assert message.role == "assistant"
         assert message.problem is None or (kind_of(message.problem) is not None and message.calls == ())

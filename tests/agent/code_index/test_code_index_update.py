@@ -47,7 +47,7 @@ def test_after_any_edits_an_update_equals_an_index_built_from_scratch(fresh_lab:
         lab.write({path: body for path, body in step if body is not None or (lab.root / path).exists()})
         index.update(workers=1)
     assert answers(index) == answers(lab.built("scratch"))
-    assert index.skipped() == lab.index("scratch").skipped()
+    assert index.skip_reasons() == lab.index("scratch").skip_reasons()
     assert lab.notices == []
 
 

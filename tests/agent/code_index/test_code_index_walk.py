@@ -34,7 +34,7 @@ def test_every_file_left_out_has_its_reason(lab) -> None:
     os.symlink(lab.root, lab.root / "loop")
     os.mkfifo(lab.root / "pipe.py")
     index = lab.built()
-    assert index.skipped() == {
+    assert index.skip_reasons() == {
         "api_pb2.py": "generated",
         "blank.py": "empty",
         "bundle.min.js": "generated",
@@ -56,7 +56,7 @@ def test_every_file_left_out_has_its_reason(lab) -> None:
 def test_a_file_of_two_gigabytes_is_reported_by_its_size_and_never_read(lab) -> None:
     lab.write({"a.py": "def a():\n    return 1\n", "huge.py": "x"})
     os.truncate(lab.root / "huge.py", 2 << 30)
-    assert lab.built().skipped() == {"huge.py": "too large"}
+    assert lab.built().skip_reasons() == {"huge.py": "too large"}
 
 
 def test_a_file_that_grows_after_the_walk_is_not_read_whole(lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_a_file_that_grows_after_the_walk_is_not_read_whole(lab, monkeypatch: py
 
     monkeypatch.setattr(update, "walk", late)
     index = lab.built()
-    assert index.skipped() == {"a.py": "too large"}
+    assert index.skip_reasons() == {"a.py": "too large"}
 
 
 @pytest.mark.parametrize("what", ["file", "missing"])
@@ -89,7 +89,7 @@ def test_an_unreadable_root_is_refused_and_unreadable_files_are_reported(lab) ->
     (lab.root / "a.py").chmod(0)
     (lab.root / "inner").chmod(0)
     try:
-        assert lab.built().skipped() == {"a.py": "unreadable", "inner/": "unreadable folder"}
+        assert lab.built().skip_reasons() == {"a.py": "unreadable", "inner/": "unreadable folder"}
     finally:
         (lab.root / "inner").chmod(0o700)
     lab.root.chmod(0)

@@ -14,7 +14,7 @@ import pytest
 import etude
 from etude.agent.git_links.agent_trace import sessions_in
 from etude.agent.git_links.git import GitError, commit_id, install_hook, repository
-from etude.agent.git_links.links import link_commit, linked
+from etude.agent.git_links.links import link_commit, link_lines
 from etude.agent.git_links.notes import read_note
 from etude.core.trace.reader import read_session
 from etude.core.trace.schema import check_file
@@ -23,7 +23,7 @@ BODY = "def tally(items):\n    total = 0\n    for item in items:\n        total 
 
 
 def places(lab: Any, commit: str) -> list[tuple]:
-    return [(p.path, p.session_id, p.start_line, p.end_line, p.state) for p in linked(lab.root, commit)]
+    return [(p.path, p.session_id, p.start_line, p.end_line, p.state) for p in link_lines(lab.root, commit)]
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_what_is_no_repository_or_no_commit_is_named(lab: Any, tmp_path: Path) -
             commit_id(lab.root, name)
     lab.git("notes", "--ref=etude", "add", "-m", "by hand", "HEAD")
     with pytest.raises(GitError, match="no Agent Trace record"):
-        linked(lab.root, commit)
+        link_lines(lab.root, commit)
 
 
 def test_the_hook_links_each_commit_and_leaves_a_persons_hook_alone(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from etude.agent.git_links.forget import forget
-from etude.agent.git_links.links import link_commit, linked
+from etude.agent.git_links.links import link_commit, link_lines
 from etude.agent.git_links.notes import blobs_naming, read_note
 from etude.agent.git_links.signals import SignalStore
 
@@ -42,7 +42,7 @@ def test_nothing_of_a_forgotten_session_is_left_and_the_others_stay_whole(lab: A
     assert [Path(file).name for file in found.files] == ["s-1.agent-trace.jsonl", "s-1.jsonl"]
     assert b's-1"' not in everything(lab) and b"agent_one" not in (lab.home / "s-10.jsonl").read_bytes()
     assert {p: p.read_bytes() for p in lab.home.iterdir() if p.name.startswith("s-10.")} == others
-    assert [place.session_id for place in linked(lab.root, commit)] == ["s-10"]
+    assert [place.session_id for place in link_lines(lab.root, commit)] == ["s-10"]
     assert {row["session_id"] for row in SignalStore(lab.home).rows()} == {"s-10"}
     assert lab.git("rev-list", "--count", "refs/notes/etude") == "1", "the notes' history starts again"
 

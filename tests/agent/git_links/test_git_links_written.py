@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.agent.git_links.written import WrittenLines, attribute, is_short, written
+from etude.agent.git_links.written import WrittenLines, attribute, is_short, written_lines
 from etude.core.trace.change import TextChange, line_hash, split
 from etude.core.trace.entry import Entry, EntryType, SessionHeader
 
@@ -22,7 +22,7 @@ def entries(*edits: tuple[EntryType, dict]) -> list[Entry]:
 def test_lines_a_session_wrote_and_left_are_those_it_added_to_the_first_text(texts: list[str]) -> None:
     """However many steps it took: owned text is in the last text, and what was there first is not owned."""
     steps = [TextChange("f", a, b).to_entry("c") for a, b in zip(texts, texts[1:], strict=False)]
-    found = written(HEADER, entries(*(("edit", step) for step in steps)))
+    found = written_lines(HEADER, entries(*(("edit", step) for step in steps)))
     last = [line_hash(line) for line in split(texts[-1])]
     owned = found.lines.get("f", [])
     rest = iter(last)
@@ -34,11 +34,11 @@ def test_an_undone_edit_and_a_deleted_file_leave_nothing() -> None:
     made = TextChange("a", None, "kept = 1\n").to_entry("c0")
     more = TextChange("b", None, "lost = 1\n").to_entry("c1")
     gone = TextChange("b", "lost = 1\n", None).to_entry("c2")
-    assert written(HEADER, entries(("edit", made), ("edit", more), ("edit", gone))).lines == {
+    assert written_lines(HEADER, entries(("edit", made), ("edit", more), ("edit", gone))).lines == {
         "a": [line_hash("kept = 1")]
     }
     undone = entries(("edit", made), ("edit", more), ("undo", {"edits": [0], "paths": ["a"], "by": "user"}))
-    assert list(written(HEADER, undone).lines) == ["b"]
+    assert list(written_lines(HEADER, undone).lines) == ["b"]
 
 
 def of(name: str, *lines: str) -> WrittenLines:

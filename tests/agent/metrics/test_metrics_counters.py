@@ -58,7 +58,7 @@ class Scene:
 
     def say(self, text: str, *, calls: bool = True) -> Scene:
         made = (ToolCall("c", "read", {}),) if calls else ()
-        self._counters.said(Message("assistant", text, calls=made))
+        self._counters.count_turn(Message("assistant", text, calls=made))
         return self
 
     @property
@@ -281,9 +281,9 @@ def test_the_lint_delta_is_what_came_minus_what_went_from_look_to_look() -> None
     scene = Scene().call("lints", {"lints": 9.0}).call("lints", {LINTS_NEW: 3.0, LINTS_GONE: 1.0})
     assert scene.counts["lint_delta"] == 2
     assert scene.call("lints", {LINTS_NEW: 0.0, LINTS_GONE: 5.0}).counts["lint_delta"] == -3
-    scene._counters.linted(4, 1)
+    scene._counters.count_lints(4, 1)
     assert scene.counts["lint_delta"] == 3, "what was measured at the end replaces looks"
-    scene._counters.linted(0, 1)
+    scene._counters.count_lints(0, 1)
     assert scene.counts["lint_delta"] == 2, "each part of a session that was taken up again has its own"
 
 

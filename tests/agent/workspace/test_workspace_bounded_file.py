@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.agent.workspace.bounded_file import FileRefused, decoded, read_inside
+from etude.agent.workspace.bounded_file import FileRefused, decode_text, read_inside
 
 
 @pytest.fixture
@@ -71,4 +71,4 @@ def test_the_folder_itself_may_be_a_link(root: Path):
     "data", [b"caf\xc3\xa9", b"\xef\xbb\xbfcaf\xc3\xa9", "caf\xe9".encode("utf-16"), b"\xfe\xff\0c\0a\0f\0\xe9"]
 )
 def test_a_byte_order_mark_is_dropped(data: bytes):
-    assert decoded(data) == "café"
+    assert decode_text(data) == "café"

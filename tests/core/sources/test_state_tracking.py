@@ -62,9 +62,9 @@ def test_the_prompt_shows_the_first_version_and_every_change_and_never_the_last_
 
 def test_an_answer_ends_at_the_fence_and_nothing_after_it_counts():
     question = StateQuestion("a.py", (VERSIONS[0], VERSIONS[1]))
-    assert question.answered(VERSIONS[1] + "```\nmore") == (VERSIONS[1], True)
+    assert question.parse_answer(VERSIONS[1] + "```\nmore") == (VERSIONS[1], True)
     assert question.distance(VERSIONS[1] + "```\nmore") == 0 == question.distance(VERSIONS[1])
-    assert question.answered(VERSIONS[1] + "mo") == (VERSIONS[1] + "mo", False)
+    assert question.parse_answer(VERSIONS[1] + "mo") == (VERSIONS[1] + "mo", False)
     assert question.distance("") == len(VERSIONS[1]) - 1 and question.distance("```") == len(VERSIONS[1]) - 1
     assert question.unchanged_distance == 1 == question.distance(VERSIONS[0])
 

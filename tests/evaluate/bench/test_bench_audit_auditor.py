@@ -17,7 +17,7 @@ from etude.core.trace.entry import SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder
 from etude.core.trace.writer import write_session
-from etude.evaluate.bench.audit.audited_run import audited
+from etude.evaluate.bench.audit.audited_run import audit_results
 from etude.evaluate.bench.audit.auditor import Auditor, Pass, auditor_rubric, surprising_passes
 from etude.evaluate.bench.audit.contamination import TooFewTasks, hidden_content, probe
 from etude.evaluate.bench.audit.evidence import Start
@@ -149,12 +149,12 @@ def test_the_average_without_flagged_passes_is_next_to_the_average(tmp_path: Pat
         replace(one, status="flagged") if one.task_id == "b" or (one.task_id, one.attempt) == ("a", 0) else one
         for one in found
     ]
-    audit = audited(found, {"p": rows})
+    audit = audit_results(found, {"p": rows})
     p = audit["policies"]["p"]
     assert (p["avg"], p["avg_without_flagged"], p["avg_flagged_as_failed"]) == (83.33, 50.0, 33.33)
     assert (p["passes"], p["flagged"], p["flagged_solved"], p["unread"]) == (4, 2, 2, 2)
     assert len(audit["flagged"]) == 2 and rows[0].score == 1.0
-    assert audited([], {"p": []})["policies"]["p"]["avg"] is None
+    assert audit_results([], {"p": []})["policies"]["p"]["avg"] is None
 
 
 def riddles(count: int = 12) -> list[Task]:

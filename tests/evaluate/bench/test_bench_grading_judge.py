@@ -16,7 +16,7 @@ from etude.agent.policy.protocol import PolicyError, Request
 from etude.core.trace.completion import Completion, SampledTokens, Usage
 from etude.core.trace.message import Message
 from etude.evaluate.bench.grading.judge import Judge
-from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt, bounded, diff_of, hide_names
+from etude.evaluate.bench.grading.judged_attempt import JudgedAttempt, diff_of, hide_names, shorten
 from etude.evaluate.bench.grading.judgement import NO_JUDGE, JudgementFile, combine_judgements, cost_of
 from etude.evaluate.bench.grading.rubric import Criterion, Rubric, RubricError, read_rubric, rubric_of
 from etude.evaluate.bench.grading.single_request_policy import SingleRequestPolicy
@@ -254,7 +254,7 @@ def test_a_diff_names_new_removed_and_binary_files() -> None:
     text = diff_of({"a.py": "x\n", "gone.py": "y\n"}, {"a.py": b"z\n", "new.py": b"w\n", "image": b"\xff\xfe"})
     assert "-x" in text and "+z" in text and "+++ b/new.py" in text and "+++ /dev/null" in text
     assert "image: 2 bytes that are no text" in text
-    assert bounded("a" * 100, 10) == "aaaaa\n[90 characters left out]\naaaaa"
+    assert shorten("a" * 100, 10) == "aaaaa\n[90 characters left out]\naaaaa"
 
 
 def test_a_policy_that_takes_tokens_judges_in_its_own_chat_format(tmp_path: Path, make_renderer: Any) -> None:

@@ -18,7 +18,7 @@ from etude.tasks.real.grader import PytestGrader
 from etude.tasks.real.hiding import functions, hidden
 from etude.tasks.real.source import RealPackages
 from etude.tasks.running import pin
-from etude.tasks.running.pin import PackagesUnavailable, Pin, default_cache, unpacked
+from etude.tasks.running.pin import PackagesUnavailable, Pin, default_cache, unpack_release
 from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.running.report import CANARIES, TestRun, canaries, caught
 from etude.tasks.task import Task
@@ -31,7 +31,7 @@ def test_an_unreachable_index_is_said_and_leaves_no_half_unpacked_package(tmp_pa
     refused = subprocess.CompletedProcess([], 1, "", said)
     monkeypatch.setattr(pin.subprocess, "run", lambda *args, **options: refused)
     with pytest.raises(PackagesUnavailable, match="toolz==1.2.0 could not be downloaded: No matching distribution"):
-        unpacked(Pin("toolz", "1.2.0", "00"), tmp_path)
+        unpack_release(Pin("toolz", "1.2.0", "00"), tmp_path)
     assert list((tmp_path / "packages").iterdir()) == []
 
 
@@ -46,7 +46,7 @@ def test_pip_is_shown_the_digest_and_its_refusal_is_one_line(tmp_path: Path, mon
 
     monkeypatch.setattr(pin.subprocess, "run", download)
     with pytest.raises(PackagesUnavailable, match="another SHA-256 than the pinned one"):
-        unpacked(Pin("toolz", "1.2.0", "00"), tmp_path)
+        unpack_release(Pin("toolz", "1.2.0", "00"), tmp_path)
     assert asked == ["toolz==1.2.0 --hash=sha256:00\n"]
 
 

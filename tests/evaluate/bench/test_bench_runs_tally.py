@@ -13,7 +13,7 @@ from etude.agent.policy.scripted import ScriptedPolicy
 from etude.core.trace.completion import Completion, Usage
 from etude.core.trace.message import Message
 from etude.evaluate.bench.prices import Price
-from etude.evaluate.bench.runs.cost import dollars_of_usage, spent, usage_rows
+from etude.evaluate.bench.runs.cost import cost_by_policy, dollars_of_usage, usage_rows
 from etude.evaluate.bench.runs.tally import CoreClock, ParticipantUsage
 
 
@@ -69,7 +69,7 @@ def test_dollars_are_of_all_turns_and_a_torn_line_is_left_out(tmp_path: Path) ->
     from datetime import date
 
     price = Price("m", date(2026, 1, 1), 1.0, 0.1, 2.0, 10.0)
-    assert spent(path, {"a": price}.get) == {"a": 12.0}
+    assert cost_by_policy(path, {"a": price}.get) == {"a": 12.0}
     assert dollars_of_usage(price, Usage(10, 20, 1)) is None  # does not add up
     assert dollars_of_usage(price, Usage()) is None
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from etude.agent.harness.settings import HarnessSettings
 from etude.evaluate.bench.errors import NewerSuite, SuiteError, TaskChanged, UnknownSuite
-from etude.evaluate.bench.prices import Price, Prices, entry_for, priced_by, read_prices, shipped, write_prices
+from etude.evaluate.bench.prices import Price, Prices, entry_for, priced_by, read_prices, shipped_prices, write_prices
 from etude.evaluate.bench.suites import lock
 from etude.evaluate.bench.suites.find import find_folder
 from etude.evaluate.bench.suites.folder import FINGERPRINTS, FolderSuite
@@ -45,7 +45,7 @@ def test_what_was_frozen_is_read_back_in_its_order(suite: FolderSuite):
     tasks = some_tasks()
     assert label(suite) == "mine@1" and list(suite.ids) == [task.id for task in tasks]
     assert [suite.task(task.id) for task in tasks] == tasks
-    assert suite.manifest.limited(HarnessSettings()).max_turns == 7
+    assert suite.manifest.apply_limits(HarnessSettings()).max_turns == 7
     assert suite.manifest.changelog[0].change == "3 tasks" and (suite.root / FINGERPRINTS).stat().st_size > 0
     assert FolderSuite(suite.root).digest == suite.digest
 
@@ -149,7 +149,7 @@ def test_the_latest_price_in_force_of_the_most_telling_glob_counts(tmp_path: Pat
 
 
 def test_every_price_that_comes_with_the_program_has_a_day_a_source_and_no_wildcard_for_all():
-    rows = shipped().entries
+    rows = shipped_prices().entries
     assert len(rows) >= 10 and len({(row.model, row.since) for row in rows}) == len(rows)
     for row in rows:
         assert row.source and date(2026, 1, 1) <= row.since <= DAY and row.model.strip("*?[]"), row

@@ -23,7 +23,7 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.cheats.exercise import nop
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 
 DRAFT = [
     {"name": "counts_all", "question": "Does it count every item?", "choices": ["no", "yes"]},
@@ -102,7 +102,7 @@ def test_one_command_makes_a_suite_of_a_session_and_an_endpoint_that_talks_nonse
 
     async def graded(pool: SandboxPool) -> list[float]:
         grader = suite.graders[task.grader]
-        return [(await grader.grade(task, files, pool)).score for files in (solved(task), nop(task))]
+        return [(await grader.grade(task, files, pool)).score for files in (reference_files(task), nop(task))]
 
     assert in_pool(graded) == [1.0, 0.0]
     assert not (tmp_path / "suites" / ".mine.making").exists()

@@ -15,7 +15,7 @@ from etude.tasks.errors import TaskError
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.importers.swe_bench import candidates, change_of, junit_name, mirror_of, named_as, without_clone
 from etude.tasks.importers.swe_bench_rows import SweBenchRow, read_rows
-from etude.tasks.patch import PatchRefused, patched
+from etude.tasks.patch import PatchRefused, apply_patch
 from etude.tasks.task import Task
 from etude.tasks.validation.suite_build import SuiteBuild, make_tasks
 
@@ -177,7 +177,7 @@ def test_rows_without_a_clone_are_known_before_anything_is_run(tmp_path: Path):
 )
 def test_a_patch_that_leaves_the_tree_or_makes_a_link_out_of_it_is_refused(patch: str):
     with pytest.raises(PatchRefused):
-        patched({"a.py": "one\n"}, patch)
+        apply_patch({"a.py": "one\n"}, patch)
 
 
 def test_a_patch_adds_changes_renames_and_removes_or_is_refused_whole():
@@ -187,10 +187,10 @@ def test_a_patch_adds_changes_renames_and_removes_or_is_refused_whole():
         "diff --git a/b.py b/b.py\ndeleted file mode 100644\n--- a/b.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-b\n"
         "diff --git a/new/c.py b/new/c.py\nnew file mode 100644\n--- /dev/null\n+++ b/new/c.py\n@@ -0,0 +1 @@\n+c\n"
     )
-    assert patched(files, patch) == {"a.py": "one\n2\n", "kept.py": "k\n", "new/c.py": "c\n"}
-    assert patched(files, "") == files
+    assert apply_patch(files, patch) == {"a.py": "one\n2\n", "kept.py": "k\n", "new/c.py": "c\n"}
+    assert apply_patch(files, "") == files
     with pytest.raises(PatchRefused, match="a.py"):
-        patched(files | {"a.py": "other\n"}, patch)
+        apply_patch(files | {"a.py": "other\n"}, patch)
 
 
 def test_a_mirror_is_found_by_each_of_its_usual_names(tmp_path: Path):

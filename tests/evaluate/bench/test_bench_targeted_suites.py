@@ -15,9 +15,9 @@ from etude.evaluate.bench.outcome import Outcome
 from etude.evaluate.bench.runs.recovery import TRIGGER, WITHOUT, OneArm, require_trigger, summary_lifts
 from etude.evaluate.bench.runs.table import PolicyResult
 from etude.evaluate.bench.scores import scores
-from etude.evaluate.bench.suites.targeted import names, targeted
+from etude.evaluate.bench.suites.targeted import names, targeted_suite
 from etude.evaluate.bench.targeted.cases import CaseError, behaviours, cases, play, scripts, unsound
-from etude.evaluate.bench.targeted.checks import CHECKS, Work, checked
+from etude.evaluate.bench.targeted.checks import CHECKS, Work, run_checks
 from etude.evaluate.bench.targeted.grader import NAME, TargetedGrader
 from etude.rollout.attempt import task_facts
 from etude.rollout.interjection import Interjection
@@ -38,7 +38,7 @@ async def pool() -> AsyncIterator[SandboxPool]:
 
 
 def harness(behaviour: str) -> HarnessSettings:
-    return targeted(behaviour).manifest.limited(HARNESS)
+    return targeted_suite(behaviour).manifest.apply_limits(HARNESS)
 
 
 @pytest.mark.parametrize("behaviour", behaviours())
@@ -89,8 +89,8 @@ def test_what_summing_up_is_worth_is_paired_by_task() -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_each_is_a_suite_with_its_graders_and_rubrics(name: str) -> None:
-    suite = targeted(name)
-    assert suite.name == name and suite.manifest.description and suite.digest == targeted(name).digest
+    suite = targeted_suite(name)
+    assert suite.name == name and suite.manifest.description and suite.digest == targeted_suite(name).digest
     assert NAME in suite.graders
     for task_id in suite.ids:
         task, rubric = suite.task(task_id), suite.rubric(task_id)
@@ -101,7 +101,7 @@ def test_each_is_a_suite_with_its_graders_and_rubrics(name: str) -> None:
 
 def test_an_unknown_eval_is_answered_with_those_there_are() -> None:
     with pytest.raises(CaseError, match="there is no targeted eval 'eagre'; there are eager"):
-        targeted("targeted-eagre")
+        targeted_suite("targeted-eagre")
 
 
 async def test_files_alone_are_refused_for_they_do_not_say_how_the_agent_worked(pool: SandboxPool) -> None:
@@ -121,7 +121,7 @@ def test_a_check_of_another_name_is_refused_by_it() -> None:
     task = cases("eager")[0]
     strange = replace(task, hidden={"check": {"polite": True}})
     with pytest.raises(KeyError, match="polite"):
-        checked(Work(strange, {}, Session(SessionHeader("s"))))
+        run_checks(Work(strange, {}, Session(SessionHeader("s"))))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.evaluate.report.diff import diff_of, shown, spent
+from etude.evaluate.report.diff import diff_arguments, diff_of, render_diff
 
 TEXT = st.text(alphabet="ab\n", max_size=30)
 
@@ -23,7 +23,7 @@ def test_a_diff_holds_both_sides_whole(old: str, new: str) -> None:
 def test_the_names_of_other_agents_are_known(names: tuple[str, str]) -> None:
     arguments = {"file_path": "f", names[0]: "a\nb", names[1]: "a\nc"}
     assert diff_of(arguments) == [(" ", "a"), ("-", "b"), ("+", "c")]
-    assert spent(arguments) == set(names)
+    assert diff_arguments(arguments) == set(names)
 
 
 def test_several_edits_of_a_call_are_set_apart() -> None:
@@ -51,4 +51,4 @@ def test_texts_too_long_to_compare_are_shown_whole() -> None:
 
 
 def test_a_diff_s_text_is_no_markup() -> None:
-    assert "<script" not in shown([("+", "<script>\ud800")])
+    assert "<script" not in render_diff([("+", "<script>\ud800")])

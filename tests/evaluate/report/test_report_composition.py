@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.evaluate.report.composition import MOST_PARTS, OTHER, fold, pie, rows, stacked
+from etude.evaluate.report.composition import MOST_PARTS, OTHER, fold, pie, rows, stacked_bars
 from etude.evaluate.report.plot import WIDTH
 
 counts = st.dictionaries(st.text(min_size=1, max_size=8), st.integers(0, 10**9), max_size=30)
@@ -20,7 +20,7 @@ def test_folding_loses_nothing_and_keeps_the_largest(parts):
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), counts, max_size=4))
 def test_every_stacked_bar_is_as_long_as_its_whole_and_stays_inside(bars):
-    svg = stacked(bars)
+    svg = stacked_bars(bars)
     drawn = {name: parts for name, parts in bars.items() if sum(parts.values())}
     assert (svg == "") == (not drawn)
     for x, width in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', svg):
@@ -34,13 +34,13 @@ def test_a_pie_is_whole(parts):
 
 
 def test_a_part_has_one_colour_in_every_bar():
-    svg = stacked({"a": {"x": 3, "y": 1}, "b": {"y": 3, "x": 1}})
+    svg = stacked_bars({"a": {"x": 3, "y": 1}, "b": {"y": 3, "x": 1}})
     colours = dict(re.findall(r'fill="(var\(--c\d\))"[^>]*><title>(?:a|b), (x|y)', svg))
     assert len(colours) == 2 and len(re.findall(r"<rect", svg)) == 4
 
 
 def test_a_missing_part_is_no_part_of_other():
-    assert OTHER not in stacked({"a": {"x": 1, "y": 0}, "b": {"x": 0, "z": 2}})
+    assert OTHER not in stacked_bars({"a": {"x": 1, "y": 0}, "b": {"x": 0, "z": 2}})
 
 
 def test_rows_keep_their_order_where_it_means_something_and_escape_their_names():

@@ -10,7 +10,7 @@ import pytest
 from etude.evaluate.report.collect import collect
 from etude.evaluate.report.pages.corpus import clusters
 from etude.evaluate.report.pages.perplexity import lower
-from etude.evaluate.report.pages.retrieval import pooled, together
+from etude.evaluate.report.pages.retrieval import pool_accuracy, together
 from etude.evaluate.report.settings import ReportSettings
 from etude.evaluate.report.write import write_report
 
@@ -124,9 +124,9 @@ def test_a_phase_that_stopped_says_why(knowledge_run: Path):
 
 def test_cells_are_pooled_by_their_questions():
     entries = [{"questions": 30, "accuracy": 0.5}, {"questions": 10, "accuracy": 0.9}]
-    middle, low, high = pooled(entries)
+    middle, low, high = pool_accuracy(entries)
     assert middle == pytest.approx(60.0) and 40 < low < 60 < high < 80
-    assert pooled([{"questions": 5, "accuracy": 1.0}])[2] == 100.0
+    assert pool_accuracy([{"questions": 5, "accuracy": 1.0}])[2] == 100.0
 
 
 def test_an_entry_of_all_depths_together_is_taken_as_it_is(knowledge_run: Path):

@@ -20,7 +20,7 @@ from etude.core.trace.session import Session
 from etude.core.trace.writer import write_session
 from etude.evaluate.report.query import formats
 from etude.evaluate.report.query.filter import FilterError, parse
-from etude.evaluate.report.query.groups import grouped
+from etude.evaluate.report.query.groups import group_rows
 from etude.evaluate.report.query.select import RowQuery, UnknownField, fields_of, select
 from etude.evaluate.report.query.tables import NoRun, UnknownTable, check_run, find
 from etude.evaluate.report.rows.lines import json_lines
@@ -271,7 +271,7 @@ def test_rows_by_a_field_are_counted_and_averaged_over_those_that_have_a_number(
     pairs: list[tuple[str, int | None]],
 ) -> None:
     rows = [{"of": name, "figure": value} for name, value in pairs]
-    found = {row["of"]: row for row in grouped(rows, ["of"], ["figure"])}
+    found = {row["of"]: row for row in group_rows(rows, ["of"], ["figure"])}
     assert list(found) == list(dict.fromkeys(name for name, _ in pairs))
     for name, row in found.items():
         own = [value for other, value in pairs if other == name]
@@ -281,7 +281,7 @@ def test_rows_by_a_field_are_counted_and_averaged_over_those_that_have_a_number(
 
 
 def test_a_number_and_the_word_for_it_are_two_groups() -> None:
-    assert [row["rows"] for row in grouped([{"a": 1}, {"a": "1"}, {"a": True}, {}, {"a": 1}], ["a"], [])] == [
+    assert [row["rows"] for row in group_rows([{"a": 1}, {"a": "1"}, {"a": True}, {}, {"a": 1}], ["a"], [])] == [
         2,
         1,
         1,

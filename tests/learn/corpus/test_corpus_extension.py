@@ -11,7 +11,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from etude.agent.chat.nano import NanoRenderer
 from etude.agent.chat.special import CHAT_TOKENS, SPECIAL_TOKENS
-from etude.learn.corpus.extension import compression, extended, spelled
+from etude.learn.corpus.extension import compression, extend_tokenizer, spell_new_ids
 from etude.learn.corpus.merges import CannotExtend, learn_merges
 from etude.learn.corpus.tokenizer import train_tokenizer
 from etude.learn.corpus.tokenizer_check import TokenizerMismatch, check, check_belongs
@@ -38,7 +38,7 @@ def foreign() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def longer(foreign: Tokenizer) -> Tokenizer:
-    return extended(foreign, CHAT_TOKENS, learn_merges(foreign, [DOMAIN], 12))
+    return extend_tokenizer(foreign, CHAT_TOKENS, learn_merges(foreign, [DOMAIN], 12))
 
 
 def test_old_ids_mean_what_they_meant_also_after_writing_and_reading(foreign: Tokenizer, longer: Tokenizer) -> None:
@@ -62,7 +62,7 @@ def test_any_text_comes_back_and_none_makes_a_special_token(longer: Tokenizer, t
 @settings(max_examples=200, deadline=None)
 def test_new_tokens_only_join_what_the_old_tokenizer_gave(foreign: Tokenizer, longer: Tokenizer, text: str) -> None:
     foreign.encode_special_tokens = True
-    spelling = spelled(foreign, longer)
+    spelling = spell_new_ids(foreign, longer)
     opened = [old for n in longer.encode(text, add_special_tokens=False).ids for old in spelling.get(n, [n])]
     assert opened == foreign.encode(text, add_special_tokens=False).ids
 
@@ -98,8 +98,8 @@ def test_the_learnt_merges_are_those_that_plain_training_would_add() -> None:
         [text], trainers.BpeTrainer(vocab_size=259, initial_alphabet=alphabet, show_progress=False)
     )
     plain = [tuple(pair) for pair in json.loads(learner.to_str())["model"]["merges"]]
-    assert compression(extended(bare, (), found), [text]) == pytest.approx(
-        compression(extended(bare, (), plain), [text]), rel=0.05
+    assert compression(extend_tokenizer(bare, (), found), [text]) == pytest.approx(
+        compression(extend_tokenizer(bare, (), plain), [text]), rel=0.05
     )
 
 
@@ -108,7 +108,7 @@ def test_tokenizers_of_another_kind_are_refused_with_the_reason() -> None:
     with pytest.raises(CannotExtend, match="this is WordLevel without a pre-tokenizer"):
         learn_merges(words, ["a a"], 1)
     with pytest.raises(CannotExtend, match="of kind WordLevel"):
-        extended(words, ["<|x|>"])
+        extend_tokenizer(words, ["<|x|>"])
 
 
 def test_a_tokenizer_that_loses_text_or_whose_ids_moved_is_not_sound(foreign: Tokenizer) -> None:
@@ -116,7 +116,7 @@ def test_a_tokenizer_that_loses_text_or_whose_ids_moved_is_not_sound(foreign: To
     composing.normalizer = normalizers.NFC()  # type: ignore[assignment]
     found = check(composing)
     assert not found.sound and "e\u0301 \ufb01 \u212b" in found.lost
-    shifted = extended(train_tokenizer([GENERAL], ["<|a|>"], 330))
+    shifted = extend_tokenizer(train_tokenizer([GENERAL], ["<|a|>"], 330))
     assert check(shifted, older=train_tokenizer([GENERAL], ["<|b|>", "<|a|>"], 330)).moved
 
 
@@ -131,7 +131,7 @@ def test_a_tokenizer_of_another_checkpoint_is_refused(foreign: Tokenizer, tmp_pa
     (tmp_path / "config.json").write_text(json.dumps(config))
     check_belongs(tmp_path, foreign)
     with pytest.raises(TokenizerMismatch, match=r"ids go up to 302, the model has 302 rows"):
-        check_belongs(tmp_path, extended(foreign, ["<|more|>"]))
+        check_belongs(tmp_path, extend_tokenizer(foreign, ["<|more|>"]))
     (tmp_path / "config.json").write_text(json.dumps(config | {"eos_token_id": [5]}))
     with pytest.raises(TokenizerMismatch, match="names 5 as eos_token_id, which is .* and no special token"):
         check_belongs(tmp_path, foreign)
@@ -155,8 +155,8 @@ def test_a_new_row_starts_from_the_old_tokens_of_its_very_bytes_also_within_a_ch
     old = Tokenizer(models.BPE(vocab={letter: n for n, letter in enumerate(alphabet)}, merges=[]))
     old.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)  # type: ignore[assignment]
     old.decoder = decoders.ByteLevel()  # type: ignore[assignment]
-    new = extended(old, ("<|end|>",), learn_merges(old, ["".join(words) * 4], 20))
-    found = spelled(old, new)
+    new = extend_tokenizer(old, ("<|end|>",), learn_merges(old, ["".join(words) * 4], 20))
+    found = spell_new_ids(old, new)
     assert found.keys() == {n for n in new.get_vocab().values() if n >= len(alphabet)}
     for number, ids in found.items():
         assert bytes_of(old, ids) == new.id_to_token(number)
@@ -172,8 +172,10 @@ def test_a_new_row_of_a_tokenizer_that_falls_back_to_bytes_starts_from_those_byt
             unk_token="<unk>",
         )
     )
-    new = extended(old, (), [("<0xE4>", "<0xB8>"), ("<0xE4><0xB8>", "<0x96>"), ("▁", "ab")])
-    by_token = {new.id_to_token(number): [old.id_to_token(i) for i in ids] for number, ids in spelled(old, new).items()}
+    new = extend_tokenizer(old, (), [("<0xE4>", "<0xB8>"), ("<0xE4><0xB8>", "<0x96>"), ("▁", "ab")])
+    by_token = {
+        new.id_to_token(number): [old.id_to_token(i) for i in ids] for number, ids in spell_new_ids(old, new).items()
+    }
     assert by_token == {
         "<0xE4><0xB8>": ["<0xE4>", "<0xB8>"],
         "<0xE4><0xB8><0x96>": ["<0xE4>", "<0xB8>", "<0x96>"],

@@ -3,7 +3,7 @@
 from etude.core.trace.entry import SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder
-from etude.learn.corpus.fresh_knowledge import KnowledgeQuestion, knowledge_questions, mined
+from etude.learn.corpus.fresh_knowledge import KnowledgeQuestion, knowledge_questions, mine_questions
 
 REQUEST = "make the client retry"
 FOUND = "lib/http.py:12 def with_retries(call, attempts=3, wait_s=0.5):"
@@ -28,35 +28,35 @@ SEARCH = ("grep", {"pattern": "retries"}, FOUND)
 
 
 def test_what_was_searched_for_and_then_written_is_a_question():
-    (question,) = mined(session(SEARCH, ("edit", EDIT, "ok")))
+    (question,) = mine_questions(session(SEARCH, ("edit", EDIT, "ok")))
     assert question == KnowledgeQuestion("s", REQUEST, "grep retries", SPAN)
     assert question.prompt() == f"Task: {REQUEST}\n\nLooked up: grep retries\nFound and used:"
 
 
 def test_what_was_read_in_another_file_counts_and_in_the_edited_one_does_not():
     read = ("view", {"path": "lib/http.py"}, FOUND.split(" ", 1)[1])
-    (question,) = mined(session(read, ("edit", EDIT, "ok")))
+    (question,) = mine_questions(session(read, ("edit", EDIT, "ok")))
     assert question.looked_for == "view lib/http.py"
-    assert not list(mined(session(read, ("edit", EDIT | {"path": "lib/http.py"}, "ok"))))
-    assert not list(mined(session(SEARCH, ("edit", EDIT | {"path": "lib/http.py"}, "ok"))))
+    assert not list(mine_questions(session(read, ("edit", EDIT | {"path": "lib/http.py"}, "ok"))))
+    assert not list(mine_questions(session(SEARCH, ("edit", EDIT | {"path": "lib/http.py"}, "ok"))))
 
 
 def test_what_an_edit_took_away_before_was_known():
     away = ("edit", {"path": "other.py", "old": EDIT["new"], "new": "pass"}, "ok")
-    assert not list(mined(session(SEARCH, away, ("edit", EDIT, "ok"))))
-    assert not list(mined(session(SEARCH, ("edit", EDIT | {"old": EDIT["new"] + " "}, "ok"))))
+    assert not list(mine_questions(session(SEARCH, away, ("edit", EDIT, "ok"))))
+    assert not list(mine_questions(session(SEARCH, ("edit", EDIT | {"old": EDIT["new"] + " "}, "ok"))))
 
 
 def test_an_edit_that_failed_or_a_session_that_was_judged_a_failure_teaches_nothing():
-    assert not list(mined(session(SEARCH, ("edit", EDIT, "no match", True))))
-    assert not list(mined(session((*SEARCH, True), ("edit", EDIT, "ok"))))
-    assert not list(mined(session(SEARCH, ("edit", EDIT, "ok"), verdict=0.0)))
-    assert list(mined(session(SEARCH, ("edit", EDIT, "ok"), verdict=1.0)))
+    assert not list(mine_questions(session(SEARCH, ("edit", EDIT, "no match", True))))
+    assert not list(mine_questions(session((*SEARCH, True), ("edit", EDIT, "ok"))))
+    assert not list(mine_questions(session(SEARCH, ("edit", EDIT, "ok"), verdict=0.0)))
+    assert list(mine_questions(session(SEARCH, ("edit", EDIT, "ok"), verdict=1.0)))
 
 
 def test_a_name_alone_or_what_came_later_is_no_answer():
-    assert not list(mined(session(SEARCH, ("edit", EDIT | {"new": "with_retries"}, "ok"))))
-    assert not list(mined(session(("edit", EDIT, "ok"), SEARCH)))
+    assert not list(mine_questions(session(SEARCH, ("edit", EDIT | {"new": "with_retries"}, "ok"))))
+    assert not list(mine_questions(session(("edit", EDIT, "ok"), SEARCH)))
 
 
 def test_equal_questions_are_asked_once_and_the_draw_is_the_seed_s():

@@ -10,7 +10,7 @@ from engine_lab import small_model
 from safetensors import safe_open
 from vllm_lab import checkpoint_of, published
 
-from etude.learn.engine.vllm.host_copy import FILE, HELD, HostCopy, StateFile, changed, write_state_file
+from etude.learn.engine.vllm.host_copy import FILE, HELD, HostCopy, StateFile, changed_tensors, write_state_file
 from etude.learn.model.checkpoint import load_checkpoint
 from etude.learn.model.hf_keys import to_hf
 from etude.learn.weights.errors import Unreachable
@@ -150,7 +150,7 @@ def test_digests_of_the_file_change_for_what_changed_alone(world):
     old = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     with torch.no_grad():
         model.blocks[1].feed.experts.down[1, 0, 0] += 1
-    assert changed(old, model.state_dict()) == ["blocks.1.feed.experts.down"]
+    assert changed_tensors(old, model.state_dict()) == ["blocks.1.feed.experts.down"]
     publisher.publish(model.state_dict(), 1)
     copy.bring(receiver)
     after = json.loads((copy.folder / HELD).read_text())["digests"]

@@ -17,7 +17,7 @@ from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.rope import frequencies
 from etude.learn.model.settings import ModelSettings
-from etude.learn.model.stretch import reached, stretch, stretched
+from etude.learn.model.stretch import reachable_positions, stretch, stretch_config
 
 FAMILIES = ("mla", "gqa")
 
@@ -72,14 +72,14 @@ def test_a_sequence_longer_than_the_rope_allows_is_refused_naming_the_key(
 
 @given(trained=st.integers(16, 40_000), factor=st.floats(1.5, 64))
 def test_the_reach_is_the_factor_times_what_was_trained(trained: int, factor: float) -> None:
-    longer = stretched(config(), trained, factor)
+    longer = stretch_config(config(), trained, factor)
     assert longer.yarn is not None and longer.yarn.original_positions == trained
-    assert longer.max_positions == reached(longer) == round(trained * factor)
+    assert longer.max_positions == reachable_positions(longer) == round(trained * factor)
 
 
 def test_32k_to_256k_is_a_factor_of_8() -> None:
     shorter = config(max_positions=32768, rope_dim=64, rope_theta=1e6)
-    longer = stretched(shorter, 32768, 8)
+    longer = stretch_config(shorter, 32768, 8)
     assert longer.max_positions == 262144
     fast, slow = frequencies(shorter), frequencies(longer)
     assert torch.equal(slow[:1], fast[:1])  # what turns often within the old length stays
@@ -87,15 +87,15 @@ def test_32k_to_256k_is_a_factor_of_8() -> None:
 
 
 def test_factors_of_two_stretches_multiply() -> None:
-    twice = stretched(stretched(config(), 256, 4), 1024, 2)
-    assert twice == stretched(config(), 256, 8)
+    twice = stretch_config(stretch_config(config(), 256, 4), 1024, 2)
+    assert twice == stretch_config(config(), 256, 8)
 
 
 def test_a_second_stretch_starts_where_the_first_ends() -> None:
     with pytest.raises(ValueError, match="stretched to 1024 positions.*rows of 256"):
-        stretched(stretched(config(), 256, 4), 256, 2)
+        stretch_config(stretch_config(config(), 256, 4), 256, 2)
 
 
 def test_a_stretch_by_one_is_refused() -> None:
     with pytest.raises(ValueError, match=r"a stretch by 1.0 is none"):
-        stretched(config(), 256, 1.0)
+        stretch_config(config(), 256, 1.0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from etude.learn.engine.sampling import sample
 from etude.learn.model.init import with_drafts
 from etude.learn.model.mask import DocumentMask
-from etude.learn.train.acceptance import RULES, Acceptance, accepted, measure_acceptance, tokens_per_pass
+from etude.learn.train.acceptance import RULES, Acceptance, acceptance_probability, measure_acceptance, tokens_per_pass
 from etude.learn.train.self_distillation import draft_states
 
 
@@ -21,9 +21,9 @@ def test_rules_stand_in_their_order(seed, temperature, spread):
     """No rule that keeps the target's distribution accepts more than the overlap; equal distributions accept all."""
     generator = torch.Generator().manual_seed(seed)
     p, q = (torch.randn(5, 13, generator=generator) * spread for _ in range(2))
-    _, overlap, coupled = accepted(q, p, temperature)
+    _, overlap, coupled = acceptance_probability(q, p, temperature)
     assert (coupled <= overlap + 1e-9).all() and (overlap <= 1 + 1e-9).all() and (coupled >= 0).all()
-    assert torch.allclose(accepted(p, p, temperature), torch.ones(3, 5, dtype=torch.float64))
+    assert torch.allclose(acceptance_probability(p, p, temperature), torch.ones(3, 5, dtype=torch.float64))
 
 
 def test_overlap_is_what_rejection_sampling_accepts():
@@ -33,7 +33,7 @@ def test_overlap_is_what_rejection_sampling_accepts():
     (pp, qq), draws = ((x / 0.7).softmax(-1)[0] for x in (p, q)), 40_000
     drawn = torch.multinomial(qq, draws, replacement=True, generator=generator)
     taken = torch.rand(draws, generator=generator) < (pp / qq)[drawn]
-    assert float(taken.float().mean()) == pytest.approx(float(accepted(q, p, 0.7)[1]), abs=0.01)
+    assert float(taken.float().mean()) == pytest.approx(float(acceptance_probability(q, p, 0.7)[1]), abs=0.01)
 
 
 def test_coupled_is_what_the_engines_sampler_gives_for_one_number():
@@ -42,12 +42,14 @@ def test_coupled_is_what_the_engines_sampler_gives_for_one_number():
     noise = torch.rand(20_000, generator=generator, dtype=torch.float64)
     warm = torch.full((20_000,), 0.7)
     ours, theirs = (sample(x.expand(20_000, -1), noise, warm, None)[0] for x in (p, q))
-    assert float((ours == theirs).float().mean()) == pytest.approx(float(accepted(q, p, 0.7)[2]), abs=0.01)
+    assert float((ours == theirs).float().mean()) == pytest.approx(
+        float(acceptance_probability(q, p, 0.7)[2]), abs=0.01
+    )
 
 
 def test_at_temperature_zero_all_rules_are_greedy():
     p, q = torch.eye(3), torch.eye(3)[[0, 2, 2]]
-    assert accepted(q, p, 0.0).tolist() == [[1, 0, 1]] * 3
+    assert acceptance_probability(q, p, 0.0).tolist() == [[1, 0, 1]] * 3
 
 
 def test_each_drafted_token_counts_once_at_its_own_place(make):
@@ -75,7 +77,7 @@ def test_rates_are_those_of_each_text_alone(make):
         out = model(ids)
         states = draft_states(model, out.hidden, ids, DocumentMask.rows(*ids.shape))
     for depth, (hidden, _) in enumerate(states, 1):
-        rules = accepted(model.head(hidden[0, : 29 - depth]), out.logits[0, depth:29], 0.8)
+        rules = acceptance_probability(model.head(hidden[0, : 29 - depth]), out.logits[0, depth:29], 0.8)
         found = measured[depth - 1].sums[0].sum(-1)
         assert found == pytest.approx(rules.sum(-1).detach().numpy(), rel=1e-4)
 

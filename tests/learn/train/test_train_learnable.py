@@ -11,7 +11,7 @@ from etude.core.events.log import EventLog
 from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.segment import Segment
 from etude.core.trace.session import Recorder
-from etude.learn.train.learnable import SessionTooLong, fitted, learnable
+from etude.learn.train.learnable import SessionTooLong, fit_segments, learnable
 from etude.learn.train.loop import OtherData
 from etude.learn.train.optimizer import Optimizers, OtherOptimizers
 from etude.learn.train.session_loss import session_loss
@@ -64,13 +64,13 @@ def test_a_session_beyond_the_positions_stops_sft_before_its_first_step_by_name(
 def test_it_is_cut_or_dropped_where_the_recipe_says_so_and_counted(how, lengths):
     notes: list[str] = []
     data = [segment(20), segment(40, "long"), segment(32), segment(5)]
-    found = fitted(data, 32, how, notes.append)
+    found = fit_segments(data, 32, how, notes.append)
     assert sorted(map(len, found)) == sorted(lengths)
     for own in found:
         assert len(own.ids) == len(own.sampled) == len(own.logprobs) == len(own.versions)
     (note,) = notes
     assert "segment 2 of 4 (session long) has 40 tokens" in note and "1 of 4 are too long" in note
-    assert fitted(data[:1], 32, how, notes.append) == data[:1] and len(notes) == 1
+    assert fit_segments(data[:1], 32, how, notes.append) == data[:1] and len(notes) == 1
 
 
 def test_sft_with_the_choice_made_ends(short, tmp_path):
@@ -91,7 +91,7 @@ def test_held_out_sessions_are_looked_at_too(short):
 )
 def test_whatever_is_kept_fits_and_nothing_that_fits_is_touched(rows, positions, how):
     data = [segment(length, seed=n) for n, (length, _) in enumerate(rows)]
-    found = fitted(data, positions, how, lambda line: None)
+    found = fit_segments(data, positions, how, lambda line: None)
     assert all(len(own) <= positions for own in found)
     assert [own for own in data if len(own) <= positions] == [
         own for own in found if any(own is other for other in data)

@@ -228,7 +228,7 @@ def test_one_batch_in_every_teaches_the_drafts(make):
         model.zero_grad()
         learner.loss(batch(seed, rows=1, length=8)).backward()
         taught += model.mtp[0].eh_proj.weight.grad is not None
-        assert ("draft_loss" in learner.accepted()) == bool(taught)
+        assert ("draft_loss" in learner.after_step()) == bool(taught)
     assert 25 <= taught <= 55  # 40 expected
 
 
@@ -244,7 +244,7 @@ def test_the_selection_biases_of_drafts_move_apart_from_the_trunks(make):
     before = state_of(model)
     learner = DraftLearner(model, 0.01)
     learner.loss(batch())
-    learner.accepted()
+    learner.after_step()
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name]) != (name == "mtp.0.block.feed.router.bias"), name
 

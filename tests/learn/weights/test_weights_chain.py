@@ -14,7 +14,7 @@ from etude.learn.weights.path import Edge, cheapest, needed
 
 def publish(chain: Chain, version: int) -> int | None:
     plan = chain.plan(version)
-    chain.published(plan)
+    chain.on_published(plan)
     return plan.base
 
 
@@ -82,7 +82,7 @@ def test_without_receivers_each_delta_starts_from_the_last_version() -> None:
     plans = []
     for version in range(8):
         plans.append(chain.plan(version))
-        chain.published(plans[-1])
+        chain.on_published(plans[-1])
     assert [plan.base for plan in plans] == [None, 0, 1, 2, 3, 4, 5, 6]
     assert [plan.version for plan in plans if plan.anchor] == [0, 3, 6]
 
@@ -112,7 +112,7 @@ class FakeWorld:
             self.edges.append(Edge(plan.version, None, 10))
         held = {*self.chain.held, plan.version}
         self.edges = needed(self.edges, self.keep_anchors, held)
-        self.chain.published(plan)
+        self.chain.on_published(plan)
 
     def join(self) -> None:
         self.names += 1

@@ -22,7 +22,7 @@ from etude.learn.weights.errors import BadStore, CorruptShard, ForeignChain, Sto
 from etude.learn.weights.publisher import Publisher
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.relay import OWNER, WeightRelay
-from etude.learn.weights.relay_plan import copies, gives_way, kept
+from etude.learn.weights.relay_plan import copies, gives_way, kept_entries
 from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 
@@ -337,7 +337,7 @@ def test_what_is_planned_leads_to_the_newest_and_holds_nothing_twice(
     source, target = WeightStore(world.run).index(), WeightStore(world.region).index()
     found = copies(source, target)
     assert found.first is not None and not {*found.first, *found.later} & set(target.entries)
-    have = set(kept(source, target))
+    have = set(kept_entries(source, target))
     for one in (*found.first, *found.later):
         assert one in source.entries
         have.add(one)

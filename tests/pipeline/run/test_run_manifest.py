@@ -17,7 +17,7 @@ from etude.pipeline.recipe.read import find_recipe, read_recipe
 from etude.pipeline.recipe.recipe import Recipe, RunSettings
 from etude.pipeline.run.execute import Run
 from etude.pipeline.run.lock import NotALock, RunLock, holder
-from etude.pipeline.run.manifest import NotARunDirectory, RunManifest, is_run_directory, owned, remove, set_aside
+from etude.pipeline.run.manifest import NotARunDirectory, RunManifest, is_run_directory, remove, set_aside, split_owned
 from etude.pipeline.run.stage import Context, Stage
 
 BODY = f"{__name__}:body"
@@ -149,7 +149,7 @@ def test_a_persons_files_survive_every_remaking_of_a_stage(done: Run, recipe: Re
         Run(changed, done.folder, done.graph).execute(["base", "sft"], view=False)
     kept = {Path(name).name for name, text in _tree(done.folder).items() if text == "mine"}
     assert kept == {f"mine{seed}.txt" for seed in range(1, 5)}
-    _, others = owned(done.folder)
+    _, others = split_owned(done.folder)
     assert {path.name for path in others} == kept
 
 
@@ -244,11 +244,11 @@ DAMAGED = [
 
 
 def test_a_damaged_line_of_a_manifest_counts_for_nothing(done: Run) -> None:
-    before = owned(done.folder)
+    before = split_owned(done.folder)
     for line in DAMAGED:
         with (done.folder / "manifest.jsonl").open("a") as file:
             file.write(line + "\n")
-        assert owned(done.folder) == before, line
+        assert split_owned(done.folder) == before, line
 
 
 def test_a_manifest_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:

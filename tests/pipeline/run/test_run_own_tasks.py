@@ -19,7 +19,7 @@ from etude.tasks.checking.check import check_folder
 from etude.tasks.real.source import RealPackages
 from etude.tasks.registry import grade
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.store.folder import TaskFolder
 
 
@@ -61,6 +61,6 @@ async def test_a_bug_in_a_real_package_is_graded_from_its_folder(tmp_path: Path)
     task = folder.task(folder.ids("heldout")[0])
     pool = await open_pool(SandboxSettings())
     try:
-        assert [(await grade(task, files, pool)).score for files in (solved(task), nop(task))] == [1.0, 0.0]
+        assert [(await grade(task, files, pool)).score for files in (reference_files(task), nop(task))] == [1.0, 0.0]
     finally:
         await pool.close()

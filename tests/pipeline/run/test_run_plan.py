@@ -199,7 +199,7 @@ def test_a_stage_does_without_what_it_also_reads_and_runs_again_once_that_is_the
 
     def complete(name: str) -> None:
         stage = next(s for s in graph if s.name == name)
-        known = {n: found for n in (*stage.after, *stage.also) if (found := ledger.finished(n))}
+        known = {n: found for n in (*stage.after, *stage.also) if (found := ledger.finished_attempt(n))}
         ledger.start(name, {}, known)
         ledger.finish(name)
 

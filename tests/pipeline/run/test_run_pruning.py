@@ -7,7 +7,7 @@ import pytest
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.graph import GRAPH
 from etude.pipeline.run.plan import PlanError
-from etude.pipeline.run.pruning import graph_of, pruned
+from etude.pipeline.run.pruning import graph_of, prune
 from etude.pipeline.run.stage import Stage
 
 CHAIN = (
@@ -20,26 +20,26 @@ CHAIN = (
 
 
 def test_what_follows_a_stage_left_out_follows_what_was_before_it() -> None:
-    a, d = pruned(CHAIN, ["b", "c", "e"])
+    a, d = prune(CHAIN, ["b", "c", "e"])
     assert (a.name, d.name, d.after, d.also) == ("a", "d", ("a",), ())
 
 
 def test_nothing_left_out_is_the_same_graph() -> None:
-    assert pruned(GRAPH, []) == GRAPH
+    assert prune(GRAPH, []) == GRAPH
 
 
 def test_a_stage_that_another_needs_is_refused_with_the_remedy() -> None:
     with pytest.raises(PlanError, match="run.without names c, which e needs: leave e out too"):
-        pruned(CHAIN, ["c"])
+        prune(CHAIN, ["c"])
 
 
 def test_an_unknown_stage_is_refused() -> None:
     with pytest.raises(PlanError, match="'sfft', which is no stage"):
-        pruned(GRAPH, ["sfft"])
+        prune(GRAPH, ["sfft"])
 
 
 def test_controls_and_bench_can_be_left_out_of_the_real_graph() -> None:
-    left = pruned(GRAPH, ["mtp", "long", "probes", "competent_sft", "attempts", "rewarded_sft", "trials", "bench"])
+    left = prune(GRAPH, ["mtp", "long", "probes", "competent_sft", "attempts", "rewarded_sft", "trials", "bench"])
     assert [stage.name for stage in left] == ["corpus", "base", "short", "sessions", "sft", "rl", "report"]
     assert [stage.after for stage in left if stage.name == "sft"] == [("short", "sessions")]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.pipeline.run.row_installing import installed, wanted_of
+from etude.pipeline.run.row_installing import open_row_installer, wanted_of
 from etude.sandbox.errors import InfraError
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
@@ -20,7 +20,7 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.importers.swe_bench import candidates
 from etude.tasks.importers.swe_bench_rows import SweBenchRow
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.validation.change import GradingContext
 
 MANIFEST = """\
@@ -93,7 +93,7 @@ async def test_a_row_whose_project_needs_a_package_is_installed_and_graded(
     tmp_path: Path, row: SweBenchRow, pool: SandboxPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ETUDE_CACHE", str(tmp_path / "cache"))
-    install = installed(tmp_path / "mirrors", pool)
+    install = open_row_installer(tmp_path / "mirrors", pool)
     [candidate] = candidates([row], tmp_path / "mirrors", GradingContext(pool, CommandsGrader(), 60.0), install=install)
     try:
         task = await candidate.build()
@@ -104,5 +104,5 @@ async def test_a_row_whose_project_needs_a_package_is_installed_and_graded(
     assert task.metadata["environment"]["snapshot"] and task.instruction.endswith("the cheapest is the dearest")
     assert [name.partition("::")[2] for name in task.hidden["fail_to_pass"]] == ["test_several"]
     grader = CommandsGrader()
-    assert (await grader.grade(task, solved(task), pool)).score == 1
+    assert (await grader.grade(task, reference_files(task), pool)).score == 1
     assert (await grader.grade(task, nop(task), pool)).score == 0

@@ -106,7 +106,7 @@ def test_what_a_kill_would_lose_of_the_account_is_bounded(tmp_path: Path, monkey
     for passed, seconds, written in ((1.0, 1.0, False), (EVERY_S, 31.0, True), (EVERY_S + 1, 62.0, True)):
         (tmp_path / "report.json").unlink(missing_ok=True)
         now[0] += passed
-        report.spent(StageCost(seconds, seconds / 2))
+        report.add_cost(StageCost(seconds, seconds / 2))
         progress(None)  # type: ignore[arg-type]
         assert (tmp_path / "report.json").is_file() == written
     assert GenerationJournal(tmp_path, {}).spent == {"seconds": 62.0, "core_s": 31.0}

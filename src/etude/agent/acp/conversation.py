@@ -180,7 +180,7 @@ class Conversation:
         try:
             await self._hear(text)
         except AppError as error:
-            self._answer.set_exception(refused(str(error)))
+            self._answer.set_exception(request_error(str(error)))
         reason = await asyncio.shield(self._answer)
         await self.flush()
         return reason
@@ -212,7 +212,7 @@ class Conversation:
         try:
             await self._dialogue.set_effort(effort)
         except AppError as error:
-            raise refused(str(error)) from error
+            raise request_error(str(error)) from error
 
     def replay(self, session: Session) -> None:
         """Tell the editor what happened in a session that it has not seen."""
@@ -237,7 +237,7 @@ class Conversation:
         self._tell(self._updates.delta(part, piece))
 
     def wrote(self, path: str, before: bytes | None, after: bytes | None) -> None:
-        self._updates.changed(path, before, after)
+        self._updates.on_file_change(path, before, after)
 
     def entry(self, entry: Entry) -> None:
         self._tell(self._updates.entry(entry))
@@ -257,7 +257,7 @@ class Conversation:
         if self._answer is None or not self.working:
             return
         if isinstance(error, (OSError, ValueError, AppError)):  # it could not begin
-            self._answer.set_exception(refused(str(error)))
+            self._answer.set_exception(request_error(str(error)))
         else:
             self._answer.set_exception(RequestError(-32603, mask_keys(str(error)), {"kind": type(error).__name__}))
 
@@ -286,6 +286,6 @@ class Conversation:
                 self._outgoing.task_done()
 
 
-def refused(message: str) -> RequestError:
+def request_error(message: str) -> RequestError:
     """The editor asked for what can't be done."""
     return RequestError(-32602, mask_keys(message))

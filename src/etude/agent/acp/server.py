@@ -41,7 +41,7 @@ from acp.schema import (
 from acp.stdio import stdio_streams
 
 from etude import __version__
-from etude.agent.acp.conversation import Conversation, EditorSessionOptions, is_mode, modes, refused
+from etude.agent.acp.conversation import Conversation, EditorSessionOptions, is_mode, modes, request_error
 from etude.agent.acp.editor_folder import EditorFolder
 from etude.agent.acp.lines import MAX_LINE_BYTES, pump
 from etude.agent.app.chat_session import new_session_id
@@ -154,7 +154,7 @@ class AcpServer:
         try:
             recorded = read_session(file)
         except SessionError as error:
-            raise refused(str(error)) from error
+            raise request_error(str(error)) from error
         if (old := self._sessions.pop(session_id, None)) is not None:
             await old.close()
         session = await self._open(session_id, cwd, mcp_servers or [], additional_directories or [], file)
@@ -177,7 +177,7 @@ class AcpServer:
         try:
             text = text_of(prompt, session.folder)
         except UnusableBlock as error:
-            raise refused(str(error)) from error
+            raise request_error(str(error)) from error
         return PromptResponse(stop_reason=await session.prompt(text))
 
     async def cancel(self, session_id: str, **_: Any) -> None:
@@ -185,7 +185,7 @@ class AcpServer:
 
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
         if not is_mode(mode_id):
-            raise refused(f"there is no mode {mode_id!r}")
+            raise request_error(f"there is no mode {mode_id!r}")
         self._session(session_id).approver.policy = mode_id  # pyright: ignore[reportAttributeAccessIssue] - one of them
         return SetSessionModeResponse()
 
@@ -194,7 +194,7 @@ class AcpServer:
     ) -> SetSessionConfigOptionResponse:
         session = self._session(session_id)
         if config_id != "effort" or value not in get_args(Effort):
-            raise refused(f"effort is low, medium or high; there is no {config_id} {value!r}")
+            raise request_error(f"effort is low, medium or high; there is no {config_id} {value!r}")
         await session.set_effort(value)  # pyright: ignore[reportArgumentType] - one of them
         return SetSessionConfigOptionResponse(config_options=_options(session))
 
@@ -210,14 +210,14 @@ class AcpServer:
     ) -> Conversation:
         """Raises RequestError, in words with the remedy, for whatever keeps it from being opened."""
         if not Path(cwd).is_absolute():
-            raise refused(f"{cwd!r} is no absolute path; give that of the folder to work in")
+            raise request_error(f"{cwd!r} is no absolute path; give that of the folder to work in")
         try:
             servers = [_server(one) for one in given]
             async with AsyncExitStack() as held:
                 made = await self._conversation(session_id, Path(cwd), additional, servers, held, session)
                 self._sessions[session_id] = made
         except (McpConfigError, AppError, SandboxError) as error:
-            raise refused(str(error)) from error
+            raise request_error(str(error)) from error
         if additional and self._setup.walls == "workspace":
             made.mention(
                 f"{', '.join(additional)}: can be read, not written; the sandbox opens {cwd} alone (--sandbox none)"
@@ -240,7 +240,7 @@ class AcpServer:
 
     def _session(self, session_id: str) -> Conversation:
         if session_id not in self._sessions:
-            raise refused(
+            raise request_error(
                 f"no session {session_id!r} is open; make one with session/new or take it up with session/load"
             )
         return self._sessions[session_id]

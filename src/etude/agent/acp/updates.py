@@ -51,7 +51,7 @@ class Updates:
         self._streamed[part] += piece
         return [_said(part, piece)] if piece else []
 
-    def changed(self, path: str, before: bytes | None, after: bytes | None) -> None:
+    def on_file_change(self, path: str, before: bytes | None, after: bytes | None) -> None:
         """A tool changed a file; sent with the `edit` entry that follows. Binary files have no diff."""
         try:
             old, new = (None if data is None else data.decode() for data in (before, after))

@@ -226,15 +226,18 @@ def _round_trip(subject: CheckpointFormat) -> str:
     for answer in subject.answers:
         ids = subject.renderer.answer(answer, first_call=made)
         turn = subject.renderer.parse(ids, tools=subject.tools, first_call=made)
-        if said(turn) != said(answer):
-            raise CheckFailed(f"said {said(answer)}, read {said(turn)}", "the tokenizer does not fit this family")
+        if essential_fields(turn) != essential_fields(answer):
+            raise CheckFailed(
+                f"said {essential_fields(answer)}, read {essential_fields(turn)}",
+                "the tokenizer does not fit this family",
+            )
         made += len(turn.calls)
     return f"{len(subject.answers)} turns with {made} calls"
 
 
 def _append_only(subject: CheckpointFormat) -> str:
     exact = steps = 0
-    for held, whole, suffix in grown(subject.renderer, subject.answers, subject.tools, subject.markers):
+    for held, whole, suffix in grow_session(subject.renderer, subject.answers, subject.tools, subject.markers):
         steps += 1
         exact += held == whole
         # A turn may end where the template writes an end of its own: what follows that is the same either way.
@@ -265,7 +268,7 @@ def _malformed(subject: CheckpointFormat) -> str:
     draw = random.Random(0)
     spoken = [subject.renderer.answer(answer) for answer in subject.answers]
     for _ in range(MALFORMED_DRAWS):
-        turn = subject.renderer.parse(damaged(draw, spoken, subject.tokenizer.size), tools=subject.tools)
+        turn = subject.renderer.parse(damage_turn(draw, spoken, subject.tokenizer.size), tools=subject.tools)
         if turn.problem is not None and turn.calls:
             raise CheckFailed(f"a turn with a problem kept its calls: {turn}", "report it")
         typed += turn.problem is not None
@@ -294,13 +297,13 @@ PROOFS: dict[str, Callable[[CheckpointFormat], str]] = {
 }
 
 
-def said(message: Message) -> tuple[Any, ...]:
+def essential_fields(message: Message) -> tuple[Any, ...]:
     """What must survive a round trip: formats trim text at its ends, and name calls by themselves."""
     calls = [(call.name, call.arguments) for call in message.calls]
     return message.text.strip(), message.thinking.strip(), calls, message.problem
 
 
-def grown(
+def grow_session(
     renderer: Renderer, answers: Sequence[Message], tools: Sequence[dict[str, Any]], markers: Sequence[str]
 ) -> list[tuple[list[int], list[int], list[int]]]:
     """Grow a session turn by turn: (appended prompt, the whole rendered from scratch, what the last bridge appended) of every step.
@@ -324,7 +327,7 @@ def grown(
     return steps
 
 
-def damaged(draw: random.Random, spoken: Sequence[list[int]], size: int) -> list[int]:
+def damage_turn(draw: random.Random, spoken: Sequence[list[int]], size: int) -> list[int]:
     """A turn with something wrong: cut, a token lost, doubled, swapped or replaced, two turns crossed, or mere noise."""
     ids = list(draw.choice(spoken))
     for _ in range(draw.randint(1, 3)):

@@ -49,7 +49,7 @@ def texts(kind: Arguments, raw: str, ids: Sequence[int], tokenizer: HubTokenizer
     return [{key: _unwrapped(value) for key, value in _pairs(_PARAMETER, raw)}]
 
 
-def typed(values: dict[str, str], name: str, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def convert_types(values: dict[str, str], name: str, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The values as the tool `name` declares them; undeclared ones are JSON if they can be, else text."""
     declared = next((tool["function"] for tool in tools if tool["function"]["name"] == name), {})
     properties = declared.get("parameters", {}).get("properties", {})
@@ -195,7 +195,7 @@ def _arguments(
         start, stop = attempt.token_span
         try:
             values = texts(family.arguments, attempt.raw, ids[start:stop], tokenizer)
-            given = typed(values[within], name, tools)
+            given = convert_types(values[within], name, tools)
         except MalformedArguments as error:
             raise MalformedCall(Problem.BAD_JSON.say(f"{name}: {error}")) from error
     if not isinstance(given, dict):

@@ -43,7 +43,7 @@ def refused_by_name(path: str, size: int) -> str | None:
     return GENERATED if GENERATED_NAME.fullmatch(PurePosixPath(path).name) else None
 
 
-def admitted(path: str, raw: bytes) -> tuple[str, str | None]:
+def admit(path: str, raw: bytes) -> tuple[str, str | None]:
     """The text, and the reason why it is not indexed or None. Bytes that are not UTF-8 become U+FFFD: old sources are searched too."""
     if (reason := refused_by_name(path, len(raw))) is not None:
         return "", reason

@@ -74,7 +74,7 @@ class IndexSegmentBuilder:
             "first_chunk": np.array(self._first_chunk, np.int32),
             "lines": np.array(self._lines, np.int32).reshape(-1, 2),
             "file": np.repeat(np.arange(self.files, dtype=np.int32), sizes),
-            **counted(list(self._words), np.array(self._said, np.int64), np.array(self._runs, np.int64)),
+            **count_postings(list(self._words), np.array(self._said, np.int64), np.array(self._runs, np.int64)),
         }
 
 
@@ -89,7 +89,7 @@ class WordNumbers(dict[str, int]):
 NO_DIGEST = np.empty((0, 16), np.uint8)
 
 
-def counted(words: Sequence[str], said: NDArray[np.int64], runs: NDArray[np.int64]) -> Columns:
+def count_postings(words: Sequence[str], said: NDArray[np.int64], runs: NDArray[np.int64]) -> Columns:
     """Postings and lengths of chunks whose fields say the words `said`, `runs` of them each (chunks x FIELDS). All at once, by sorting:
     a loop over the words of each chunk takes as long as everything else together."""
     fields, chunks = len(FIELDS), len(runs) // len(FIELDS)

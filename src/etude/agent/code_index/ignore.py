@@ -54,7 +54,7 @@ class Ignores:
         rules = tuple(rule for text in texts for rule in parse(text))
         return Ignores(base, rules, self) if rules else self
 
-    def ignored(self, path: str, *, folder: bool) -> bool:
+    def is_ignored(self, path: str, *, folder: bool) -> bool:
         """Whether a path, relative to where rules began, is to be left out."""
         level: Ignores | None = self
         while level is not None:

@@ -63,7 +63,7 @@ class Index:
 
     def stats(self) -> dict[str, Any]:
         """What is indexed, and what was left out for which reason."""
-        state, seen = self._built(), self._store.seen()
+        state, seen = self._built(), self._store.read_known_files()
         files: Counter[str] = Counter()
         for part in state.view.parts:
             numbers = [n for n, lives in enumerate(part.alive_files) if lives]
@@ -80,10 +80,10 @@ class Index:
             "skipped": dict(Counter(reason for reason, _, _ in seen.skipped.values()).most_common()),
         }
 
-    def skipped(self) -> dict[str, str]:
+    def skip_reasons(self) -> dict[str, str]:
         """path -> reason, of everything the last update left out."""
         self._built()
-        return {path: reason for path, (reason, _, _) in sorted(self._store.seen().skipped.items())}
+        return {path: reason for path, (reason, _, _) in sorted(self._store.read_known_files().skipped.items())}
 
     def _built(self) -> State:
         """The last commit, read again if there is a newer one."""

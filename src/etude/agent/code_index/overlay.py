@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from etude.agent.code_index.admission import admitted
+from etude.agent.code_index.admission import admit
 from etude.agent.code_index.analysis import AnalysedFile, analyse
 from etude.agent.code_index.building import IndexSegmentBuilder
 from etude.agent.code_index.embedder import Vectors
@@ -74,7 +74,7 @@ class Overlay:
                 if file is not None:
                     builder.add(file)
             own = [IndexSegment("overlay", builder.columns())] if builder.files else []
-            self._view = self._base.changed(self._changed, own)
+            self._view = self._base.with_changes(self._changed, own)
         return self._view
 
     def _take(self, path: str, raw: bytes | None, refused: dict[str, str]) -> None:
@@ -86,7 +86,7 @@ class Overlay:
         self._changed[path] = None
         if raw is None:
             return
-        text, reason = admitted(path, raw)
+        text, reason = admit(path, raw)
         if reason is None:
             self._changed[path] = analyse(path, text, digest)
         else:

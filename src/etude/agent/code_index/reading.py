@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from etude.agent.code_index.admission import LARGEST_BYTES, admitted
+from etude.agent.code_index.admission import LARGEST_BYTES, admit
 from etude.agent.code_index.analysis import analyse
 from etude.agent.code_index.building import IndexSegmentBuilder
 from etude.agent.code_index.columns import write_columns
@@ -78,7 +78,7 @@ def _read(root: Path, wanted: FileToIndex, builder: IndexSegmentBuilder) -> File
     digest = digest_of(raw)
     if digest == wanted.digest:
         return FileOutcome(wanted, "same")
-    text, reason = admitted(wanted.path, raw)
+    text, reason = admit(wanted.path, raw)
     if reason is not None:
         return FileOutcome(wanted, "skipped", reason)
     builder.add(analyse(wanted.path, text, digest))

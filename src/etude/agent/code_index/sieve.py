@@ -31,7 +31,7 @@ class Sieve:
         rules = self._rules(folder + "/" if folder else "")
         if rules is None or not path.isprintable() or name in NEVER:
             return False
-        return not rules.ignored(path, folder=False) and refused_by_name(path, size) is None
+        return not rules.is_ignored(path, folder=False) and refused_by_name(path, size) is None
 
     def _rules(self, folder: str) -> Ignores | None:
         """Those in force in a folder; None for one that is not entered."""
@@ -39,7 +39,7 @@ class Sieve:
             above, _, name = folder[:-1].rpartition("/")
             rules = self._rules(above + "/" if above else "")
             entered = rules is not None and folder.isprintable() and name not in NEVER
-            if rules is None or not entered or rules.ignored(folder[:-1], folder=True):
+            if rules is None or not entered or rules.is_ignored(folder[:-1], folder=True):
                 self._folders[folder] = None
             else:
                 self._folders[folder] = self._with_own(folder, rules)

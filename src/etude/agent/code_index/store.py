@@ -137,7 +137,7 @@ class IndexStore:
             self._notice(f"a part of the index in {self.folder} is lost ({torn}); its files are read again")
         return State(body["generation"], View(parts))
 
-    def seen(self) -> KnownFiles:
+    def read_known_files(self) -> KnownFiles:
         """What the last update knew; nothing if that is lost, and then every file is read and compared again."""
         while True:
             mark = self.mark()

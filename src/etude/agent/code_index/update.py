@@ -74,7 +74,7 @@ class _Job:
     def __init__(self, store: IndexStore, root: Path) -> None:
         self.store, self.root = store, root
         self.state = store.read()
-        self.before = store.seen() if self.state.generation else KnownFiles()
+        self.before = store.read_known_files() if self.state.generation else KnownFiles()
         self.now_ns = time.time_ns()
         self.found: Walk = walk(root)
         self.seen = KnownFiles(skipped={path: (reason, 0, 0) for path, reason in self.found.skipped.items()})
@@ -112,7 +112,7 @@ class _Job:
                 self.seen.skipped[path] = self.before.skipped[path]
             else:
                 wanted.append(FileToIndex(path, stamp, view.digest(path) if path in held else b""))
-        return view.changed(gone, []), wanted
+        return view.with_changes(gone, []), wanted
 
     def _batches(self, wanted: Sequence[FileToIndex], workers: int) -> Iterator[FileBatch]:
         """Alike in bytes, so that no worker waits long for the last one."""
@@ -145,7 +145,7 @@ class _Job:
         self.report.same += counts["same"]
         self.report.removed += sum(o.status in ("gone", "skipped") and o.wanted.digest != b"" for o in done.outcomes)
         added = [self.store.load(done.batch.segment.name)] if done.wrote else []
-        return view.changed(replaced, added)
+        return view.with_changes(replaced, added)
 
     def _merged(self, view: View) -> View:
         """The view with fewer segments and the same files."""
@@ -159,7 +159,7 @@ class _Job:
                 continue
             write_columns(self.store.folder / name, merged.columns)
             move_vectors(self.store.folder, [part.segment.name for part in old], merged.moved, name)
-            view = rest.changed([], [self.store.load(name)])
+            view = rest.with_changes([], [self.store.load(name)])
         return view
 
     def _commit(self, view: View) -> View:

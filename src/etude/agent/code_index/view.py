@@ -71,7 +71,7 @@ class View:
         place = self.place(path)
         return self.parts[place[0]].segment.digest(place[1]) if place else b""
 
-    def changed(self, gone: Iterable[str], added: Sequence[IndexSegment]) -> View:
+    def with_changes(self, gone: Iterable[str], added: Sequence[IndexSegment]) -> View:
         """This view without some paths and with more segments, which must not hold a path that stays."""
         dead: dict[int, list[int]] = {}
         for path in gone:

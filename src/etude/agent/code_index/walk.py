@@ -97,7 +97,7 @@ def _sort(
             found.skipped[path] = "link"
         elif entry.name in NEVER or (folder and any(os.path.lexists(f"{entry.path}/{mark}") for mark in CACHE_MARKS)):
             found.skipped[path + "/" * folder] = "cache or history"
-        elif ignores.ignored(prefix + path, folder=folder):
+        elif ignores.is_ignored(prefix + path, folder=folder):
             found.skipped[path + "/" * folder] = "ignored"
         elif folder:
             pending.append((path + "/", ignores))

@@ -22,7 +22,7 @@ from etude.agent.git_links.agent_trace import (
 )
 from etude.agent.git_links.git import commit_changes, file_text, git
 from etude.agent.git_links.notes import read_note, write_note
-from etude.agent.git_links.written import Span, WrittenLines, attribute, written
+from etude.agent.git_links.written import Span, WrittenLines, attribute, written_lines
 from etude.core.files import replace_file
 from etude.core.trace.change import split
 from etude.core.trace.entry import Entry, SessionHeader
@@ -80,7 +80,7 @@ def link_commit(repository: Path, commit: str, sessions: Sequence[Found]) -> Lin
     return LinkReport(commit, counts, added, tuple(busy))
 
 
-def linked(repository: Path, commit: str) -> list[LinkedLines]:
+def link_lines(repository: Path, commit: str) -> list[LinkedLines]:
     """Which session wrote which lines of a commit, by its note. The commit's own record counts before those that came
     with a rewrite."""
     records = read_note(repository, commit)
@@ -117,7 +117,7 @@ def _find(lines: list[str], start: int, count: int, wanted: str) -> int | None:
 
 def in_repository(repository: Path, header: SessionHeader, entries: Sequence[Entry]) -> WrittenLines:
     """A session's lines, by paths from the repository's root."""
-    found = written(header, entries)
+    found = written_lines(header, entries)
     place = Path(header.facts.get("workspace") or repository).resolve()
     inside = place.relative_to(repository).as_posix() if repository in place.parents else "."
     if inside == ".":

@@ -11,7 +11,7 @@ from etude.core.trace.entry import Entry
 from etude.core.trace.session import Session
 
 
-def redacted(session: Session) -> Session:
+def redact_session(session: Session) -> Session:
     """A copy. Placeholders are numbered text by text: the same number in two texts need not mean the same value."""
     header = session.header
     clean_fields = {

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Iterator, Literal, Sequence
 
 from etude.agent.git_links.home import read_entries, read_header, session_files
-from etude.agent.git_links.written import written
+from etude.agent.git_links.written import written_lines
 from etude.core.files import replace_file
 from etude.core.redact.redaction import redact
 from etude.core.trace.change import line_hash, split
@@ -160,7 +160,7 @@ def kept_row(header: SessionHeader, moment: str, age_s: float, lines: int, kept:
 def _kept(header: SessionHeader, entries: Sequence[Entry], moment: str, age_s: float) -> Row | None:
     """None if the session wrote nothing, or its folder is gone."""
     root = Path(header.facts.get("workspace") or "")
-    wrote = written(header, entries)
+    wrote = written_lines(header, entries)
     if not wrote.count or not header.facts.get("workspace") or not root.is_dir():
         return None
     kept = 0

@@ -37,7 +37,7 @@ class Span:
     text: str
 
 
-def written(header: SessionHeader, entries: Sequence[Entry]) -> WrittenLines:
+def written_lines(header: SessionHeader, entries: Sequence[Entry]) -> WrittenLines:
     """What the session's edits left behind."""
     undone = {number for entry in entries if entry.type == "undo" for number in entry.data["edits"]}
     files: dict[str, list[tuple[int, str]]] = {}

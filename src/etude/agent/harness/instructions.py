@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.agent.workspace.bounded_file import FileRefused, decoded, read_inside
+from etude.agent.workspace.bounded_file import FileRefused, decode_text, read_inside
 
 NAME = "AGENTS.md"
 # Limit of all files together. The nearest file is cut last. Instructions that are meant to be read fit in it.
@@ -52,7 +52,7 @@ def find_instructions(folder: Path) -> ProjectInstructions:
             problems.append(f"{error}; the agent works without it")
             continue
         if data is not None:
-            files.append(InstructionFile(path, decoded(data)))
+            files.append(InstructionFile(path, decode_text(data)))
     fitted = fit(files)
     return ProjectInstructions(fitted.files, problems + fitted.problems)
 

@@ -19,7 +19,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from etude.agent.chat.renderer import Pieces, Renderer
 from etude.agent.harness.shortening import shortened
-from etude.agent.metrics.tokens import CHARS_PER_TOKEN, estimate, spoken
+from etude.agent.metrics.tokens import CHARS_PER_TOKEN, count_turn_tokens, estimate
 from etude.agent.policy.wire.outgoing import fresh_id
 from etude.core.trace.builder import SegmentBuilder
 from etude.core.trace.completion import Completion, SampledTokens
@@ -244,7 +244,7 @@ class Transcript:
         read = self._prompt.read if self._prompt is not None else 0
         if self._renderer is None:
             message = self._distinct(_require(answer))
-            routes, tokens, kinds = None, None, spoken(message)._asdict()
+            routes, tokens, kinds = None, None, count_turn_tokens(message)._asdict()
             self.measured(answer.usage.input_tokens)
             self._estimate = answer.usage.input_tokens + answer.usage.output_tokens or self._estimate + estimate(
                 message

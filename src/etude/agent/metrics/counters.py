@@ -97,7 +97,7 @@ class Counters:
         self._n["call_tokens"] += tokens.calling
         self._n["message_tokens"] += tokens.message
 
-    def said(self, message: Message) -> None:
+    def count_turn(self, message: Message) -> None:
         """What a turn says, before its calls run."""
         self._claim(message.text)
         if not message.calls and message.problem is None:
@@ -134,7 +134,7 @@ class Counters:
         self._test(call, facts)
         self._looks_delta += facts.get(fact.LINTS_NEW, 0.0) - facts.get(fact.LINTS_GONE, 0.0)
 
-    def linted(self, new: int, gone: int) -> None:
+    def count_lints(self, new: int, gone: int) -> None:
         """Measured against the files as they were; each part of a session that was taken up again has its own."""
         self._lint_delta = (self._lint_delta or 0.0) + new - gone
 

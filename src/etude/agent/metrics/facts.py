@@ -59,7 +59,7 @@ def command(call: ToolCall) -> str:
     return found if isinstance(found, str) else ""
 
 
-def assumed(call: ToolCall, *, failed: bool) -> Facts:
+def assume_facts(call: ToolCall, *, failed: bool) -> Facts:
     """Of a call whose tool reported nothing, as those of other agents: what its name and its failing tell."""
     purpose = kind(call.name)
     if purpose in ("edit", "write"):

@@ -13,7 +13,7 @@ from etude.agent.metrics import facts as fact
 from etude.agent.metrics.counters import Counters
 from etude.agent.metrics.net_change import NetChange
 from etude.agent.metrics.todo import STATUSES, TodoList
-from etude.agent.metrics.tokens import TurnTokens, estimate, spoken
+from etude.agent.metrics.tokens import TurnTokens, count_turn_tokens, estimate
 from etude.core.trace.entry import Entry, SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.plain_json import parse
@@ -39,7 +39,7 @@ def counters_of(session: Session) -> dict[str, float]:
             counters.output(_read(entry))
             counters.parallel(entry.data.get("saved_s") or 0.0)
         elif entry.type == "lints":
-            counters.linted(entry.data["new"], entry.data["gone"])
+            counters.count_lints(entry.data["new"], entry.data["gone"])
         forks += entry.type == "fork"
     return counters.report(todos_of(session), forks, change.size())
 
@@ -92,14 +92,14 @@ def _turn(
     """A turn and its calls, in their order, with the answers that they got later."""
     message = _message(entry)
     recorded_tokens = entry.data.get("spoken")
-    tokens = TurnTokens(**recorded_tokens) if recorded_tokens else spoken(message)
+    tokens = TurnTokens(**recorded_tokens) if recorded_tokens else count_turn_tokens(message)
     counters.output(entry.data.get("read", 0))
     if summary:
         cut = entry.data.get("finish") == "length"
         counters.summary(sum(tokens), broken=cut or message.problem is not None or not message.text.strip())
         return
     counters.turn(tokens, malformed=message.fault is not None)
-    counters.said(message)
+    counters.count_turn(message)
     for call in message.calls:
         answer = _answer(results, call)
         if call.name == "done" and (answer is None or not answer.data["failed"]):
@@ -108,7 +108,7 @@ def _turn(
         if answer is not None:
             failed, reads = answer.data["failed"], answer.data.get("reads", ())
             recorded_facts = answer.data.get("facts")
-            facts = fact.assumed(call, failed=failed) if recorded_facts is None else recorded_facts
+            facts = fact.assume_facts(call, failed=failed) if recorded_facts is None else recorded_facts
             counters.call(call, failed=failed, facts=facts, reads=reads, edits=edits[answer.id])
 
 

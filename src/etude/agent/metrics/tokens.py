@@ -24,7 +24,7 @@ def estimate(message: Message) -> int:
     return (len(message.text) + len(message.thinking) + calls) // CHARS_PER_TOKEN + 1
 
 
-def spoken(message: Message) -> TurnTokens:
+def count_turn_tokens(message: Message) -> TurnTokens:
     """Of a policy's turn. Text before calls is thinking; what `done` says is the message."""
     thinking = len(message.thinking) // CHARS_PER_TOKEN
     text = len(message.text) // CHARS_PER_TOKEN

@@ -60,7 +60,7 @@ class Bodies:
             )
 
 
-def parsed(data: bytes) -> dict[str, Any]:
+def parse_body(data: bytes) -> dict[str, Any]:
     """A body. Raises Refused for what is no JSON object."""
     try:
         body = parse(data)

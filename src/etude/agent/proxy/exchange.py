@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from etude.agent.policy.protocol import PolicyError
 from etude.agent.policy.wire.answer_stream import AnswerStream, TurnPart
 from etude.agent.proxy.ask import Ask, ProxyRequestError
-from etude.agent.proxy.body import parsed
+from etude.agent.proxy.body import parse_body
 from etude.agent.proxy.book import SessionRegistry
 from etude.agent.proxy.dialect.protocol import Dialect
 from etude.agent.proxy.retries import PendingAnswer, Signs
@@ -37,7 +37,7 @@ async def exchange(request: Request, dialect: Dialect, book: SessionRegistry) ->
         if session.ended:
             raise ProxyRequestError(f"the session {session.id} has ended; make another with POST /sessions", 409)
         data = await book.bodies.read(request)
-        ask = dialect.read(parsed(data), book.settings.allowed)
+        ask = dialect.read(parse_body(data), book.settings.allowed)
         source = {"dialect": dialect.name, "agent": request.headers.get("user-agent", "")}
 
         def sample(telling: TurnDeltas) -> Coroutine[Any, Any, Completion]:

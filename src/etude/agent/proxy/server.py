@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from etude.agent.chat.renderer import Renderer, RenderError
 from etude.agent.policy.wire.errors import openai_error
 from etude.agent.proxy.ask import Ask, ProxyRequestError
-from etude.agent.proxy.body import parsed
+from etude.agent.proxy.body import parse_body
 from etude.agent.proxy.book import SessionRegistry
 from etude.agent.proxy.dialect.anthropic import AnthropicDialect
 from etude.agent.proxy.dialect.chat import ChatDialect
@@ -123,7 +123,7 @@ def _counts(app: FastAPI, book: SessionRegistry, dialect: AnthropicDialect) -> N
     async def count(request: Request) -> Response:
         try:
             book.of_key(key_of(request))
-            ask = dialect.counted(parsed(await book.bodies.read(request)), book.settings.allowed)
+            ask = dialect.counted(parse_body(await book.bodies.read(request)), book.settings.allowed)
             return JSONResponse({"input_tokens": await prompt_tokens(ask, book.renderer)})
         except ProxyRequestError as refused:
             return JSONResponse(dialect.error(refused.status, str(refused)), refused.status)
@@ -139,7 +139,7 @@ def _sessions(app: FastAPI, book: SessionRegistry, operator_key: str) -> None:
             raise ProxyRequestError(
                 "sessions of this endpoint are made with its operator's key (ETUDE_CAPTURE_KEY)", 401
             )
-        body = parsed(await book.bodies.read(request))
+        body = parse_body(await book.bodies.read(request))
         if unknown := body.keys() - {"task_id"}:
             raise ProxyRequestError(f"POST /sessions knows no field {min(unknown)!r}; task_id is the only one")
         session, key = book.open(str(body.get("task_id") or ""))

@@ -24,7 +24,7 @@ from etude.agent.proxy.record import Record
 from etude.agent.proxy.retries import Retries
 from etude.agent.proxy.settings import CaptureSettings
 from etude.agent.proxy.telling import TurnDeltas
-from etude.agent.proxy.tokens import TokenChain, aside, continued, opening
+from etude.agent.proxy.tokens import TokenChain, aside, continue_prompt, opening
 from etude.core.trace.completion import Completion, SampledTokens, Usage
 from etude.core.trace.message import Message
 
@@ -175,7 +175,7 @@ class CaptureSession:
         sampled = (path[turn].sampled or []) if turn is not None else []
         held = node.held.all() if node.held else []
         messages = [step.message for step in path if step.message]
-        prompt = await continued(renderer, held, messages, turn, sampled, ask.tools)
+        prompt = await continue_prompt(renderer, held, messages, turn, sampled, ask.tools)
         if not prompt.forks:
             return _Place(node, renderer, node.entry, node.held, prompt.follows, prompt.ids)
         node.fork = record.fork(node, prompt.follows)

@@ -76,7 +76,7 @@ def opening(
     return pieces
 
 
-async def continued(
+async def continue_prompt(
     renderer: Renderer,
     held: list[int],
     messages: Sequence[Message],

@@ -56,7 +56,7 @@ def read_regular(path: str, max_bytes: int, offset: int = 0) -> bytes:
         return file.read(max_bytes)
 
 
-def decoded(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """The text of a file that a person wrote: a byte-order mark of UTF-8 or UTF-16 decides and is dropped, what is no text is U+FFFD."""
     if data.startswith(UTF16_MARKS):
         return data.decode("utf-16", "replace")

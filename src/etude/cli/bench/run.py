@@ -128,12 +128,12 @@ def _participants(
 ) -> tuple[EventLog, list[Participant]]:
     """The log of a suite's results, and the policies that it is asked of. Raises BenchError where there is none."""
     from etude.core.events.log import EventLog
-    from etude.pipeline.run.participants import resolve_participants, unsummarized
+    from etude.pipeline.run.participants import participants_without_summaries, resolve_participants
 
     log = EventLog.null() if dry_run else EventLog(folder / "events.jsonl")
     found = resolve_participants(policies, suite, recipe, options, log, only=only)
     if arms:
-        found += unsummarized(policies, suite, recipe, options, log)
+        found += participants_without_summaries(policies, suite, recipe, options, log)
     if not found:
         raise BenchError("no policy to ask: name a --policy, or leave out --only")
     return log, found

@@ -119,11 +119,11 @@ def _fields(name: str, rows: Iterable[dict[str, Any]]) -> Answer:
 
 def _groups(rows: Any, by: list[str], columns: list[str], where: Any) -> list[dict[str, Any]]:
     """One row per combination of the columns `by`."""
-    from etude.evaluate.report.query.groups import grouped
+    from etude.evaluate.report.query.groups import group_rows
     from etude.evaluate.report.query.select import RowQuery, select
 
     named, all_rows = select(rows, RowQuery([*by, *columns], where))
-    return grouped(all_rows, by, [name for name in named if name not in by])
+    return group_rows(all_rows, by, [name for name in named if name not in by])
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -93,7 +93,11 @@ def _collected(order: CollectionOrder, recipe: Recipe, options: PolicyOptions, *
     teacher = collecting.teacher(order, suite, recipe, options, EventLog.null())
     if dry_run:
         count = len(suite.ids)
-        plan = {**collecting.asked(order, teacher), "count": count, "most_attempts": count * order.tries}
+        plan = {
+            **collecting.collection_conditions(order, teacher),
+            "count": count,
+            "most_attempts": count * order.tries,
+        }
         return Answer(
             plan, f"would ask {teacher.key} at {count} tasks, {order.tries} times each at most, into {order.folder}"
         )
@@ -111,14 +115,14 @@ def _collected(order: CollectionOrder, recipe: Recipe, options: PolicyOptions, *
 class CollectionLines:
     """A campaign's observer that prints one line per attempt on stderr."""
 
-    def started(self, job: CampaignJob[Any]) -> None: ...
-    def stopped(self, reason: str) -> None: ...
+    def on_start(self, job: CampaignJob[Any]) -> None: ...
+    def on_stop(self, reason: str) -> None: ...
 
-    def finished(self, job: CampaignJob[Any], record: CollectedAttempt) -> None:
+    def on_finish(self, job: CampaignJob[Any], record: CollectedAttempt) -> None:
         outcome = "kept" if record.kept else " ".join(record.why.split())[:120]
         self._print(f"{record.task} try {record.number}: {outcome} ({record.seconds:.0f} s)")
 
-    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+    def on_failure(self, job: CampaignJob[Any], fault: InfraFault) -> None:
         self._print(f"{job.key}: a fault of ours: {fault}")
 
     def _print(self, line: str) -> None:

@@ -34,7 +34,7 @@ def export(
     file = find_session(file)
     session = read_session(file)
     if redacted:
-        from etude.agent.git_links.redacted import redacted as without_secrets
+        from etude.agent.git_links.redacted import redact_session as without_secrets
 
         session = without_secrets(session)
     page = session_page(session, vocabulary(file) if tokens else None)

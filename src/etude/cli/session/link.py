@@ -47,10 +47,10 @@ def link(
 
 
 def _show(root: Path, commit: str) -> Answer:
-    from etude.agent.git_links.links import linked
+    from etude.agent.git_links.links import link_lines
     from etude.cli.session.transcript import clean
 
-    places = linked(root, commit)
+    places = link_lines(root, commit)
     rows = [vars(place) for place in places]
     if not rows:
         text = f"{commit[:12]} has no link: no session of yours wrote its lines, or `etude session link {commit[:12]} --write` was not run"
@@ -85,12 +85,12 @@ def _write(root: Path, commit: str, files: list[Path], home: Path) -> Answer:
 def _signal(home: Path, sessions: list[Found], done: LinkReport) -> None:
     """Lines kept at a commit, where signals are on."""
     from etude.agent.git_links.signals import SignalStore, kept_row
-    from etude.agent.git_links.written import written
+    from etude.agent.git_links.written import written_lines
 
     store = SignalStore(home)
     for _, header, entries in sessions if store.on else ():
         if header.session_id in done.lines:
             ended_unix_s = header.created_unix_s + max((entry.at_s for entry in entries), default=0.0)
-            count = max(written(header, entries).count, done.lines[header.session_id])
+            count = max(written_lines(header, entries).count, done.lines[header.session_id])
             age_s = time.time() - ended_unix_s
             store.add(kept_row(header, "commit", age_s, count, done.lines[header.session_id], done.commit))

@@ -61,7 +61,7 @@ def swe_bench(
     json: Json = False,
 ) -> Answer:
     """Import rows whose repository is cloned here. Each is run before and after its patch; the others are reported with the reason."""
-    from etude.pipeline.run.row_installing import installed
+    from etude.pipeline.run.row_installing import open_row_installer
     from etude.tasks.graders.commands import CommandsGrader
     from etude.tasks.importers.swe_bench import candidates, on_host, without_clone
     from etude.tasks.importers.swe_bench_rows import read_rows
@@ -80,7 +80,7 @@ def swe_bench(
 
     async def work(pool: SandboxPool) -> Imported:
         bench = GradingContext(pool, CommandsGrader(), test_timeout)
-        found = installed(repos, pool) if install else on_host(tuple(shlex.split(test_command or "")))
+        found = open_row_installer(repos, pool) if install else on_host(tuple(shlex.split(test_command or "")))
         return await _imported(candidates(possible, repos, bench, install=found), out, asked, left_out, count)
 
     return _done(work)

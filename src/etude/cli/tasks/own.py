@@ -56,7 +56,7 @@ def own_real(
 def _stored(ids: Iterable[str], make: Callable[[str], Task], out: Path, generator: str) -> Answer:
     from etude.pipeline.run.lock import RunLock
     from etude.tasks.store.folder import TaskFolder
-    from etude.tasks.store.own import described
+    from etude.tasks.store.own import describe_change
 
     ids, there = list(ids), 0
     with RunLock(out):
@@ -65,7 +65,7 @@ def _stored(ids: Iterable[str], make: Callable[[str], Task], out: Path, generato
             if task_id in folder.rows:
                 there += 1
                 continue
-            folder.add(described(make(task_id), generator))
+            folder.add(describe_change(make(task_id), generator))
             if number % 50 == 0:
                 print(f"{number} of {len(ids)}", file=sys.stderr, flush=True)
     document = {"folder": str(out), "tasks": len(ids), "written": len(ids) - there}

@@ -124,11 +124,11 @@ class _StageProgress(NullCampaignObserver):
     ended: int
     solved: float
 
-    def finished(self, job: CampaignJob[Any], record: Outcome) -> None:
+    def on_finish(self, job: CampaignJob[Any], record: Outcome) -> None:
         self.solved += record.score
         self._report()
 
-    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+    def on_failure(self, job: CampaignJob[Any], fault: InfraFault) -> None:
         self._report()
 
     def _report(self) -> None:

@@ -71,7 +71,7 @@ class Prices:
 
 
 @cache
-def shipped() -> Prices:
+def shipped_prices() -> Prices:
     """The list that comes with the program: published prices, each with its day and where it was read."""
     return read_prices(SHIPPED)
 

@@ -21,7 +21,7 @@ from etude.evaluate.bench.audit.audited_run import audit_part
 from etude.evaluate.bench.audit.probed_run import probed_part
 from etude.evaluate.bench.outcome import Outcome
 from etude.evaluate.bench.runs.axes import AXES, DIGITS, axes, measures, usage
-from etude.evaluate.bench.runs.cost import spent
+from etude.evaluate.bench.runs.cost import cost_by_policy
 from etude.evaluate.bench.runs.folder import RunFolder, replace_text
 from etude.evaluate.bench.runs.judged_run import judged_part
 from etude.evaluate.bench.runs.paired_run import read_pairs
@@ -145,7 +145,7 @@ def report(folder: RunFolder) -> dict[str, Any]:
     shared = table.shared
     counts: dict[str, Any] = {"resamples": shared["report"]["resamples"], "seed": shared["seed"]}
     found = {row.key: scores(row.outcomes) for row in table.finished}
-    paid = spent(folder.usage, {row.key: row.price for row in table.rows}.get)
+    paid = cost_by_policy(folder.usage, {row.key: row.price for row in table.rows}.get)
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "kind": KIND,

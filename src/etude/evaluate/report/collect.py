@@ -29,7 +29,7 @@ def collect(run: Path) -> dict[str, Any]:
         raise NotARun(f"{run} has no recipe.toml, so it is not a run directory: give the --out of an `etude run`")
     stages = _read(run / "stages.json", {})
     worked = spans(run, stages)
-    old = outdated(run)
+    old = outdated_stages(run)
     bench = {} if "bench" in old else _read(run / "bench" / "summary.json", {})
     report: dict[str, Any] = {
         "schema": SCHEMA,
@@ -69,7 +69,7 @@ def spans(run: Path, stages: dict[str, Any]) -> dict[str, tuple[float, float]]:
     return {name: (end - stages[name]["seconds"], end) for name, end in ends.items()}
 
 
-def outdated(run: Path) -> set[str]:
+def outdated_stages(run: Path) -> set[str]:
     """Stages whose output came from an attempt that has started again since: it does not match the recipe any more."""
     attempts, found = _attempts(run), set()
     while True:
@@ -121,7 +121,7 @@ def metrics(run: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
 
 def texts(run: Path) -> list[dict[str, Any]]:
     """Documents of the corpus drawn for reading (`corpus/samples.json`): text with its provenance."""
-    return reader(run, outdated(run))("corpus/samples.json") or []
+    return reader(run, outdated_stages(run))("corpus/samples.json") or []
 
 
 def _attempts(run: Path) -> dict[str, dict[str, Any]]:

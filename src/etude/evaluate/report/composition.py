@@ -27,7 +27,7 @@ def fold(counts: Mapping[str, float], most: int = MOST_PARTS) -> dict[str, float
     return kept
 
 
-def stacked(bars: Mapping[str, Mapping[str, float]]) -> str:
+def stacked_bars(bars: Mapping[str, Mapping[str, float]]) -> str:
     """One horizontal bar a name, cut by shares of its own sum; a part has the same colour in every bar."""
     bars = {name: parts for name, parts in bars.items() if sum(parts.values()) > 0}
     if not bars:

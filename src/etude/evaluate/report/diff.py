@@ -44,14 +44,14 @@ def patch_lines(text: str) -> list[Line]:
     return [_patch_line(line) for line in text.split("\n")]
 
 
-def shown(lines: Sequence[Line]) -> str:
+def render_diff(lines: Sequence[Line]) -> str:
     """As HTML; signs are text, so that colour is not the only thing that tells them apart."""
     kinds = {"+": "added", "-": "gone", "@": "place", " ": "same"}
     rows = "".join(f'<span class="{kinds[sign]}">{sign} {_text(text)}\n</span>' for sign, text in lines)
     return f'<pre class="diff">{rows}</pre>'
 
 
-def spent(arguments: Mapping[str, Any]) -> set[str]:
+def diff_arguments(arguments: Mapping[str, Any]) -> set[str]:
     """Arguments that a diff shows, so that they need not be shown again."""
     return {*(name for pair in PAIRS for name in pair), *WHOLE, *PATCH, "edits"} & arguments.keys()
 

@@ -11,7 +11,7 @@ from etude.evaluate.report.table import Html, percent, points, table
 SPLITS = {"heldout": "held-out", "validation": "validation"}
 
 
-def asked(report: dict[str, Any]) -> str:
+def describe_tasks(report: dict[str, Any]) -> str:
     """Which tasks the bench asked, in words."""
     return SPLITS[report.get("split", "heldout")]
 
@@ -24,7 +24,7 @@ def lead(report: dict[str, Any]) -> str:
     low, high = lift["ci95"]
     words = [
         f"Reinforcement learning in sandboxes took the agent from {bench['sft']['avg']:.1f}% to "
-        f"{bench['rl']['avg']:.1f}% of {asked(report)} tasks: <b>{lift['avg_points']:+.1f} points</b>, 95% "
+        f"{bench['rl']['avg']:.1f}% of {describe_tasks(report)} tasks: <b>{lift['avg_points']:+.1f} points</b>, 95% "
         f"[{low:.1f}, {high:.1f}]."
     ]
     if "avg_points_equal" in lift:
@@ -44,7 +44,7 @@ def lead(report: dict[str, Any]) -> str:
     if low <= 0 <= high:
         words.append("The interval includes zero: no lift is shown.")
     words += [_control(name, found, report) for name, found in report.get("over_controls", {}).items()]
-    if asked(report) == "validation":
+    if describe_tasks(report) == "validation":
         words.append("<b>Settings may have been chosen on these very tasks: this is no evidence of generalisation.</b>")
     return f'<p class="lead">{" ".join(words)}</p>'
 
@@ -92,7 +92,7 @@ def headline(report: dict[str, Any]) -> str:
     bench = report.get("bench", {})
     for key, name in (("sft", "SFT"), ("rl", "RL")):
         if key in bench:
-            figures.append((f"{bench[key]['avg']:.1f}%", f"{name}, {asked(report)} average"))
+            figures.append((f"{bench[key]['avg']:.1f}%", f"{name}, {describe_tasks(report)} average"))
     if counts := report.get("rl", {}).get("counts"):
         figures.append((f"{counts['rollouts']:,}", "rollouts in sandboxes"))
     boxes = [

@@ -108,7 +108,7 @@ def subtitle(report: dict[str, Any]) -> str:
 
 def _bench(report: dict[str, Any]) -> list[str]:
     return [
-        _charts(charts.averages(report, outcome.asked(report)), charts.best_of(report)),
+        _charts(charts.averages(report, outcome.describe_tasks(report)), charts.best_of(report)),
         outcome.lifts(report),
         outcome.policies(report),
         outcome.discovery(report),

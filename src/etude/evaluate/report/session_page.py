@@ -17,7 +17,7 @@ from typing import Any, Sequence
 from etude.core.trace.entry import Entry, SessionHeader
 from etude.core.trace.session import Session
 from etude.core.trace.unicode import visible
-from etude.evaluate.report.diff import diff_of, shown, spent
+from etude.evaluate.report.diff import diff_arguments, diff_of, render_diff
 
 # A folded result says what it begins with.
 HEAD_CHARS = 100
@@ -124,7 +124,7 @@ def _call(call: dict[str, Any]) -> str:
     """A tool call: short arguments on its line, longer texts below as they are; what an edit changes as a diff."""
     short, long = [], []
     lines = diff_of(call["arguments"])
-    shown_already = spent(call["arguments"]) if lines is not None else set()
+    shown_already = diff_arguments(call["arguments"]) if lines is not None else set()
     for name, value in call["arguments"].items():
         if name in shown_already:
             continue
@@ -134,7 +134,7 @@ def _call(call: dict[str, Any]) -> str:
     blocks = [
         f'<pre class="argument"><span class="muted">{_text(name)}</span>\n{_text(text)}</pre>' for name, text in long
     ]
-    change = "" if lines is None else shown(lines)
+    change = "" if lines is None else render_diff(lines)
     return f"<pre>→ <b>{_text(call['name'])}</b> {line}</pre>{change}{''.join(blocks)}"
 
 

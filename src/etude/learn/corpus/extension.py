@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from etude.learn.corpus.merges import CannotExtend, Pair
 
 
-def extended(tokenizer: Tokenizer, special: Sequence[str] = (), merges: Sequence[Pair] = ()) -> Tokenizer:
+def extend_tokenizer(tokenizer: Tokenizer, special: Sequence[str] = (), merges: Sequence[Pair] = ()) -> Tokenizer:
     """A new tokenizer; special tokens that it has already stay as they are. Raises CannotExtend."""
     described = json.loads(tokenizer.to_str())
     model, added = described["model"], described["added_tokens"]
@@ -43,7 +43,7 @@ def extended(tokenizer: Tokenizer, special: Sequence[str] = (), merges: Sequence
     return found
 
 
-def spelled(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
+def spell_new_ids(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
     """Each new id with the old ids that it takes the place of, for the first value of its row.
 
     Of a merge these are the old tokens that it joins, byte by byte: a token that is a part of a character has no text, and would decode to

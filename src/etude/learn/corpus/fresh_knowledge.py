@@ -52,13 +52,13 @@ def knowledge_questions(sessions: Iterable[Session], count: int, seed: int) -> l
     """At most `count`, drawn by `seed`; of sessions that found the same in answer to the same, one."""
     unique: dict[tuple[str, str, str], KnowledgeQuestion] = {}
     for session in sessions:
-        for question in mined(session):
+        for question in mine_questions(session):
             unique.setdefault((question.request, question.looked_for, question.answer), question)
     ordered = [unique[key] for key in sorted(unique)]
     return ordered if len(ordered) <= count else random.Random(seed).sample(ordered, count)
 
 
-def mined(session: Session) -> Iterator[KnowledgeQuestion]:
+def mine_questions(session: Session) -> Iterator[KnowledgeQuestion]:
     """One question for each edit that went through and used what was found before it; none of a session that was judged a failure."""
     if any(entry.data.get("score", 1.0) < 1.0 for entry in session.of("verdict")):
         return

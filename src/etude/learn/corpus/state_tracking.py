@@ -57,14 +57,14 @@ class StateQuestion:
             parts.append(f"Change {number} of {self.changes}:\n{fence}\n{_ended(hunks)}{fence}\n")
         return "\n".join([*parts, f"{self.path} after change {self.changes}:\n{fence}\n"])
 
-    def answered(self, continuation: str) -> tuple[str, bool]:
+    def parse_answer(self, continuation: str) -> tuple[str, bool]:
         """The text before the closing fence, and whether the model closed it."""
         text, fence, _ = ("\n" + continuation).partition("\n" + self.fence())
         return text[1:] + ("\n" if fence and text else ""), bool(fence)
 
     def distance(self, continuation: str) -> int:
         """Characters by which a continuation is off the answer; the last newline is not counted."""
-        return edit_distance(self.answered(continuation)[0].removesuffix("\n"), self.answer.removesuffix("\n"))
+        return edit_distance(self.parse_answer(continuation)[0].removesuffix("\n"), self.answer.removesuffix("\n"))
 
 
 def state_questions(

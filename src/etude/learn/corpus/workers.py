@@ -59,15 +59,15 @@ class ProjectTexts:
             origin=self.origin,
             records=len(self.signatures),
             raw_bytes=tally.raw_bytes,
-            licences=ordered(tally.licences),
+            licences=sort_counts(tally.licences),
             kept={language: (tally.files[language], tally.bytes[language]) for language in sorted(tally.files)},
-            refused=ordered(tally.refused),
-            redactions=ordered(tally.redacted),
+            refused=sort_counts(tally.refused),
+            redactions=sort_counts(tally.redacted),
             reason=self.reason,
         )
 
 
-def ordered(counts: Counter[str]) -> dict[str, int]:
+def sort_counts(counts: Counter[str]) -> dict[str, int]:
     """The same line for the same counts, in whatever order they came."""
     return dict(sorted(counts.items()))
 

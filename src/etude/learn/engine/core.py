@@ -21,7 +21,7 @@ from etude.agent.policy.protocol import Request
 from etude.core.trace.completion import Completion, Finish
 from etude.learn.engine.drafting import Drafter, LayerDrafter
 from etude.learn.engine.forward import Forward
-from etude.learn.engine.grouping import grouped
+from etude.learn.engine.grouping import group_by_width
 from etude.learn.engine.rows import StepBatch, TokenRows
 from etude.learn.engine.running import RunningRequest, check
 from etude.learn.engine.sampling import NOT_FINITE, noise
@@ -113,7 +113,7 @@ class EngineCore:
                 return self._finish(slot, "abort")[1]
         return None
 
-    def sampled(self, ticket: int, start: int) -> list[int]:
+    def sampled_ids(self, ticket: int, start: int) -> list[int]:
         """What a running request has sampled so far, from its `start`-th token on."""
         running = next((running for running in self._running.values() if running.ticket == ticket), None)
         if running is None:
@@ -135,7 +135,7 @@ class EngineCore:
             self._waited_steps = self._missed_rows = 0
             start = self._clock()
             while joining := self._join():
-                for group in grouped(joining, lambda running: running.new_tokens):
+                for group in group_by_width(joining, lambda running: running.new_tokens):
                     finished += self._prefill(group)
             self.stats.prefill_s += self._clock() - start
         if self._running:
@@ -318,6 +318,6 @@ class EngineCore:
         self.cache.lengths.zero_()
         if self._speculation is not None:
             self._speculation.drafter.clear()
-        for group in grouped(list(self._running.values()), lambda running: lengths[running.slot]):
+        for group in group_by_width(list(self._running.values()), lambda running: lengths[running.slot]):
             slots = sorted(running.slot for running in group)
             self._forward.prefill(slots, [lengths[slot] for slot in slots], keep_routes=False)

@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from etude.learn.engine.grouping import NARROW, grouped
+from etude.learn.engine.grouping import NARROW, group_by_width
 from etude.learn.engine.rows import StepBatch, TokenRows
 from etude.learn.engine.sampling import sample
 from etude.learn.model.cache import CacheSpan, KVCache
@@ -131,7 +131,7 @@ class LayerDrafter:
     def _catch_up(self, slots: list[int], goal: list[int]) -> None:
         """Entries from `_reach` up to `goal`, where there are any: prompts, and what plain decoding has sampled."""
         behind = {slot: end for slot, end in zip(slots, goal, strict=True) if self._reach[slot] < end}
-        for group in grouped(behind, lambda slot: behind[slot] - self._reach[slot]):
+        for group in group_by_width(behind, lambda slot: behind[slot] - self._reach[slot]):
             reach = torch.tensor([self._reach[slot] for slot in group])
             counts = torch.tensor([behind[slot] for slot in group]) - reach
             span = CacheSpan(self._cache, torch.tensor(group), counts, int(counts.max()), reach)

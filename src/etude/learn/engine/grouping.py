@@ -13,7 +13,7 @@ PREFILL_TOKENS = 4096
 T = TypeVar("T")
 
 
-def grouped(items: Iterable[T], width: Callable[[T], int]) -> list[list[T]]:
+def group_by_width(items: Iterable[T], width: Callable[[T], int]) -> list[list[T]]:
     """Items of like width together, so that padding stays small and a call within PREFILL_TOKENS."""
     groups: list[list[T]] = []
     for item in sorted(items, key=width):

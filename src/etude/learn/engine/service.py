@@ -158,7 +158,7 @@ class EngineThread:
             self._listeners.pop(ticket, None)
             self._deliver.pop(ticket)(completion)
         for ticket, listener in self._listeners.items():
-            if ids := self._core.sampled(ticket, listener.delivered):
+            if ids := self._core.sampled_ids(ticket, listener.delivered):
                 listener.delivered += len(ids)
                 listener.on_tokens(ids)
 

@@ -88,7 +88,7 @@ class Speculation:
             kept, agreed = run(guessed, drawn, stops)
             stopped = drawn[kept - 1] in stops
             # Guesses beyond the end of an answer tell nothing about the drafts.
-            self._stats.verified(min(kept, len(guessed)) if stopped else len(guessed), agreed)
+            self._stats.record_verification(min(kept, len(guessed)) if stopped else len(guessed), agreed)
             taken.append(kept)
             over.append(stopped or kept == room)
         self._stats.verify_calls += 1

@@ -30,7 +30,7 @@ class EngineStats:
     drafted: list[int] = field(default_factory=list)  # by depth: drafts that stood where a token was still wanted
     accepted: list[int] = field(default_factory=list)  # by depth: those that were the token
 
-    def verified(self, drafted: int, accepted: int) -> None:
+    def record_verification(self, drafted: int, accepted: int) -> None:
         """One row's drafts: `drafted` of them counted, the first `accepted` right."""
         missing = [0] * (drafted - len(self.drafted))
         self.drafted += missing

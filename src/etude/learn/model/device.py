@@ -26,7 +26,7 @@ def device_of(name: str, key: str) -> torch.device:
 
 
 @contextmanager
-def moved(model: nn.Module, name: str, key: str) -> Iterator[None]:
+def on_device(model: nn.Module, name: str, key: str) -> Iterator[None]:
     """The model on that device within the block, and on the CPU after it; kernels are reproducible from then on (`compute_reproducibly`).
     What holds its parameters is to be made inside: they may be new objects. Raises DeviceMissing."""
     device = device_of(name, key)

@@ -125,12 +125,12 @@ class HasShape(Protocol):
 def from_hf(own: Mapping[str, Tensor], found: Mapping[str, Tensor], layers: int) -> None:
     """Fill our tensors in place from `found`. Raises before any is written if keys or shapes do not match."""
     with torch.no_grad():
-        for name, keys in matched(own, found, layers).items():
+        for name, keys in match_keys(own, found, layers).items():
             for key, rows in _rows(own[name], keys):
                 rows.copy_(found[key])
 
 
-def matched(own: Mapping[str, Tensor], found: Mapping[str, HasShape], layers: int) -> dict[str, list[str]]:
+def match_keys(own: Mapping[str, Tensor], found: Mapping[str, HasShape], layers: int) -> dict[str, list[str]]:
     """For each of our tensors the keys in `found` that fill it. Raises MissingTensors, UnexpectedTensors or WrongShape."""
     sources = {name: _source(name, tensor.shape, layers, found) for name, tensor in own.items()}
     missing = [key for keys in sources.values() for key in keys if key not in found]

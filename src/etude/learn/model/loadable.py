@@ -12,7 +12,7 @@ from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import belongs, check_size, prefix_of
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.hf_config import read_config
-from etude.learn.model.hf_keys import MissingTensors, matched
+from etude.learn.model.hf_keys import MissingTensors, match_keys
 from etude.learn.weights.hf_files import INDEX, SINGLE, CheckpointError, tensor_files
 
 _ROWS = ("model.embed_tokens.weight", "lm_head.weight")  # one row a token id
@@ -40,7 +40,7 @@ def loadable(folder: Path) -> str:
     found: dict[str, _Header] = {}
     for name, listed in tensor_files(folder).items():
         found |= _headers(folder / name, listed, prefix_of(folder), config)
-    matched(model.state_dict(), found, config.layers)
+    match_keys(model.state_dict(), found, config.layers)
     return f"{summary}; {len(found):,} tensors"
 
 

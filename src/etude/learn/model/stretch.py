@@ -11,7 +11,7 @@ from etude.learn.model.config import ModelConfig
 from etude.learn.model.settings import YarnSettings
 
 
-def stretched(config: ModelConfig, trained_positions: int, factor: float) -> ModelConfig:
+def stretch_config(config: ModelConfig, trained_positions: int, factor: float) -> ModelConfig:
     """The same model reading `factor` times as far as it was trained to, and not further: max_positions says how far.
 
     `trained_positions` are the tokens of the rows it was trained on. A model that is stretched already keeps its original
@@ -26,7 +26,7 @@ def stretched(config: ModelConfig, trained_positions: int, factor: float) -> Mod
             {"factor": factor, "original_positions": trained_positions, "mscale_all_dim": whole}
         )
     else:
-        reach = reached(config)
+        reach = reachable_positions(config)
         if trained_positions != reach:
             raise ValueError(
                 f"the checkpoint is stretched to {reach} positions by YaRN, the phase before had rows of {trained_positions}: "
@@ -36,13 +36,13 @@ def stretched(config: ModelConfig, trained_positions: int, factor: float) -> Mod
     return config.model_copy(update={"yarn": yarn, "max_positions": round(yarn.original_positions * yarn.factor)})
 
 
-def reached(config: ModelConfig) -> int:
+def reachable_positions(config: ModelConfig) -> int:
     """Positions that a checkpoint was made for: the stretch of its YaRN, else all that it claims."""
     return config.max_positions if config.yarn is None else round(config.yarn.original_positions * config.yarn.factor)
 
 
 def stretch(model: CausalLM, trained_positions: int, factor: float) -> CausalLM:
     """A model of the stretched config over the very tensors of `model`, which is not to be used any more."""
-    longer = CausalLM(stretched(model.config, trained_positions, factor))
+    longer = CausalLM(stretch_config(model.config, trained_positions, factor))
     longer.load_state_dict(model.state_dict(), assign=True)  # shared, so that a large model is held once
     return longer

@@ -112,10 +112,10 @@ def measure_acceptance(
 def _accepted(model: CausalLM, drafts: Tensor, targets: Tensor, temperature: float) -> Tensor:
     """(R, N) probability of acceptance by each rule, from the heads' inputs (N, H)."""
     parts = zip(drafts.split(CHUNK_POSITIONS), targets.split(CHUNK_POSITIONS), strict=True)
-    return torch.cat([accepted(model.head(q), model.head(p), temperature) for q, p in parts], -1)
+    return torch.cat([acceptance_probability(model.head(q), model.head(p), temperature) for q, p in parts], -1)
 
 
-def accepted(drafts: Tensor, targets: Tensor, temperature: float) -> Tensor:
+def acceptance_probability(drafts: Tensor, targets: Tensor, temperature: float) -> Tensor:
     """(R, N) probability that a draft is accepted under each of RULES, from logits (N, V) of both. At temperature 0 all are one."""
     same = (drafts.argmax(-1) == targets.argmax(-1)).double()
     if temperature <= 0:

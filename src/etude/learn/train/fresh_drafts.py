@@ -84,7 +84,7 @@ class FreshDrafts:
             self._learner.loads = [
                 torch.stack(depth).sum(0).to(self._device) for depth in zip(*(h["loads"] for h in heard), strict=True)
             ]
-            self._learner.accepted()
+            self._learner.after_step()
         self._optimizers.zero_grad()
         return {"draft_loss": sum(h["loss"] for h in heard), "draft_skipped": float(not math.isfinite(norm))}
 

@@ -19,7 +19,7 @@ class SessionTooLong(ValueError):
     """A session is longer than the model's positions; the message names it and the setting."""
 
 
-def fitted(
+def fit_segments(
     segments: Sequence[Segment], positions: int, how: TooLong, note: Callable[[str], None], kind: str = "segment"
 ) -> list[Segment]:
     """Segments of at most `positions` tokens, in order. Longer ones stop the stage, lose their end, or are left out, as `how` says.

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from etude.core.events.log import EventLog
-from etude.learn.model.device import moved
+from etude.learn.model.device import on_device
 from etude.learn.train.batch import BatchSource, TrainBatch
 from etude.learn.train.checkpoint import load_state, newest_state, save_state
 from etude.learn.train.optimizer import Optimizers, build_optimizers
@@ -67,14 +67,14 @@ class TrainingResult:
 
 @dataclass
 class TrainingLoop:
-    """`loss` gives a scalar with its graph; `accepted` runs after each step that changed the weights (router bias)."""
+    """`loss` gives a scalar with its graph; `after_step` runs after each step that changed the weights (router bias)."""
 
     stage: str
     model: nn.Module
     optimizers: Optimizers
     source: BatchSource
     loss: Callable[[TrainBatch], Tensor]
-    accepted: Callable[[], dict[str, float]]
+    after_step: Callable[[], dict[str, float]]
     settings: LoopSettings
     schedule: ScheduleSettings
     out: Path
@@ -136,7 +136,7 @@ class TrainingLoop:
         p.good_steps += 1
         decay = min(MEAN_DECAY, 1 - 1 / p.good_steps)  # a plain mean at first
         p.mean_loss = decay * p.mean_loss + (1 - decay) * value
-        return figures | {"grad_norm": norm} | self.accepted()
+        return figures | {"grad_norm": norm} | self.after_step()
 
     def _fault(self, loss: float) -> str | None:
         if not math.isfinite(loss):
@@ -236,10 +236,10 @@ class StageLearner(Protocol):
     """The objective of a stage; holds no parameters of the model, which may be new objects on another device."""
 
     def loss(self, batch: TrainBatch) -> Tensor: ...
-    def accepted(self) -> dict[str, float]: ...
+    def after_step(self) -> dict[str, float]: ...
 
 
-def trained(
+def train_stage(
     stage: str,
     key: str,
     settings: TrainingStage,
@@ -252,14 +252,14 @@ def trained(
     watches: Sequence[TrainingWatch] = (),
 ) -> TrainingResult:
     """Trains `taught`, which is `model` or a part of it, in place, where the settings of the table `key` say; back on the CPU after it."""
-    with moved(model, settings.loop.device, f"{key}.loop.device"):
+    with on_device(model, settings.loop.device, f"{key}.loop.device"):
         loop = TrainingLoop(
             stage=stage,
             model=model,
             optimizers=build_optimizers(taught, settings.optimizer),
             source=source,
             loss=learner.loss,
-            accepted=learner.accepted,
+            after_step=learner.after_step,
             settings=settings.loop,
             schedule=settings.schedule,
             out=out,

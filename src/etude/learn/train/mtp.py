@@ -7,7 +7,7 @@ from pathlib import Path
 from etude.core.events.log import EventLog
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.train.batch import BatchSource
-from etude.learn.train.loop import TrainingResult, trained
+from etude.learn.train.loop import TrainingResult, train_stage
 from etude.learn.train.mtp_settings import MtpSettings
 from etude.learn.train.self_distillation import DraftLearner
 
@@ -20,4 +20,4 @@ def run_mtp(settings: MtpSettings, model: CausalLM, source: BatchSource, out: Pa
     The trunk is no part of the optimizer and runs without a graph. Batches are those of pretraining.
     """
     learner = DraftLearner(model, settings.router_bias_rate)
-    return trained(STAGE, STAGE, settings, model, model.mtp, source, learner, out, log)
+    return train_stage(STAGE, STAGE, settings, model, model.mtp, source, learner, out, log)

@@ -53,7 +53,7 @@ class NextToken:
         return weighted_cross_entropy(hidden, targets, batch.weights[at], self.model.head)
 
     @torch.no_grad()
-    def accepted(self) -> dict[str, float]:
+    def after_step(self) -> dict[str, float]:
         """Moves the selection biases towards balance; returns how far the busiest expert is above the mean load."""
         if self._load is None:
             return {}

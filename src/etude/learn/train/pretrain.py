@@ -13,7 +13,7 @@ from etude.learn.corpus.mixture import Mixture
 from etude.learn.corpus.packing import PackedRows
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.train.batch import BatchSource, TrainBatch
-from etude.learn.train.loop import TrainingResult, trained
+from etude.learn.train.loop import TrainingResult, train_stage
 from etude.learn.train.mtp_settings import MtpSettings
 from etude.learn.train.next_token import NextToken
 from etude.learn.train.self_distillation import DraftLearner
@@ -49,9 +49,9 @@ class JointLearner(NextToken):
             draft - draft.detach()
         )  # adds 0, or NaN if the draft's loss is not finite: then the step is skipped
 
-    def accepted(self) -> dict[str, float]:
-        drafts = self.drafts.accepted() if self._drafted else self.drafts.figures
-        return super().accepted() | drafts
+    def after_step(self) -> dict[str, float]:
+        drafts = self.drafts.after_step() if self._drafted else self.drafts.figures
+        return super().after_step() | drafts
 
 
 def learner_of(model: CausalLM, router_bias_rate: float, draft_every: int) -> NextToken:
@@ -83,7 +83,7 @@ def run_pretrain(
     log.note(stage, f"{len(mixture):,} documents, {mixture.total_tokens:,} tokens")
     learner = learner_of(model, settings.router_bias_rate, draft_every)
     source = batches_of(settings, mixture)
-    return trained(stage, f"pretrain.{stage}", settings, model, model, source, learner, out, log, watches)
+    return train_stage(stage, f"pretrain.{stage}", settings, model, model, source, learner, out, log, watches)
 
 
 def batches_of(settings: PhaseSettings | MtpSettings, mixture: Mixture) -> BatchSource:

@@ -91,7 +91,7 @@ class DraftLearner:
         return loss
 
     @torch.no_grad()
-    def accepted(self) -> dict[str, float]:
+    def after_step(self) -> dict[str, float]:
         """Moves the selection biases towards balance; returns the loss of the last batch (nats) and its busiest expert."""
         for router, load in zip(self._routers, self.loads, strict=True):
             if router.bias is not None and self.rate:

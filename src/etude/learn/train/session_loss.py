@@ -11,7 +11,7 @@ from etude.core.trace.segment import Segment
 from etude.learn.corpus.packing import bucket_by_length
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.train.batch import padded_batch
-from etude.learn.train.learnable import fitted, learnable
+from etude.learn.train.learnable import fit_segments, learnable
 from etude.learn.train.losses import token_logprobs
 from etude.learn.train.next_token import predicting_states
 from etude.learn.train.sources import token_weights
@@ -22,7 +22,7 @@ BATCH_TOKENS = 8192  # of one forward pass, padded: its activations stay below a
 @torch.inference_mode()
 def session_loss(model: CausalLM, segments: Sequence[Segment]) -> float | None:
     """Mean nats of a sampled token; None without any. Tokens that tools or people wrote are context only. Raises SessionTooLong."""
-    short = fitted(segments, model.config.context_length, "stop", lambda line: None, "held-out segment")
+    short = fit_segments(segments, model.config.context_length, "stop", lambda line: None, "held-out segment")
     held, _ = learnable(short, lambda segment: token_weights(segment, 0.0, 0.0))
     nats, tokens = 0.0, 0
     for chosen in bucket_by_length(np.array([len(s) for s in held], np.int64), BATCH_TOKENS, 0, 0) if held else []:

@@ -12,8 +12,8 @@ from pathlib import Path
 from etude.core.events.log import EventLog
 from etude.core.trace.segment import Segment
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.train.learnable import fitted, learnable
-from etude.learn.train.loop import TrainingResult, trained
+from etude.learn.train.learnable import fit_segments, learnable
+from etude.learn.train.loop import TrainingResult, train_stage
 from etude.learn.train.pretrain import learner_of
 from etude.learn.train.settings import SftSettings
 from etude.learn.train.sources import DialogueSource, token_weights
@@ -36,7 +36,7 @@ def run_sft(
     Draft layers, if it has any, learn on one batch in `draft_every`.
     """
     say = lambda line: log.note(stage, line)
-    short = fitted(list(segments), model.config.context_length, settings.too_long, say)
+    short = fit_segments(list(segments), model.config.context_length, settings.too_long, say)
     held, idle = learnable(short, lambda s: token_weights(s, settings.observation_weight, settings.prompt_weight))
     if not held:
         raise ValueError("SFT got no segment with a sampled token to learn from; collect sessions first")
@@ -52,4 +52,4 @@ def run_sft(
         epochs=settings.epochs,
         seed=settings.seed,
     )
-    return trained(stage, STAGE, settings, model, model, source, learner, out, log)
+    return train_stage(stage, STAGE, settings, model, model, source, learner, out, log)

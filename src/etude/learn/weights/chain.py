@@ -84,7 +84,7 @@ class Chain:
         """The next publication brings an anchor, whenever the last one was."""
         self._since_anchor = self._anchor_every
 
-    def published(self, plan: PublicationPlan) -> None:
+    def on_published(self, plan: PublicationPlan) -> None:
         """The plan's files are in the store and its index names them."""
         self._since_anchor = 0 if plan.anchor else self._since_anchor + 1
         self.newest = plan.version

@@ -20,7 +20,7 @@ from etude.learn.weights.codec import encode
 from etude.learn.weights.errors import ForkedChain, PublishFailed, Unreachable, WeightsError
 from etude.learn.weights.path import needed
 from etude.learn.weights.receiver import Receiver
-from etude.learn.weights.state import State, owned, state_digest
+from etude.learn.weights.state import State, copy_state, state_digest
 from etude.learn.weights.store import IndexEntry, StoreIndex, StoreWriter, WeightStore
 
 # A late receiver walks at most this many deltas; at half the size of a copy each, more would cost it minutes for nothing.
@@ -101,7 +101,7 @@ class Publisher:
         known = self._writer.index.digest(version)
         if known is not None:
             return self._again(state, version, known, start)
-        state = state if copied else owned(state)
+        state = state if copied else copy_state(state)
         plan = self._chain.plan(version)
         entries = list(self._writer.index.entries)
         if plan.base is not None:
@@ -111,7 +111,7 @@ class Publisher:
         held = {*self._chain.held, version}
         kept = {edge for edge in needed([entry.edge for entry in entries], self._keep_anchors, held)}
         self._writer.commit(StoreIndex(tuple(entry for entry in entries if entry.edge in kept)))
-        self._chain.published(plan)
+        self._chain.on_published(plan)
         self._states[version] = state
         self._forget()
         return self._report(version, start)
@@ -236,7 +236,7 @@ class BackgroundPublisher:
         self._room.acquire()
         try:
             self._raise_failure()  # while we waited
-            copy = owned(state)
+            copy = copy_state(state)
         except BaseException:
             self._room.release()
             raise
@@ -261,7 +261,7 @@ class BackgroundPublisher:
     def mend(self, version: int, state: State | None = None) -> Future[Publication]:
         """`Publisher.mend`, behind all that was handed over before; what it raises is the future's alone."""
         self._raise_failure()
-        copy, future = None if state is None else owned(state), Future()
+        copy, future = None if state is None else copy_state(state), Future()
         self._put(lambda: _settle(future, lambda: self._publisher.mend(version, copy)))
         return future
 

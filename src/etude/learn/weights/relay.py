@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from etude.learn.weights.bucket import ObjectBucket
 from etude.learn.weights.codec import Workers
 from etude.learn.weights.errors import BadStore, CorruptShard, ForeignChain, MissingShard, Unreachable, WeightsError
-from etude.learn.weights.relay_plan import Copies, copies, gives_way, kept
+from etude.learn.weights.relay_plan import Copies, copies, gives_way, kept_entries
 from etude.learn.weights.store import INDEX, IndexEntry, StoreIndex, StoreWriter, WeightManifest, WeightStore
 
 OWNER = "relay.json"
@@ -81,7 +81,7 @@ class WeightRelay:
         self._gave_way = False
         self._wedged_at: int | None = None
         self._wanted: set[str] | None = None  # folders that no sweep may take; None: not known yet
-        own(target.bucket, source.url)
+        claim_target(target.bucket, source.url)
         self._writer = StoreWriter(target, lambda: self._wanted)
         self._drop_damaged()
 
@@ -128,7 +128,7 @@ class WeightRelay:
         self._tell_wedged(todo)
         entry = next(iter((*(todo.first or ()), *todo.later)), None)
         if entry is None:
-            if self._index.entries and kept(self._index, self._writer.index) != self._writer.index.entries:
+            if self._index.entries and kept_entries(self._index, self._writer.index) != self._writer.index.entries:
                 self._commit(None)
             return False
         try:
@@ -208,7 +208,7 @@ class WeightRelay:
 
     def _commit(self, copied: IndexEntry | None) -> None:
         """The target's index names what it has of the source's."""
-        entries = kept(self._index, self._writer.index, copied)
+        entries = kept_entries(self._index, self._writer.index, copied)
         if copied is not None and copied not in entries:
             return  # retired while it was copied
         self._writer.commit(replace(self._writer.index, entries=entries))
@@ -217,11 +217,11 @@ class WeightRelay:
     def _manifest(self, entry: IndexEntry) -> tuple[WeightManifest, bytes]:
         try:
             data = self.target.bucket.get(entry.manifest_key)[0]
-            return WeightStore.checked(entry, data), data
+            return WeightStore.check_manifest(entry, data), data
         except (MissingShard, CorruptShard):
             data = self.source.bucket.get(entry.manifest_key)[0]
         self.crossed.bytes += len(data)
-        return WeightStore.checked(entry, data), data
+        return WeightStore.check_manifest(entry, data), data
 
     def _fetched(self, manifest: WeightManifest, number: int) -> bytes:
         """A shard of the source, checked. Raises CorruptShard where it is broken there."""
@@ -275,7 +275,7 @@ class WeightRelay:
             self._say({"event": "wedged", "newest": self._index.newest, "held": self.newest})
 
 
-def own(target: ObjectBucket, source_url: str) -> None:
+def claim_target(target: ObjectBucket, source_url: str) -> None:
     """Makes the target this source's. Raises ForeignChain where it is another's, or was written by no relay."""
     owner = json.dumps({"from": source_url}).encode()
     try:

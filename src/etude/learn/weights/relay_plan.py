@@ -44,7 +44,7 @@ def copies(
     return Copies(_walk(usable, have, start, source.newest), later or ())
 
 
-def kept(source: StoreIndex, target: StoreIndex, copied: IndexEntry | None = None) -> tuple[IndexEntry, ...]:
+def kept_entries(source: StoreIndex, target: StoreIndex, copied: IndexEntry | None = None) -> tuple[IndexEntry, ...]:
     """The target's entries when `copied` is there too: what the source still has of them, in its order."""
     have = {*target.entries, copied}
     return tuple(entry for entry in source.entries if entry in have)

@@ -169,7 +169,7 @@ def blanks(likes: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return made
 
 
-def owned(state: State) -> dict[str, Tensor]:
+def copy_state(state: State) -> dict[str, Tensor]:
     """A copy on the CPU that nothing else writes to."""
     copy = blanks(state)
     for name, tensor in state.items():

@@ -244,10 +244,10 @@ class WeightStore:
         return StoreIndex.from_json(data, f"{self.url}/{INDEX}"), tag
 
     def manifest(self, entry: IndexEntry) -> WeightManifest:
-        return self.checked(entry, self.bucket.get(entry.manifest_key)[0])
+        return self.check_manifest(entry, self.bucket.get(entry.manifest_key)[0])
 
     @staticmethod
-    def checked(entry: IndexEntry, data: bytes) -> WeightManifest:
+    def check_manifest(entry: IndexEntry, data: bytes) -> WeightManifest:
         """The manifest of an entry from its bytes. Raises CorruptShard where they are not what was published."""
         if hashlib.sha256(data).hexdigest() != entry.manifest_sha256:
             raise CorruptShard(f"{entry.manifest_key} is not the file that was published; fetch it again")

@@ -45,7 +45,7 @@ def fork(source: Path, target: Path, stages: Collection[str]) -> None:
     Appears whole or not at all: it is built in a temporary folder and renamed.
     """
     ledger = StageLedger(source / "ledger.jsonl")
-    unfinished = [name for name in stages if ledger.finished(name) is None]
+    unfinished = [name for name in stages if ledger.finished_attempt(name) is None]
     if unfinished:
         raise StageError(f"{source}: stage {unfinished[0]} is not finished there; run it first")
     part = target.with_name(f".{target.name}.part")

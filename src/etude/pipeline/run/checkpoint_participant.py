@@ -9,7 +9,7 @@ from pathlib import Path
 from etude.agent.harness.settings import HarnessSettings
 from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
 from etude.pipeline.run.endpoint import Endpoint
-from etude.pipeline.run.other_agent import harness_of, made
+from etude.pipeline.run.other_agent import harness_of, open_agent
 from etude.pipeline.run.policy_options import PolicyArgument, SuiteContext, UnknownPolicy
 
 CHECKPOINT = "checkpoint:"
@@ -43,7 +43,7 @@ def checkpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
         )  # fmt: skip
         policy = EnginePolicy.start(model, engine, name=name, renderer=renderer)
         try:
-            yield ParticipantPolicy(policy, renderer, engine=True, agent=made(argument.agent, settings, renderer))
+            yield ParticipantPolicy(policy, renderer, engine=True, agent=open_agent(argument.agent, settings, renderer))
         finally:
             policy.close()
 
@@ -55,12 +55,12 @@ def checkpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
 
 def _settings(argument: PolicyArgument, context: SuiteContext, folder: Path, *, nano: bool) -> HarnessSettings:
     """A nano model's habits are trained in: it has the recipe's limits and the tools it knows. Raises UnknownPolicy."""
-    options, chosen = context.options, context.chosen(argument.effort)
+    options, chosen = context.options, context.command_line_settings(argument.effort)
     if nano:
         _as_it_is(argument, context)
-        return context.pinned(context.recipe.harness, chosen | {"preset": "nano"})
+        return context.pin_settings(context.recipe.harness, chosen | {"preset": "nano"})
     own = Endpoint("", folder.name, temperature=options.temperature, context_tokens=options.context_tokens)
-    return context.pinned(own.harness(context.recipe), chosen)
+    return context.pin_settings(own.harness(context.recipe), chosen)
 
 
 def _as_it_is(argument: PolicyArgument, context: SuiteContext) -> None:

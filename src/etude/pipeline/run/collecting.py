@@ -10,7 +10,7 @@ from typing import Any
 
 from etude.core.events.log import EventLog
 from etude.evaluate.bench.errors import SuiteError
-from etude.evaluate.bench.prices import Price, Prices, priced_by, shipped
+from etude.evaluate.bench.prices import Price, Prices, priced_by, shipped_prices
 from etude.evaluate.bench.runs.cost import dollars_of_usage
 from etude.evaluate.bench.runs.participant import Participant
 from etude.evaluate.bench.suites.builtin import TaskSuite
@@ -122,13 +122,13 @@ async def collect(
     observer: CampaignObserver[CollectedAttempt],
 ) -> tuple[CollectionLog, CampaignSummary]:
     """What was tried in all, and how this run ended. Raises NoPrice, Conflict, PolicyError where the teacher is gone."""
-    price = order.prices.at(participant.model, date.today()) or shipped().at(participant.model, date.today())
+    price = order.prices.at(participant.model, date.today()) or shipped_prices().at(participant.model, date.today())
     if order.max_cost is not None and price is None and participant.kind == "endpoint":
         raise TeacherPriceMissing(
             f"--max-cost needs to know what {participant.model} costs, and no list names it: give --price-in and --price-out, or: "
             f"{priced_by(participant.model)}"
         )
-    tries = CollectionLog(order.folder, asked(order, participant))
+    tries = CollectionLog(order.folder, collection_conditions(order, participant))
     facts = {"teacher": participant.name, "effort": participant.effort}
     wanted = CollectionSettings(
         suite.ids, suite.task, order.keep, order.per_task, order.tries, order.concurrency, order.seed, order.max_cost,
@@ -147,7 +147,7 @@ async def collect(
         await pool.close()
 
 
-def asked(order: CollectionOrder, participant: Participant) -> dict[str, Any]:
+def collection_conditions(order: CollectionOrder, participant: Participant) -> dict[str, Any]:
     """What makes sessions of one folder alike."""
     return {
         "teacher": participant.name,
@@ -169,7 +169,7 @@ def _priced(price: Price | None, *, free: bool):
 def account(tries: CollectionLog, collected: CampaignSummary) -> dict[str, Any]:
     """For people and programs."""
     rows = list(tries.rows.values())
-    kept, passed = tries.kept(), sum(row.score >= 1.0 for row in rows)
+    kept, passed = tries.kept_attempts(), sum(row.score >= 1.0 for row in rows)
     known = [row.dollars for row in rows if row.dollars is not None]
     return {
         "folder": str(tries.path.parent),

@@ -68,11 +68,13 @@ class Run:
                     log.close()
             return steps
 
-    def kept(self) -> str:
+    def describe_kept(self) -> str:
         """What the directory holds of the run's stages, in words."""
         ledger = StageLedger(self.folder / "ledger.jsonl")
-        done = [stage.name for stage in self.graph if ledger.finished(stage.name)]
-        begun = [stage.name for stage in self.graph if ledger.latest(stage.name) and not ledger.finished(stage.name)]
+        done = [stage.name for stage in self.graph if ledger.finished_attempt(stage.name)]
+        begun = [
+            stage.name for stage in self.graph if ledger.latest(stage.name) and not ledger.finished_attempt(stage.name)
+        ]
         words = [f"{', '.join(done)} {'is' if len(done) == 1 else 'are'} finished"] if done else []
         words += (
             [f"{', '.join(begun)} {'goes' if len(begun) == 1 else 'go'} on from the last checkpoint"] if begun else []
@@ -108,7 +110,7 @@ class Run:
         if step.action == "run":
             set_aside(self.folder, stage.name)
             upstream = {name: attempt.id for name in stage.after if (attempt := ledger.latest(name))}
-            upstream |= {name: found for name in stage.also if (found := ledger.finished(name))}
+            upstream |= {name: found for name in stage.also if (found := ledger.finished_attempt(name))}
             ledger.start(stage.name, self.settings(stage), upstream)
         manifest = RunManifest(self.folder)
         for name in self._folders(stage):

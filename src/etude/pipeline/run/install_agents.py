@@ -13,7 +13,7 @@ from etude.core.trace.entry import SessionHeader
 from etude.core.trace.session import Recorder
 from etude.core.trace.writer import SessionWriter
 from etude.evaluate.bench.grading.endpoint import NoJudge
-from etude.evaluate.bench.prices import Prices, priced_by, shipped
+from etude.evaluate.bench.prices import Prices, priced_by, shipped_prices
 from etude.evaluate.bench.runs.cost import dollars_of_usage
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.checkpoint_participant import CHECKPOINT
@@ -138,7 +138,7 @@ def _dollars(agents: Agents, model: str, *, free: bool) -> Dollars:
     """Raises NoAgent where a bound in dollars is asked for and no list names the model."""
     if free:
         return lambda usage: 0.0
-    price = agents.prices.at(model, date.today()) or shipped().at(model, date.today())
+    price = agents.prices.at(model, date.today()) or shipped_prices().at(model, date.today())
     if price is None:
         if agents.limits.dollars is not None:
             raise NoAgent(f"--max-cost needs to know what {model} costs, and no list names it: {priced_by(model)}")

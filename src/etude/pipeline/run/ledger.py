@@ -45,7 +45,7 @@ class StageLedger:
         """The newest attempt at a stage, None if it was never started."""
         return self.attempts.get(stage)
 
-    def finished(self, stage: str) -> str | None:
+    def finished_attempt(self, stage: str) -> str | None:
         """The id of a finished attempt at a stage, None if its newest attempt is not finished."""
         attempt = self.attempts.get(stage)
         return attempt.id if attempt is not None and attempt.finished else None

@@ -105,7 +105,7 @@ class RunManifest:
         """The stage has ended: its outputs that are there now and were not foreign are the run's."""
         self._append({"folder": folder, "files": self._owned(folder)})
 
-    def moved(self, folder: str, place: str) -> None:
+    def record_move(self, folder: str, place: str) -> None:
         self._append({"folder": folder, "moved_to": place})
 
     def owns(self, path: Path) -> bool:
@@ -190,7 +190,7 @@ def files_below(folder: Path) -> Iterator[str]:
                 yield os.path.relpath(os.path.join(place, name), folder)
 
 
-def owned(run: Path, below: Collection[str] | None = None) -> tuple[list[Path], list[Path]]:
+def split_owned(run: Path, below: Collection[str] | None = None) -> tuple[list[Path], list[Path]]:
     """Files of the directory that the run made, and those that it did not; `below`: of these folders alone."""
     manifest = RunManifest(run)
     ours: list[Path] = []
@@ -204,7 +204,7 @@ def owned(run: Path, below: Collection[str] | None = None) -> tuple[list[Path], 
 
 def remove(run: Path, below: Collection[str] | None = None) -> list[Path]:
     """Removes what the run made, then the folders that are empty; returns what is kept. The manifest goes last."""
-    ours, others = owned(run, below)
+    ours, others = split_owned(run, below)
     for path in sorted(ours, key=lambda path: path.name in (NAME, LEDGER)):
         path.unlink(missing_ok=True)
     for top in [run] if below is None else [run / name for name in below]:
@@ -228,7 +228,7 @@ def set_aside(run: Path, stage: str) -> None:
         numbers = (f"{stage}{KEPT}{'' if n == 1 else f'-{n}'}" for n in range(1, 10_000))
         previous.rename(next(run / name for name in numbers if not (run / name).exists()))
     folder.rename(previous)
-    RunManifest(run).moved(stage, previous.name)
+    RunManifest(run).record_move(stage, previous.name)
 
 
 def _named_as_stage(name: str) -> bool:

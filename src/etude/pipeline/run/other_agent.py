@@ -9,7 +9,7 @@ from etude.agent.harness.dependencies import renderer_for
 from etude.agent.harness.presets.preset import harness_hash
 from etude.agent.harness.settings import HarnessSettings
 from etude.evaluate.bench.runs.mini_swe_agent.agent import NAME, MiniSweAgent
-from etude.evaluate.bench.runs.mini_swe_agent.process import installed
+from etude.evaluate.bench.runs.mini_swe_agent.process import find_installation
 from etude.evaluate.bench.suites.suite import Suite, label
 from etude.pipeline.run.policy_options import UnknownPolicy
 from etude.rollout.attempt import OtherAgent
@@ -19,7 +19,7 @@ OURS = "etude"
 AGENTS = {OURS: "", NAME: NAME}  # the word on the command line -> the name in a run
 
 
-def made(agent: str, settings: HarnessSettings, renderer: Renderer | None = None) -> OtherAgent | None:
+def open_agent(agent: str, settings: HarnessSettings, renderer: Renderer | None = None) -> OtherAgent | None:
     """Who attempts the tasks; None: our harness."""
     return MiniSweAgent(settings, renderer) if agent == NAME else None
 
@@ -27,7 +27,7 @@ def made(agent: str, settings: HarnessSettings, renderer: Renderer | None = None
 def harness_of(agent: str, settings: HarnessSettings, renderer: Renderer | None = None) -> tuple[str, dict[str, Any]]:
     """The hash of all text that it gives a policy, and what else its attempts depend on. Raises NoMiniSweAgent."""
     if agent == NAME:
-        found = installed()
+        found = find_installation()
         return found.digest, {"agent_version": found.version}
     return harness_hash(settings, renderer_for(renderer, settings).fingerprint if renderer else ""), {}
 

@@ -29,7 +29,7 @@ from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.checkpoint_participant import CHECKPOINT, checkpoint
 from etude.pipeline.run.endpoint import Endpoint, greet
 from etude.pipeline.run.limits import LIMITS
-from etude.pipeline.run.other_agent import fits, harness_of, made
+from etude.pipeline.run.other_agent import fits, harness_of, open_agent
 from etude.pipeline.run.policy_options import PolicyArgument, PolicyOptions, SuiteContext, UnknownPolicy
 from etude.tasks.cheats.exercise import CHEATS
 
@@ -91,7 +91,7 @@ def endpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
         url, model, temperature=options.temperature, context_tokens=options.context_tokens, key_env=options.key_env,
         timeout_s=options.timeout_s, omit=options.omit, max_tokens_field=options.max_tokens_field, command=options.command,
     )  # fmt: skip
-    settings = context.pinned(own.harness(context.recipe), context.chosen(argument.effort))
+    settings = context.pin_settings(own.harness(context.recipe), context.command_line_settings(argument.effort))
     name = argument.name or re.sub(r"[^\w.-]", "-", model).lstrip("-._")
 
     @asynccontextmanager
@@ -99,7 +99,7 @@ def endpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
         await greet(own, settings, key_of(name, argument.effort, argument.agent), context.log)
         client = own.policy(RETRIES)
         try:
-            yield ParticipantPolicy(Breaker(client), agent=made(argument.agent, settings))
+            yield ParticipantPolicy(Breaker(client), agent=open_agent(argument.agent, settings))
         finally:
             await client.close()
 
@@ -141,7 +141,7 @@ def resolve_participants(
     return found
 
 
-def unsummarized(
+def participants_without_summaries(
     words: Sequence[str], suite: Suite, recipe: Recipe, options: PolicyOptions, log: EventLog
 ) -> list[Participant]:
     """The other arm of those named: the same without self-summaries. Raises OneArm, and what `resolve_participants` does."""
@@ -191,7 +191,7 @@ def _control(word: str, context: SuiteContext) -> Participant:
     # It reads no prompt and samples nothing: the tools of the full preset, and room for whole files in a call.
     own = {"max_session_tokens": 2_000_000, "summary_trigger_tokens": 0, "temperature": 0.0}
     base = context.recipe.harness.model_copy(update={**LIMITS, **own})
-    harness = context.pinned(base, {"preset": "full", "max_session_tokens": 2_000_000, "temperature": 0.0})
+    harness = context.pin_settings(base, {"preset": "full", "max_session_tokens": 2_000_000, "temperature": 0.0})
 
     @asynccontextmanager
     async def opened():

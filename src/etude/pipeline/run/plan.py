@@ -166,7 +166,7 @@ def _stale(
         if name in renewed or upstream is None or attempt.upstream.get(name) != upstream.id:
             return f"{name} is made again"
     for name in stage.also:
-        if name in renewed and name in selected or attempt.upstream.get(name) != ledger.finished(name):
+        if name in renewed and name in selected or attempt.upstream.get(name) != ledger.finished_attempt(name):
             return f"{name} is made again"
     absent = object()
     recorded = {key: value for key, value in attempt.settings.items() if not key.startswith(REMOVED_SETTINGS)}

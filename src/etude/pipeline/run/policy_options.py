@@ -45,14 +45,14 @@ class SuiteContext:
     options: PolicyOptions
     log: EventLog
 
-    def chosen(self, effort: Effort) -> dict[str, Any]:
+    def command_line_settings(self, effort: Effort) -> dict[str, Any]:
         """What was said on the command line."""
         preset = {} if self.options.preset is None else {"preset": self.options.preset}
         return {"effort": effort, "temperature": self.options.temperature, **preset}
 
-    def pinned(self, base: HarnessSettings, chosen: dict[str, Any]) -> HarnessSettings:
+    def pin_settings(self, base: HarnessSettings, chosen: dict[str, Any]) -> HarnessSettings:
         """The suite's limits over the kind's own, and over both what was asked for. The web stays closed."""
-        limits = self.suite.manifest.limited(base).model_dump()
+        limits = self.suite.manifest.apply_limits(base).model_dump()
         arm = {} if self.options.summaries else {TRIGGER: 0}
         return HarnessSettings.model_validate(limits | chosen | arm | {"web": False})
 

@@ -18,10 +18,10 @@ def graph_of(recipe: Recipe, graph: tuple[Stage, ...]) -> tuple[Stage, ...]:
     whole = flat_settings(recipe.model_dump(mode="json"), tuple({key for s in graph for key in s.stand_ins.values()}))
     named = {key for key, value in whole.items() if value}
     free = [replace(s, after=tuple(n for n in s.after if s.stand_ins.get(n) not in named)) for s in graph]
-    return pruned(tuple(free), recipe.run.without)
+    return prune(tuple(free), recipe.run.without)
 
 
-def pruned(graph: tuple[Stage, ...], without: Collection[str]) -> tuple[Stage, ...]:
+def prune(graph: tuple[Stage, ...], without: Collection[str]) -> tuple[Stage, ...]:
     """The graph without these stages. Raises PlanError for a stage that there isn't, or that one that stays can't do without."""
     order = [stage.name for stage in graph]
     for name in without:

@@ -17,7 +17,7 @@ from etude.tasks.importers.swe_bench_rows import SweBenchRow
 from etude.tasks.running.pin import default_cache
 
 
-def installed(mirrors: Path, pool: SandboxPool) -> RowInstaller:
+def open_row_installer(mirrors: Path, pool: SandboxPool) -> RowInstaller:
     """By the rules, kept in the cache by repository and commit; what can't be installed is left out with the reason."""
     installer = Installer(pool, default_cache())
 

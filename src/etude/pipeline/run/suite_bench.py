@@ -21,7 +21,7 @@ from etude.evaluate.bench.run_report import write_report
 from etude.evaluate.bench.runs import conditions
 from etude.evaluate.bench.runs.budget import RunBudget
 from etude.evaluate.bench.runs.checking import STRICT, checked_tasks
-from etude.evaluate.bench.runs.cost import dollars_of, spent
+from etude.evaluate.bench.runs.cost import cost_by_policy, dollars_of
 from etude.evaluate.bench.runs.folder import RunFolder, replace_text
 from etude.evaluate.bench.runs.participant import Participant
 from etude.evaluate.bench.runs.participant_run import Bench, ParticipantProgress, ParticipantRun
@@ -83,7 +83,9 @@ async def bench_suite(recipe: Recipe, order: BenchmarkOrder) -> tuple[dict[str, 
     log.note(STAGE, f"looks at the {len(order.ids)} tasks of {label(order.suite)}, their graders and environment")
     tasks = checked_tasks(order.suite, order.ids)
     conditions.begin(
-        folder, shared(order), {participant.key: facts(order, participant) for participant in order.participants}
+        folder,
+        shared_conditions(order),
+        {participant.key: facts(order, participant) for participant in order.participants},
     )
     replace_text(folder.machine, json.dumps({"machine": machine(), "versions": versions()}, indent=1) + "\n")
     asked: list[ParticipantProgress] = []
@@ -111,7 +113,7 @@ async def _ask(bench: Bench, participant: Participant, order: BenchmarkOrder) ->
     return found
 
 
-def shared(order: BenchmarkOrder) -> dict[str, Any]:
+def shared_conditions(order: BenchmarkOrder) -> dict[str, Any]:
     """The conditions that bind all policies of a folder."""
     suite = order.suite
     return {
@@ -171,7 +173,7 @@ def _spent(folder: RunFolder) -> float:
     """By all runs of a folder."""
     if conditions.read(folder) is None:
         return 0.0
-    return sum(spent(folder.usage, {row.key: row.price for row in read_table(folder).rows}.get).values())
+    return sum(cost_by_policy(folder.usage, {row.key: row.price for row in read_table(folder).rows}.get).values())
 
 
 def _timings(path: Path) -> dict[str, Any]:

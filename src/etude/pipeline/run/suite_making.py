@@ -11,7 +11,7 @@ from etude.agent.policy.protocol import PolicyError
 from etude.core.events.stopping import run_async
 from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.grading.endpoint import price_of
-from etude.evaluate.bench.prices import Prices, shipped
+from etude.evaluate.bench.prices import Prices, shipped_prices
 from etude.evaluate.bench.suites.account import account
 from etude.evaluate.bench.suites.environment import Equipment
 from etude.evaluate.bench.suites.folder import FolderSuite
@@ -124,7 +124,7 @@ def _drawn(making: SuiteBuildPlan, tasks: Sequence[Task], workshop: SuiteBuild) 
     drafting = making.drafting
     if drafting is None:
         return None
-    price_list = Prices(making.prices.entries, beneath=shipped())
+    price_list = Prices(making.prices.entries, beneath=shipped_prices())
 
     async def draw() -> DraftedRubrics:
         async with answering(drafting.word, drafting.key_env, "--rubrics") as policy:

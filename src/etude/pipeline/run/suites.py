@@ -31,5 +31,5 @@ def open_suite(named: str, recipe: Recipe, *, tasks: int | None = None, shelf: P
     if named == builtin.REAL.name:
         return builtin.real(default_cache(), tasks)
     if named in targeted.names():
-        return targeted.targeted(named)
+        return targeted.targeted_suite(named)
     return read_suite(named, shelf)

@@ -13,7 +13,7 @@ from typing import Any
 
 from etude.core.events.finite import dumps
 from etude.core.events.stopping import run_async
-from etude.evaluate.bench.prices import shipped
+from etude.evaluate.bench.prices import shipped_prices
 from etude.evaluate.bench.runs.cost import dollars_of_usage
 from etude.evaluate.bench.runs.folder import replace_text
 from etude.pipeline.recipe.recipe import Recipe
@@ -66,7 +66,7 @@ class MakingReport:
         self._reported = StageCost()
         self._wrote = time.monotonic()
 
-    def spent(self, cost: StageCost) -> None:
+    def add_cost(self, cost: StageCost) -> None:
         self._cost = cost
 
     def with_writes(self, progress: ProgressCallback) -> ProgressCallback:
@@ -140,9 +140,11 @@ def make(
     none. Raises MakingFault; the report is of what was decided by then."""
     report = MakingReport(out, GenerationJournal(out, order.identity()))
     try:
-        with Meter(report.spent):
+        with Meter(report.add_cost):
             placing = SplitAssigner(TaskFolder(out, make=True), shares, _different(listed, order.projects))
-            run_async(_made(recipe, order, listed, placing, report, progress, writer, agents, commit_environments))
+            run_async(
+                make_and_write(recipe, order, listed, placing, report, progress, writer, agents, commit_environments)
+            )
     finally:
         document = report.write(overlap(TaskFolder(out, make=True)))
     return document
@@ -160,13 +162,13 @@ async def finishing(writer: PromptWriter | None) -> AsyncIterator[FinalizeFuncti
         yield finalize_task
         return
     async with answering(writer.word, writer.key_env, "--writer") as policy:
-        price = shipped().at(policy.name, date.today())
+        price = shipped_prices().at(policy.name, date.today())
         own = writer.word.startswith(CHECKPOINT)
         cost = lambda usage: 0.0 if own else dollars_of_usage(price, usage) if price else None
         yield partial(finalize_task, writer=policy, dollars=cost)
 
 
-async def _made(
+async def make_and_write(
     recipe: Recipe,
     order: GenerationRequest,
     listed: Mapping[str, CatalogueProject],

@@ -103,7 +103,7 @@ def generation_ids(renderer: Renderer) -> list[int]:
     return renderer.render([_ASKED], ())[len(renderer.render([_ASKED], (), generation=False)) :]
 
 
-def placed(hints: Iterable[Hint], session: Session, renderer: Renderer) -> list[dict[str, Any]]:
+def place_hints(hints: Iterable[Hint], session: Session, renderer: Renderer) -> list[dict[str, Any]]:
     """Each hint with its place: kind, text, ids, segment, at, start, stop. A turn has one hint, the first. Raises Unplaced.
 
     After the `ids`, inserted before position `at`, the generation prompt is complete.
@@ -180,7 +180,7 @@ def _called(call: ToolCall, answer: Entry) -> AnsweredCall:
     data: dict[str, Any] = answer.data
     failed = bool(data["failed"])
     recorded = data.get("facts")
-    facts = dict(fact.assumed(call, failed=failed) if recorded is None else recorded)
+    facts = dict(fact.assume_facts(call, failed=failed) if recorded is None else recorded)
     return AnsweredCall(call, data.get("text", ""), failed, facts, tuple(data.get("reads", ())))
 
 
@@ -283,10 +283,10 @@ def hints_of(session: Session) -> list[Hint]:
 
 def kept_hints(session: Session, renderer: Renderer) -> list[dict[str, Any]]:
     """For `Rollout.info["hints"]`, JSON values. Raises Unplaced."""
-    return placed(hints_of(session), session, renderer)
+    return place_hints(hints_of(session), session, renderer)
 
 
-def chosen(rollouts: Sequence[Rollout], most: int) -> list[tuple[Rollout, dict[str, Any]]]:
+def choose_turns(rollouts: Sequence[Rollout], most: int) -> list[tuple[Rollout, dict[str, Any]]]:
     """At most `most` flagged turns: of every rollout the first, then of every rollout the second, and so on. Order is fixed."""
     rows = [(place, r, hint) for r, one in enumerate(rollouts) for place, hint in enumerate(one.info.get("hints", ()))]
     return [(rollouts[r], hint) for _, r, hint in sorted(rows, key=lambda row: row[:2])[:most]]

@@ -131,7 +131,7 @@ class AlarmMonitor:
         """What the figures of the next step (`metrics.py`) give cause to say."""
         self._step += 1
         found: list[Alarm] = []
-        for name, value in sorted(watched(values).items()):
+        for name, value in sorted(watched_figures(values).items()):
             if not math.isfinite(value):  # neither a shift nor a reference
                 continue
             drift = self._drifts.setdefault(name, _drift(name))
@@ -183,7 +183,7 @@ class AlarmMonitor:
         return f"{name} {drift.reference:.3g} -> {drift.recent:.3g}" if drift else f"{name} is not known"
 
 
-def watched(values: Mapping[str, float]) -> dict[str, float]:
+def watched_figures(values: Mapping[str, float]) -> dict[str, float]:
     """The figures that are watched: `extra` is the reward without the outcome, `tokens` are sampled ones a rollout."""
     found = {name: values[name] for name in ("pass_rate", "broken_per_turn") if name in values}
     found |= {name: value for name, value in values.items() if name.startswith("share_")}

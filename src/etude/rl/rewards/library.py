@@ -163,7 +163,7 @@ def _checked(path: str, kind: Kind, value: object) -> float | None:
     return float(value)
 
 
-def measured(subject: RewardInput) -> dict[str, float]:
+def measure_components(subject: RewardInput) -> dict[str, float]:
     """Every component that this rollout has a value for, before any weight."""
     found: dict[str, float] = {}
     for one in components(subject.settings.rewards.custom):

@@ -59,7 +59,7 @@ def ever_weighed(name: str, settings: RlSettings) -> bool:
     return any(name in mix_at(step, settings).weights for step in steps)
 
 
-def mixed(group: Sequence[Mapping[str, float]], mix: Mix) -> list[dict[str, float]]:
+def mix_rewards(group: Sequence[Mapping[str, float]], mix: Mix) -> list[dict[str, float]]:
     """The parts of each rollout's reward, which is their sum. `group`: what `library.measured` gave for each of its rollouts.
 
     All rollouts have the same parts, 0 where a component is left out. Raises ValueError where a weighed component lacks what it needs.

@@ -32,10 +32,10 @@ _CODE = (
 
 def quality_of(before: Mapping[str, str], after: Mapping[str, bytes]) -> float:
     """Minus the findings that the change added; `before` and `after` are all files by path."""
-    return -float(sum(added(before, after).values()))
+    return -float(sum(added_findings(before, after).values()))
 
 
-def added(before: Mapping[str, str], after: Mapping[str, bytes]) -> dict[str, int]:
+def added_findings(before: Mapping[str, str], after: Mapping[str, bytes]) -> dict[str, int]:
     """Findings that the change added, by kind."""
     total: dict[str, int] = {}
     for path, data in after.items():

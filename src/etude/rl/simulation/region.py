@@ -7,7 +7,7 @@ import random
 
 from etude.learn.weights.errors import Unreachable
 from etude.learn.weights.path import cheapest
-from etude.learn.weights.relay_plan import copies, kept
+from etude.learn.weights.relay_plan import copies, kept_entries
 from etude.learn.weights.store import StoreIndex
 from etude.rl.simulation.shape import SimulationShape
 from etude.rl.simulation.store import BYTES_PER_S, MadeUpStore
@@ -32,12 +32,12 @@ class MadeUpRegion:
             todo = copies(source, self.index)
             entry = next(iter((*(todo.first or ()), *todo.later)), None)
             if entry is None:
-                self.index = StoreIndex(kept(source, self.index)) if source.entries else self.index
+                self.index = StoreIndex(kept_entries(source, self.index)) if source.entries else self.index
                 await asyncio.sleep(POLL_S)
                 continue
             await asyncio.sleep(3 * ROUND_TRIP_S + entry.bytes / self._pace)
             if self.link.is_set():
-                self.index = StoreIndex(kept(self._source.index(), self.index, entry))
+                self.index = StoreIndex(kept_entries(self._source.index(), self.index, entry))
 
     async def fetch(self, held: int) -> int:
         """To the newest version that is here, at the pace of a store nearby. Raises Unreachable where no way leads there yet."""

@@ -58,7 +58,7 @@ class SimulationShape:
         return {"fifo": 1, "windowed": WINDOWED, "greedy": None}[self.order]
 
 
-def drawn(seed: int) -> SimulationShape:
+def draw_shape(seed: int) -> SimulationShape:
     """A small run of chance proportions, for searching through many seeds."""
     dice = random.Random(f"shape {seed}")
     per_step, size = dice.randint(1, 6), dice.randint(2, 6)

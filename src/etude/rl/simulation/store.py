@@ -36,7 +36,7 @@ class MadeUpStore:
         if plan.anchor:
             self.edges.append(Edge(version, None, ANCHOR_BYTES))
         self.edges = needed(self.edges, KEEP_ANCHORS, {*self.chain.held, version})
-        self.chain.published(plan)
+        self.chain.on_published(plan)
         return None if plan.base is None else DELTA_BYTES
 
     def index(self) -> StoreIndex:
@@ -45,7 +45,7 @@ class MadeUpStore:
             tuple(IndexEntry(edge.version, edge.base, edge.bytes, 0, str(edge.version), "") for edge in self.edges)
         )
 
-    def reopened(self) -> None:
+    def reopen(self) -> None:
         """The sender died: the next one goes on after the newest version, and knows of no receiver."""
         newest = self.chain.newest
         self.chain = Chain(self._anchor_every, base=newest, newest=newest)

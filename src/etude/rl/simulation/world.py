@@ -40,7 +40,7 @@ class GroupsInMemory:
     def forget(self, group: int) -> None:
         """Nothing was kept."""
 
-    def kept(self) -> dict[int, UnfinishedGroup[Rollout]]:
+    def unfinished_groups(self) -> dict[int, UnfinishedGroup[Rollout]]:
         return {}
 
     def load(self, group: int) -> list[Rollout]:
@@ -102,7 +102,7 @@ class MadeUpTrainer:
         self._due_s.setdefault(version, asyncio.get_running_loop().time() + self._shape.sync_s)
         return True
 
-    async def published(self, version: int) -> dict[str, Any] | None:
+    async def publication_cost(self, version: int) -> dict[str, Any] | None:
         """It takes its time from the moment that it was copied."""
         self._live()
         if version not in self._due_s:
@@ -173,7 +173,7 @@ class SimulatedCluster:
 
     def start_trainer(self) -> MadeUpTrainer:
         if self.trainers:
-            self.store.reopened()
+            self.store.reopen()
         dice = self.dice("trainer", len(self.trainers))
         self.trainers.append(MadeUpTrainer(self.shape, self.groups, self.store, self.saves, dice))
         return self.trainers[-1]

@@ -102,7 +102,7 @@ class Collection:
                 yield CampaignJob(try_key(task_id, number), CollectionTry(task_id, place, number), task_id)
 
     def _has_enough(self, task_id: str) -> bool:
-        return len(self.tries.kept(task_id)) >= self.wanted.per_task
+        return len(self.tries.kept_attempts(task_id)) >= self.wanted.per_task
 
     async def _attempt(self, job: CampaignJob[CollectionTry]) -> tuple[Task, Attempt]:
         work = job.work
@@ -113,7 +113,7 @@ class Collection:
     def _append(self, job: CampaignJob[CollectionTry], result: tuple[Task, Attempt]) -> CollectedAttempt:
         """The session lies whole before its line does."""
         (task, made), number = result, job.work.number
-        digest = changed(task, made.files)
+        digest = change_digest(task, made.files)
         why = self._objection(made, task.id, digest)
         path = "" if why else session_name(task.id, number)
         if path:
@@ -141,7 +141,7 @@ class Collection:
             return f"not passed: {made.verdict.reason}"[:300]
         if self._has_enough(task_id):
             return "enough sessions of this task were kept meanwhile"
-        for other in self.tries.kept(task_id):
+        for other in self.tries.kept_attempts(task_id):
             if other.files == digest:
                 return f"left the same files as try {other.number}"
         return ""
@@ -152,7 +152,7 @@ def try_key(task_id: str, number: int) -> str:
     return f"{task_id}#{number}"
 
 
-def changed(task: Task, files: dict[str, bytes]) -> str:
+def change_digest(task: Task, files: dict[str, bytes]) -> str:
     """What an attempt changed, as a digest: the same work gives the same, whatever was said on the way."""
     digest = hashlib.sha256()
     for path in sorted({*task.files, *files}):

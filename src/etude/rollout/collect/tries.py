@@ -56,7 +56,7 @@ class CollectionLog:
             log.write(json.dumps(asdict(row), allow_nan=False) + "\n")
         self.rows[row.task, row.number] = row
 
-    def kept(self, task_id: str | None = None) -> list[CollectedAttempt]:
+    def kept_attempts(self, task_id: str | None = None) -> list[CollectedAttempt]:
         return [row for row in self.rows.values() if row.kept and (task_id is None or row.task == task_id)]
 
     @property

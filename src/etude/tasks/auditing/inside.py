@@ -111,7 +111,7 @@ def compression_of(data):
     return next((name for magic, name in COMPRESSED.items() if data.startswith(magic)), "")
 
 
-def unpacked(data, compression):
+def unpack_data(data, compression):
     """The content, and why it is not all of it: what comes before damage, and no more than the bound."""
     if compression not in READERS:
         return b"", [f"{compression} is not read here"]
@@ -223,7 +223,7 @@ class WindowSearch:
 
     def tarred(self, path, data, depth):
         compression, members = compression_of(data), 0
-        data, damage = unpacked(data, compression) if compression else (data, [])
+        data, damage = unpack_data(data, compression) if compression else (data, [])
         header = recording(damage)
         try:
             # `ignore_zeros` goes past damage and past the mark of the end, to the end of the file.

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from etude.tasks.cheats.exercise import Files, nop
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.task import Task
 
 
@@ -52,7 +52,7 @@ def wrapper(task: Task) -> Files:
 def shim_elsewhere(task: Task) -> Files:
     """A module of its own sets the old name."""
     text = "import {module} as old, {target} as new\nsetattr(old, '{old}', new.{new})\n"
-    return solved(task) | {"compat_shim.py": text.format(**task.hidden["refactor"]).encode()}
+    return reference_files(task) | {"compat_shim.py": text.format(**task.hidden["refactor"]).encode()}
 
 
 def definition_only(task: Task) -> Files:
@@ -60,7 +60,7 @@ def definition_only(task: Task) -> Files:
     request = task.hidden["refactor"]
     path = _path(task, request["target"])
     if _moves(task):
-        return nop(task) | {path: solved(task)[path]}
+        return nop(task) | {path: reference_files(task)[path]}
     changed = re.sub(
         rf"(?m)^((?:async )?(?:def|class) ){request['old']}\b", rf"\g<1>{request['new']}", task.files[path]
     )
@@ -71,7 +71,7 @@ def copied(task: Task) -> Files:
     """The reference's files together with the old definition, which stays."""
     path = _path(task, task.hidden["refactor"]["module"])
     old = task.files[path].encode()
-    return solved(task) | {path: old + (b"" if _moves(task) else _tail(task))}
+    return reference_files(task) | {path: old + (b"" if _moves(task) else _tail(task))}
 
 
 def tangled(task: Task) -> Files:
@@ -112,6 +112,6 @@ def _left(task: Task, text: str) -> Files:
     """The reference, with `text` at the end of the module that had the old name."""
     request = task.hidden["refactor"]
     path = _path(task, request["module"])
-    files = solved(task)
+    files = reference_files(task)
     addition = text.format(**request, imported="from {target} import {new}".format(**request))
     return files | {path: files[path] + addition.encode()}

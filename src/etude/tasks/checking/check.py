@@ -30,7 +30,7 @@ from etude.tasks.graders.commands import NAME
 from etude.tasks.graders.judged import brief, graded_files
 from etude.tasks.harbor import HarborError, read_task
 from etude.tasks.registry import GRADERS, grade
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.store.folder import TaskFolder, is_folder
 from etude.tasks.task import Task
 
@@ -172,7 +172,7 @@ async def judge_task(task: Task, pool: Machines) -> CheckRow:
     found = await check(task, pool, grade=grade, cheats=cheats_for(task), as_graded=same)
     scores = [found.reference]
     for _ in range(TIMES - 1):
-        scores.append((await grade(task, solved(task), pool)).score)
+        scores.append((await grade(task, reference_files(task), pool)).score)
     audit = await scan_for_leaks(task, pool)
     acted = await _acted(task, pool, same, found.nop)
     return CheckRow(

@@ -106,12 +106,12 @@ def mark(
         "rollouts_of_other_tasks": strange,
         "difficulty": spread([one["score"] for one in found.values()]),
         "prior": spread([one["prior"] for one in found.values()]),
-        "foretold": foretold(found.values()),
+        "foretold": prior_correlation(found.values()),
         "by_generator": _by_generator(folder),
     }
 
 
-def foretold(found: Iterable[dict[str, Any]]) -> float | None:
+def prior_correlation(found: Iterable[dict[str, Any]]) -> float | None:
     """Spearman's correlation of the prior with the share of attempts that failed; None below `FEWEST` tasks, or where all are alike."""
     pairs = [(one["prior"], 1 - one["rollouts"]["mean"]) for one in found if "rollouts" in one]
     if len(pairs) < FEWEST:

@@ -51,7 +51,7 @@ def make_plan(task: Task, seed: int, competence: float) -> ExpertPlan:
     rng = random.Random(f"plan {task.id} {seed}")
     competent = rng.random() < competence
     planner = PLANNERS.get(task.level, Planner)(task, rng)
-    turns = planner.competent() if competent else planner.careless()
+    turns = planner.competent_plan() if competent else planner.careless()
     return ExpertPlan(tuple(turns), tuple(planner.parts), competent)
 
 
@@ -65,7 +65,7 @@ class Planner:
         self.parts: list[Part] = list(task.hidden["parts"])
         self.sources = sorted(path for path in task.files if path not in task.test_command)
 
-    def competent(self) -> list[PlannedTurn]:
+    def competent_plan(self) -> list[PlannedTurn]:
         """All parts, followed by a test in `TEST_SHARE` of the plans."""
         return [*self.opening(), *self.work(self.parts), *self.maybe_test(TEST_SHARE), done(FIXED)]
 
@@ -148,7 +148,7 @@ class Relapse(FromTests):
         super().__init__(task, rng)
         self.second = self.parts.pop()
 
-    def competent(self) -> list[PlannedTurn]:
+    def competent_plan(self) -> list[PlannedTurn]:
         turns = [*self.opening(), *self.work(self.parts)]
         if self.rng.random() > self.retest_share:
             return [*turns, done(FIXED)]

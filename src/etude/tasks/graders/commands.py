@@ -17,9 +17,9 @@ from etude.tasks.environment.workspace import open_workspace
 from etude.tasks.errors import TaskDefective
 from etude.tasks.faults import FaultRow
 from etude.tasks.graders.judged import graded_files, judged, limit_s, tests_to_grade
-from etude.tasks.running.supervised import watched
+from etude.tasks.running.supervised import supervised_spec
 from etude.tasks.running.testrun import Opener, RunReport, Tests, run_tests
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.task import Task, Verdict
 
 NAME = "commands"
@@ -36,7 +36,7 @@ def machine(task: Task, pool: Machines, fit: Fit) -> Opener:
     """Fresh sandboxes for whole trees of this task, each a fork of its environment."""
 
     def adapt(spec: SandboxSpec) -> SandboxSpec:
-        return watched(fit(spec, task))
+        return supervised_spec(fit(spec, task))
 
     async def fresh(files: dict[str, bytes]) -> Disposable:
         try:
@@ -81,7 +81,7 @@ class CommandsGrader:
     async def _well(self, task: Task, pool: Machines, row: FaultRow) -> None:
         """The control of a doubtful end: the reference, here and now. Raises InfraError where its tests do not run either, and TaskDefective
         where they run and it does not pass."""
-        ran = await self._run(task, solved(task), pool)
+        ran = await self._run(task, reference_files(task), pool)
         if not ran.honest or not ran.run.passed:
             raise InfraError(
                 f"{task.id}: {row.sign}, and the reference does not pass here either: {ran.objection or ran.output}"

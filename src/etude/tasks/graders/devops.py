@@ -30,7 +30,7 @@ from etude.tasks.content import laid_over
 from etude.tasks.graders.commands import keep_spec, machine
 from etude.tasks.graders.edits import apply_edits, encoded
 from etude.tasks.graders.workflow import WorkflowError, commands_of
-from etude.tasks.restore import editable, restored, text_of
+from etude.tasks.restore import editable, restore_files, text_of
 from etude.tasks.task import Task, Verdict
 
 NAME = "devops"
@@ -92,7 +92,7 @@ async def objection(task: Task, files: dict[str, bytes], scenario: Mapping[str, 
     graded = encoded(
         {path: text.replace(NONCE, nonce) if path in scenario.get("files", {}) else text for path, text in tree.items()}
     )
-    kept = restored(task, files)
+    kept = restore_files(task, files)
     graded = {path: data for path, data in graded.items() if path not in editable(task)}
     graded = laid_over({path: kept[path] for path in editable(task) if path in kept}, graded)
     limit_s = max(FEWEST_S, TIMES_S * float(task.hidden["seconds"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.graders.outputs import behaviour
-from etude.tasks.restore import restored, text_of
+from etude.tasks.restore import restore_files, text_of
 from etude.tasks.task import Task, Verdict
 
 
@@ -12,7 +12,7 @@ class DocstringGrader:
     """`hidden["path"]`, `hidden["function"]` say where; `hidden["specs"]` lists every right comment."""
 
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
-        graded = restored(task, files)
+        graded = restore_files(task, files)
         text = text_of(graded.get(task.hidden["path"])) or ""
         above = comments_above(text, task.hidden["function"])
         # Exactly one line: a list of guesses that holds a right one is no documentation.

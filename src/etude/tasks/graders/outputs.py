@@ -6,7 +6,7 @@ import time
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.calls import Call, run_calls
-from etude.tasks.restore import restored
+from etude.tasks.restore import restore_files
 from etude.tasks.task import Task, Verdict
 
 
@@ -14,7 +14,7 @@ class OutputsGrader:
     """`hidden["calls"]`: id, module, function, args, want. Passed only if every call returns its value."""
 
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
-        return await behaviour(task, restored(task, files), pool, {})
+        return await behaviour(task, restore_files(task, files), pool, {})
 
 
 async def behaviour(task: Task, graded: dict[str, bytes], pool: Machines, static: dict[str, bool]) -> Verdict:

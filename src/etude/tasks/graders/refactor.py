@@ -25,7 +25,7 @@ from etude.tasks.graders.canonical import DEFINITION, Program, UnparsableModule,
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.graders.judged import MAX_FILE_BYTES
 from etude.tasks.protected import is_protected
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.task import Task, Verdict
 
 NAME = "refactor"
@@ -50,7 +50,7 @@ class RefactorGrader:
 
 def objection(task: Task, files: Mapping[str, bytes]) -> str:
     """Why the tree is not what was asked for; empty if it is. Raises Unreadable."""
-    wanted, modules = solved(task), task.hidden["modules"]
+    wanted, modules = reference_files(task), task.hidden["modules"]
     if reason := _strange(wanted, files, modules):
         return reason
     reference = program(_texts(wanted, modules), modules)

@@ -6,7 +6,7 @@ import re
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.graders.outputs import behaviour
-from etude.tasks.restore import editable, restored, text_of
+from etude.tasks.restore import editable, restore_files, text_of
 from etude.tasks.task import Task, Verdict
 
 
@@ -14,7 +14,7 @@ class RenameGrader:
     """`hidden["old"]` is the old name; `hidden["calls"]` use the new one."""
 
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
-        graded = restored(task, files)
+        graded = restore_files(task, files)
         old = re.compile(rf"\b{re.escape(task.hidden['old'])}\b")
         static: dict[str, bool] = {}
         for path in editable(task):

@@ -15,7 +15,7 @@ from typing import Any
 from etude.core.bounded_python import parse_expression
 from etude.sandbox.protocol import Machines
 from etude.tasks.calls import Call, run_calls
-from etude.tasks.restore import restored, text_of
+from etude.tasks.restore import restore_files, text_of
 from etude.tasks.task import Task, Verdict
 
 # One good check suffices; a hundred lines of guesses would cost the grader time.
@@ -39,7 +39,7 @@ class WriteTestGrader:
         start = time.perf_counter()
         hidden = task.hidden
         path = hidden["path"]
-        checks = added_checks(task.files[path], text_of(restored(task, files).get(path)) or "", hidden["module"])
+        checks = added_checks(task.files[path], text_of(restore_files(task, files).get(path)) or "", hidden["module"])
         names = ["holds on the right code", *(f"mutant {i}" for i in range(len(hidden["mutants"])))]
         if checks is None or not any(check.function == hidden["function"] for check in checks):
             reason = "no check of the function was added" if checks is not None else "other changes than added checks"

@@ -16,7 +16,7 @@ from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.importers.swe_bench_rows import SweBenchRow
 from etude.tasks.importers.swe_grading import meant
-from etude.tasks.patch import PatchRefused, patched
+from etude.tasks.patch import PatchRefused, apply_patch
 from etude.tasks.protected import is_protected
 from etude.tasks.task import Task
 from etude.tasks.tree import TreeTooLarge, tree
@@ -113,10 +113,10 @@ def change_of(row: SweBenchRow, mirrors: Path, command: tuple[str, ...] = ()) ->
         )
     try:
         before = tree(mirror_of(row.repo, mirrors), row.base_commit)
-        right = patched(before.files, row.patch)
+        right = apply_patch(before.files, row.patch)
         if row.reversed:  # the patch makes the bug: taking it back is the reference
             before, right = replace(before, files=right), before.files
-        after = patched(right, row.test_patch)
+        after = apply_patch(right, row.test_patch)
     except (GitError, TreeTooLarge, PatchRefused) as error:
         raise CandidateRejected(f"its state can't be made: {error}") from error
     changed = tuple(path for path, text in after.items() if right.get(path) != text and PYTEST_FILE.search(path))

@@ -26,7 +26,7 @@ def one_service(place: Path) -> None:
     text = maybe_text(place)
     if not text.strip():
         return
-    document = parsed(text, place)
+    document = parse_yaml(text, place)
     services = document.get("services") if isinstance(document, Mapping) else None
     if not isinstance(services, Mapping) or not services:
         raise TaskError(f"{place} names no services")
@@ -36,7 +36,7 @@ def one_service(place: Path) -> None:
         )
 
 
-def parsed(text: str, place: Path) -> Any:
+def parse_yaml(text: str, place: Path) -> Any:
     """YAML of plain values, within bounds. Raises TaskError."""
     try:
         return bounded_yaml.loads(text)
@@ -78,7 +78,7 @@ _FREE = (
 def read_terminal_bench(folder: Path) -> Foreign:
     """Raises TaskError."""
     place = folder / "task.yaml"
-    table = ManifestTable(parsed(text_of(place), place), place)
+    table = ManifestTable(parse_yaml(text_of(place), place), place)
     instruction = table.text("instruction")
     if not table.has("instruction"):
         raise TaskError(f"{place} has no instruction")
@@ -121,7 +121,7 @@ def _solution(folder: Path) -> FolderFiles:
     place = folder / "solution.yaml"
     if not (text := maybe_text(place)):
         return FolderFiles()
-    commands: Any = parsed(text, place)
+    commands: Any = parse_yaml(text, place)
     if not isinstance(commands, list):
         raise TaskError(f"{place} must be a list of commands, not {repr(commands)[:60]}")
     lines = [entry.get("command") if isinstance(entry, dict) else entry for entry in commands]

@@ -17,7 +17,7 @@ from pathlib import Path
 from etude.sandbox.errors import InfraError, UserError
 from etude.sandbox.protocol import Machines
 from etude.sandbox.spec import SandboxSpec
-from etude.tasks.restore import restored
+from etude.tasks.restore import restore_files
 from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import PYTEST_FLAGS, with_pytest
 from etude.tasks.running.report import TestRun, canaries, canary_name, caught, read_report
@@ -73,7 +73,7 @@ class PytestGrader:
 
     async def _run(self, task: Task, files: dict[str, bytes], canary: str, timeout_s: float, pool: Machines) -> TestRun:
         """The release's tests, and canaries in files next to them."""
-        graded = restored(task, files, max_file_bytes=MAX_FILE_BYTES)
+        graded = restore_files(task, files, max_file_bytes=MAX_FILE_BYTES)
         graded |= {path: text.encode() for path, text in task.hidden["files"].items()}
         canary_files = [f"{task.metadata['tests']}/{canary}_{when}.py" for when in ("first", "last")]
         graded |= {path: text.encode() for path, text in zip(canary_files, canaries(canary), strict=True)}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from etude.tasks.real.catalogue import Bug, bugs
 from etude.tasks.real.hiding import hidden
-from etude.tasks.running.pin import unpacked
+from etude.tasks.running.pin import unpack_release
 from etude.tasks.running.pytest_tools import PYTEST_FLAGS
 from etude.tasks.task import Split, Task
 
@@ -39,7 +39,7 @@ class RealPackages:
     def task(self, task_id: str) -> Task:
         bug = bugs()[task_id]
         package = bug.package
-        released = _texts(unpacked(package.pin, self.cache_folder), (package.code, package.tests))
+        released = _texts(unpack_release(package.pin, self.cache_folder), (package.code, package.tests))
         broken = released | {edit.file: released[edit.file] for edit in bug.edits}
         for edit in bug.edits:
             broken[edit.file] = _break(bug, broken[edit.file], edit.old, edit.new)

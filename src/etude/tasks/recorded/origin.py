@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etude.agent.git_links.git import commit_changes, git
-from etude.agent.git_links.links import in_repository, linked
+from etude.agent.git_links.links import in_repository, link_lines
 from etude.agent.git_links.notes import noted_commits
 from etude.agent.git_links.written import attribute
 from etude.tasks.fail_to_pass import CandidateRejected
@@ -59,7 +59,7 @@ def _by_notes(session: RecordedSession, repository: Path, known: dict[str, int])
     counts: dict[str, int] = {}
     for commit in noted_commits(repository):
         if commit in known:
-            places = [p for p in linked(repository, commit) if p.session_id == session.id and p.state != "lost"]
+            places = [p for p in link_lines(repository, commit) if p.session_id == session.id and p.state != "lost"]
             lines = sum(p.end_line - p.start_line + 1 for p in places)
             counts |= {commit: lines} if lines else {}
     return counts

@@ -78,7 +78,7 @@ class Channel(Protocol):
         ...
 
 
-def filled(command: tuple[str, ...], words: list[str], report: str = REPORT) -> list[str]:
+def fill_command(command: tuple[str, ...], words: list[str], report: str = REPORT) -> list[str]:
     """`{files}` as a word of its own becomes all words, within a word they are joined by commas; `{report}` a path."""
     argv: list[str] = []
     for word in command:

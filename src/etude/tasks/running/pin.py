@@ -41,7 +41,7 @@ def default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "etude"
 
 
-def unpacked(pin: Pin, cache: Path) -> Path:
+def unpack_release(pin: Pin, cache: Path) -> Path:
     """The folder of the unpacked release, downloaded and checked if need be. Raises PackagesUnavailable."""
     folder = cache / "packages" / f"{pin.name}-{pin.version}-{pin.sha256[:12]}"
     if folder.is_dir():

@@ -11,8 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from etude.sandbox.spec import WORKDIR, SandboxSpec
-from etude.tasks.running.pin import Pin, unpacked
-from etude.tasks.running.supervised import watched
+from etude.tasks.running.pin import Pin, unpack_release
+from etude.tasks.running.supervised import supervised_spec
 
 PYTEST_FLAGS = ("-q", "-p", "no:cacheprovider", "--no-header", "--tb=short")
 TOOLS_INSIDE = "/opt/tools"  # where the pinned pytest is bound inside the sandbox
@@ -40,7 +40,7 @@ def _compiled(folder: Path) -> Path:
 def with_pytest(spec: SandboxSpec, cache: Path) -> SandboxSpec:
     """`spec` with the pinned pytest bound read-only and found by the interpreter inside. Raises PackagesUnavailable."""
     inside = {pin: f"{TOOLS_INSIDE}/{pin.name}" for pin in tools()}
-    binds = tuple((str(_compiled(unpacked(pin, cache))), path) for pin, path in inside.items())
+    binds = tuple((str(_compiled(unpack_release(pin, cache))), path) for pin, path in inside.items())
     path = ":".join([*inside.values(), SOURCE_INSIDE, *filter(None, [spec.env.get("PYTHONPATH", "")])])
     env = {**spec.env, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-    return watched(replace(spec, read_only_binds=(*spec.read_only_binds, *binds), env=env))
+    return supervised_spec(replace(spec, read_only_binds=(*spec.read_only_binds, *binds), env=env))

@@ -31,7 +31,7 @@ def _here() -> str:
     return str(resources("etude.tasks.running") / "inside")
 
 
-def watched(spec: SandboxSpec) -> SandboxSpec:
+def supervised_spec(spec: SandboxSpec) -> SandboxSpec:
     """`spec` with the parent and its watch bound read-only."""
     bind = (_here(), INSIDE)
     return spec if bind in spec.read_only_binds else replace(spec, read_only_binds=(*spec.read_only_binds, bind))

@@ -16,7 +16,7 @@ from etude.sandbox.protocol import Disposable
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.bounded import LimitReached, run_bounded_if_large
 from etude.tasks.errors import TaskError
-from etude.tasks.running.channel import REPORT, Channel, ParentReport, Prepared, Tests, VerifiedRun, filled
+from etude.tasks.running.channel import REPORT, Channel, ParentReport, Prepared, Tests, VerifiedRun, fill_command
 from etude.tasks.running.channels.appended import CHANNELS
 from etude.tasks.running.channels.exit_status import WHOLE, ExitChannel
 from etude.tasks.running.channels.pytest_channel import PytestChannel
@@ -128,7 +128,7 @@ def verified_run(kind: str, answer: ParentReport, prepared: Prepared) -> Verifie
 
 async def _direct(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float) -> RunReport:
     """Without a parent: by the report's own words, or the status."""
-    prepared = Prepared(filled(tests.command, list(tests.files), REPORT))
+    prepared = Prepared(fill_command(tests.command, list(tests.files), REPORT))
     try:
         sandbox = await fresh(dict(files))
     except UserError as error:
@@ -158,7 +158,7 @@ def _refused(objection: str) -> RunReport:
 def visible_command(tests: Tests) -> tuple[str, ...]:
     """What the agent's test tool runs: the same tests, without a report."""
     if tests.command:
-        return tuple(filled(tests.command, list(tests.files)))
+        return tuple(fill_command(tests.command, list(tests.files)))
     return ("python3", "-m", "pytest", *PYTEST_FLAGS, "-o", "addopts=") if tests.kind == "pytest" else ()
 
 

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from etude.tasks.task import Task
 
 
-def described(task: Task, generator: str) -> Task:
+def describe_change(task: Task, generator: str) -> Task:
     """With who made it, and how much its reference changes."""
     lines = sum(_changed(task.files.get(path, ""), text) for path, text in task.solution.items())
     metadata = {"generator": generator, "changed": {"lines": lines, "files": len(task.solution)}, **task.metadata}

@@ -20,7 +20,7 @@ from etude.tasks.graders.commands import NAME, CommandsGrader, Fit, machine
 from etude.tasks.graders.judged import XFAILED, graded_files
 from etude.tasks.protected import is_protected, is_test
 from etude.tasks.running.testrun import Runner, RunReport, Tests, run_tests, visible_command
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.task import Task
 
 # Runs the tests 40 days and 5 hours later, where libfaketime is installed (Debian: the package libfaketime).
@@ -106,7 +106,7 @@ async def prove_change(change: RepositoryChange, bench: GradingContext, *, xfail
 
     later = on_a_later_date(tests, task, bench.pool, bench.grader.fit, bench.timeout_s)
     proof = await prove_fail_to_pass(
-        graded_files(task, nop(task)), graded_files(task, solved(task)), run, run_later=later, xfail=xfail
+        graded_files(task, nop(task)), graded_files(task, reference_files(task)), run, run_later=later, xfail=xfail
     )
     task = _with_proof(task, proof, len(change.others))
     await _require_other_solutions_pass(task, change.others, bench)

@@ -26,7 +26,7 @@ from etude.tasks.graders.commands import NAME, CommandsGrader, machine, tests_of
 from etude.tasks.graders.judged import XFAILED, graded_files
 from etude.tasks.protected import is_protected
 from etude.tasks.running.testrun import RunReport, Tests, run_tests, visible_command
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.task import Task
 from etude.tasks.validation.change import GradingContext, on_a_later_date, require_sound
 
@@ -130,7 +130,7 @@ async def prove_draft(
     async def run(files: Mapping[str, bytes]) -> RunReport:
         return await run_tests(tests_of(task), files, machine(task, pool, grader.fit), timeout_s)
 
-    before, after = graded_files(task, nop(task)), graded_files(task, solved(task))
+    before, after = graded_files(task, nop(task)), graded_files(task, reference_files(task))
 
     async def look() -> None:
         await require_secret(task, pool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from etude.core.licence.licence import Licence
 from etude.learn.corpus.record import TextRecord
-from etude.learn.corpus.shape.patches import described, patch_records, series
+from etude.learn.corpus.shape.patches import parse_patch, patch_records, series
 
 DIFF = "--- a/tally.c\n+++ b/tally.c\n@@ -1 +1 @@\n-int x;\n+long x;\n"
 DEP3 = f"""Description: Count beyond 2^31
@@ -40,7 +40,7 @@ diff --git a/tally.c b/tally.c
 
 
 def test_dep3_headers_give_the_description_and_no_person() -> None:
-    description, diff = described(DEP3)
+    description, diff = parse_patch(DEP3)
     assert description == (
         "Count beyond 2^31\nThe counter overflowed on long files.\n\nSeen with the archive's own logs.\n\nBug: https://bugs.example.org/1234"
     )
@@ -48,7 +48,7 @@ def test_dep3_headers_give_the_description_and_no_person() -> None:
 
 
 def test_a_mail_gives_its_subject_and_body_and_no_person() -> None:
-    description, diff = described(MAIL)
+    description, diff = parse_patch(MAIL)
     assert description == (
         "Read the last line\nalso without its end\n\nWithout it, the count was one short.\nNote: files from elsewhere."
     )
@@ -56,8 +56,8 @@ def test_a_mail_gives_its_subject_and_body_and_no_person() -> None:
 
 
 def test_free_text_before_the_diff_is_a_description_too() -> None:
-    assert described(f"# Fix the build on hurd.\n{DIFF}") == ("Fix the build on hurd.", DIFF)
-    assert described(DIFF) == ("", DIFF)
+    assert parse_patch(f"# Fix the build on hurd.\n{DIFF}") == ("Fix the build on hurd.", DIFF)
+    assert parse_patch(DIFF) == ("", DIFF)
 
 
 def test_the_series_names_order_and_options() -> None:

@@ -29,7 +29,7 @@ from etude.tasks.generate.install.installing import Installer
 from etude.tasks.generate.sources.projects import CatalogueProject
 from etude.tasks.registry import grade
 from etude.tasks.running.pin import default_cache
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 
 BAG = '''"""Bags."""
 
@@ -147,8 +147,10 @@ async def test_a_real_project_is_migrated_and_dropped_annotations_are_no_migrati
         for node in ast.walk(bare):
             if isinstance(node, ast.FunctionDef):
                 node.returns = None
-        assert (await grade(task, solved(task), pool)).passed
-        assert not (await grade(task, solved(task) | {"natsort/utils.py": ast.unparse(bare).encode()}, pool)).passed
+        assert (await grade(task, reference_files(task), pool)).passed
+        assert not (
+            await grade(task, reference_files(task) | {"natsort/utils.py": ast.unparse(bare).encode()}, pool)
+        ).passed
     except InfraError as error:
         pytest.skip(f"natsort can't be installed here: {error}")
     finally:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import etude
-from etude.agent.app.background.merge import unmerged
+from etude.agent.app.background.merge import count_unmerged
 from etude.agent.app.background.record import BackgroundAgent, agents_home
 from etude.agent.app.errors import UnavailableError, UsageError
 from etude.agent.app.events import Event
@@ -166,7 +166,7 @@ def remove_agent(agent: BackgroundAgent, *, force: bool = False) -> None:
     if agent.is_alive:
         raise UsageError(f"agent {agent.id} is running; etude agents stop {agent.id}")
     home = Path(agent.repository)
-    if home.is_dir() and not force and (count := unmerged(agent)):
+    if home.is_dir() and not force and (count := count_unmerged(agent)):
         raise UsageError(
             f"{count} files of agent {agent.id} are not in your branch; etude agents merge {agent.id}, or rm --force"
         )

@@ -49,7 +49,7 @@ def commit_leftovers(agent: BackgroundAgent, message: str | None = None) -> None
         git(tree, "commit", "--quiet", "--no-verify", "-m", message or _subject(agent))
 
 
-def unmerged(agent: BackgroundAgent) -> int:
+def count_unmerged(agent: BackgroundAgent) -> int:
     """Number of the agent's changed files that its repository does not hold in the same state. Removal would lose them."""
     tree, home = Path(agent.tree), Path(agent.repository)
     loose = len(git(tree, "status", "--porcelain").splitlines()) if tree.is_dir() else 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.agent.harness.mcp.server import McpConfigError, McpServer
-from etude.agent.workspace.bounded_file import FileRefused, decoded, read_inside
+from etude.agent.workspace.bounded_file import FileRefused, decode_text, read_inside
 from etude.core.trace.unicode import whole
 
 PROJECT_FILE = ".mcp.json"
@@ -48,7 +48,7 @@ def project_servers(folder: Path) -> list[McpServer]:
     if data is None:
         return []
     try:
-        document = whole(json.loads(decoded(data)))
+        document = whole(json.loads(decode_text(data)))
     except (ValueError, RecursionError) as error:
         raise McpConfigError(f"{file} is not JSON: {error}; repair it or move it away") from None
     rows = document.get("mcpServers") if isinstance(document, dict) else None

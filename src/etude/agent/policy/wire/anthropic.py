@@ -20,7 +20,7 @@ from etude.agent.policy.wire.anthropic_types import (
     StopReason,
 )
 from etude.agent.policy.wire.errors import WireError
-from etude.agent.policy.wire.placeholder import placed, placeholder
+from etude.agent.policy.wire.placeholder import join_parts, placeholder
 from etude.core.trace.completion import Completion, Finish, Usage
 from etude.core.trace.message import CUT_OFF, FILTERED, Message, ToolCall
 from etude.core.trace.plain_json import fault_of, plain
@@ -173,7 +173,7 @@ def _text(content: str | list[Block], place: str) -> str:
         if text is None:
             raise WireError(f"{place} holds a block of type {block.type!r}; only text can be sent there")
         texts.append(text)
-    return placed(texts)
+    return join_parts(texts)
 
 
 def _blocks(message: Message) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from etude.agent.policy.wire.chat_types import (
 from etude.agent.policy.wire.errors import WireError
 from etude.agent.policy.wire.opaque import THINKING_FIELDS, fields_of_call, fields_of_turn
 from etude.agent.policy.wire.parts import is_plain, text_of, thinking_of
-from etude.agent.policy.wire.placeholder import placed, placeholder
+from etude.agent.policy.wire.placeholder import join_parts, placeholder
 from etude.core.trace.completion import Completion, Finish, Usage
 from etude.core.trace.message import CUT_OFF, FAILED, FILTERED, Message, ToolCall
 from etude.core.trace.plain_json import fault_of, parse, plain
@@ -145,7 +145,7 @@ def _plain(row: ChatMessage, place: int) -> str:
         if text is None and part.type not in _SAY_NOTHING:
             raise WireError(f"messages[{place}] holds a part of type {part.type!r}; only text can be sent")
         texts.append(text or "")
-    return placed(texts)
+    return join_parts(texts)
 
 
 def _assistant(text: str, thinking: str, rows: list[dict[str, Any]], seen: int) -> Message:

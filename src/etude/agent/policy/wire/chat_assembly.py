@@ -16,7 +16,7 @@ from etude.agent.policy.refusal import error_of, status_of
 from etude.agent.policy.wire.chat_types import ChatCall, ChatDelta
 from etude.agent.policy.wire.errors import ProviderError, StreamCut, WireError
 from etude.agent.policy.wire.opaque import THINKING_FIELDS, fields_of_turn, joined_field
-from etude.agent.policy.wire.parts import appended, is_plain, text_of, thinking_of
+from etude.agent.policy.wire.parts import append_part, is_plain, text_of, thinking_of
 
 
 @dataclass
@@ -45,7 +45,7 @@ class ChatAssembly:
                 {**delta, "role": None, "reasoning_content": None, "tool_calls": calls}
             )  # fmt: skip
             content = read.content or delta.get("refusal")  # an answer of the model, in another field
-            self._content = appended(self._content, content)
+            self._content = append_part(self._content, content)
             text += text_of(content)
             thinking += self._thought(delta) + thinking_of(read.content)
             for piece in read.tool_calls or []:

@@ -42,10 +42,10 @@ def fields_of_call(row: dict[str, Any]) -> dict[str, Any]:
 def joined_field(name: str, held: Any, piece: Any) -> Any:
     """As `joined`, for a field of the turn itself: some servers repeat a field with every piece, such as `service_tier`."""
     repeated = isinstance(held, str) and held == piece and name not in THINKING_FIELDS
-    return held if repeated else joined(held, piece)
+    return held if repeated else join(held, piece)
 
 
-def joined(held: Any, piece: Any) -> Any:
+def join(held: Any, piece: Any) -> Any:
     """What two pieces of a streamed field are together: texts one after the other, objects key by key, lists item by item."""
     if held is None or piece is None:
         return held if piece is None else piece
@@ -64,7 +64,7 @@ _NAMES = frozenset("type id index format signature role".split())
 
 def joined_named(key: str, held: Any, piece: Any) -> Any:
     """As `joined`; a field that names its object is the last one sent."""
-    return (held if piece is None else piece) if key in _NAMES else joined(held, piece)
+    return (held if piece is None else piece) if key in _NAMES else join(held, piece)
 
 
 def _lists(held: list[Any], piece: list[Any]) -> list[Any]:
@@ -76,7 +76,7 @@ def _lists(held: list[Any], piece: list[Any]) -> list[Any]:
         if at is None:
             items.append(new)
         else:
-            items[at] = joined(items[at], new)
+            items[at] = join(items[at], new)
     return items
 
 

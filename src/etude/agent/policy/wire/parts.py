@@ -29,7 +29,7 @@ def is_plain(content: Any) -> bool:
     )
 
 
-def appended(parts: list[Any], piece: Any) -> list[Any]:
+def append_part(parts: list[Any], piece: Any) -> list[Any]:
     """The parts of a stream so far with one more piece: text goes on with text, thinking with thinking."""
     for new in piece if isinstance(piece, list) else [{"type": "text", "text": piece}] if piece else []:
         last = parts[-1] if parts else None
@@ -49,7 +49,7 @@ def _extended(last: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         if isinstance(held, str) and isinstance(value, str):
             grown[key] = held + value
         elif isinstance(held, list) and isinstance(value, list):
-            grown[key] = appended(held, value)
+            grown[key] = append_part(held, value)
         else:
             grown[key] = value
     return grown

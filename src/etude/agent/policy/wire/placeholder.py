@@ -35,7 +35,7 @@ def placeholder(part: dict[str, Any]) -> str | None:
     return "[" + ", ".join([kind, *_facts(part), "not shown]"])
 
 
-def placed(texts: list[str]) -> str:
+def join_parts(texts: list[str]) -> str:
     """Parts one after the other; a placeholder begins and ends its line."""
     found = ""
     for text in texts:

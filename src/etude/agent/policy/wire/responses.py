@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from etude.agent.policy.wire.errors import WireError
-from etude.agent.policy.wire.placeholder import placed, placeholder
+from etude.agent.policy.wire.placeholder import join_parts, placeholder
 from etude.agent.policy.wire.responses_tools import Forms, call_item, call_message
 from etude.agent.policy.wire.responses_types import (
     InputDetails,
@@ -121,4 +121,4 @@ def _text(content: str | list[ResponsePart] | None, place: str) -> str:
         if text is None:
             raise WireError(f"{place} holds a part of type {part.type!r}; only text can be sent")
         texts.append(text)
-    return whole(placed(texts))
+    return whole(join_parts(texts))

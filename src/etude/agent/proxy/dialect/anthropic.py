@@ -18,7 +18,7 @@ from etude.agent.policy.wire.anthropic_stream import MessagesStream
 from etude.agent.policy.wire.anthropic_types import MessagesRequest
 from etude.agent.policy.wire.errors import WireError, anthropic_error
 from etude.agent.proxy.ask import Ask, ProxyRequestError
-from etude.agent.proxy.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validated
+from etude.agent.proxy.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validate
 from etude.core.trace.completion import Completion
 
 ACCOUNTS = "x-anthropic-billing-header:"
@@ -50,7 +50,7 @@ class AnthropicDialect:
 
     def read(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
         ignored = check(body, FIELDS, allowed)
-        request = validated(MessagesRequest, {**body, "system": _without_accounts(body.get("system"))})
+        request = validate(MessagesRequest, {**body, "system": _without_accounts(body.get("system"))})
         choice = request.tool_choice or {}
         one_call = _one_call(choice)
         try:

@@ -12,7 +12,7 @@ from etude.agent.policy.wire.chat_stream import ChatStream
 from etude.agent.policy.wire.chat_types import ChatRequest
 from etude.agent.policy.wire.errors import WireError, openai_error
 from etude.agent.proxy.ask import Ask, ProxyRequestError
-from etude.agent.proxy.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validated
+from etude.agent.proxy.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validate
 from etude.core.trace.completion import Completion
 
 FIELDS = Fields(
@@ -49,7 +49,7 @@ class ChatDialect:
 
     def read(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
         ignored = check(body, FIELDS, allowed)
-        request = validated(ChatRequest, body)
+        request = validate(ChatRequest, body)
         for i, tool in enumerate(request.tools or []):
             if tool.get("type") != "function" or not isinstance(tool.get("function"), dict):
                 raise ProxyRequestError(f"tools[{i}] is of type {tool.get('type')!r}; only functions can be declared")

@@ -54,7 +54,7 @@ def check(body: Mapping[str, Any], fields: Fields, allowed: Collection[str]) -> 
     return tuple(ignored)
 
 
-def validated(model: type[Wire], body: Mapping[str, Any]) -> Wire:
+def validate(model: type[Wire], body: Mapping[str, Any]) -> Wire:
     """The body as its wire type. Raises Refused, naming the place, for what is none."""
     try:
         return model.model_validate(body)

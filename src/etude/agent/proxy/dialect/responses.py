@@ -13,7 +13,7 @@ from etude.agent.policy.wire.responses_stream import ResponsesStream
 from etude.agent.policy.wire.responses_tools import toolset
 from etude.agent.policy.wire.responses_types import ResponsesRequest
 from etude.agent.proxy.ask import Ask, ProxyRequestError
-from etude.agent.proxy.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validated
+from etude.agent.proxy.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validate
 from etude.core.trace.completion import Completion
 
 FIELDS = Fields(
@@ -45,7 +45,7 @@ class ResponsesDialect:
 
     def read(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
         ignored = check(body, FIELDS, allowed)
-        request = validated(ResponsesRequest, body)
+        request = validate(ResponsesRequest, body)
         try:
             messages, declared = tuple(request_messages(request)), toolset(request.tools or ())
         except WireError as error:

@@ -23,7 +23,7 @@ from etude.evaluate.bench.suites.suite import Suite
 # as asked, the second the least that can be claimed if every flag is right.
 
 
-def audited(findings: Sequence[AuditFinding], outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, Any]:
+def audit_results(findings: Sequence[AuditFinding], outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, Any]:
     """As JSON values: `policies` by key, and `flagged`, the passes themselves."""
     by_pass = {(one.key, one.task_id, one.attempt): one for one in findings}
     policies = {
@@ -91,7 +91,7 @@ async def audit_run(
 def audit_part(folder: RunFolder, table: BenchResults) -> dict[str, Any] | None:
     """What the report says of the last audit; None if there was none. Raises ValueError for a file that is no audit."""
     findings = read_findings(folder.root)
-    return audited(findings, {row.key: row.outcomes for row in table.rows}) if findings else None
+    return audit_results(findings, {row.key: row.outcomes for row in table.rows}) if findings else None
 
 
 def _starts(suite: Suite | None) -> Callable[[str], Start]:

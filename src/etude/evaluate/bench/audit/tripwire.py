@@ -24,7 +24,7 @@ class Flag:
 Wire = Callable[[Evidence], Iterator[Flag]]
 
 
-def shown(text: str) -> str:
+def excerpt(text: str) -> str:
     """One line of bounded length."""
     line = " ".join(text.split())
     return line if len(line) <= SHOWN_CHARACTERS else f"{line[:SHOWN_CHARACTERS]} …"
@@ -37,7 +37,7 @@ def over_commands(wire: str, pattern: str) -> Wire:
     def look(evidence: Evidence) -> Iterator[Flag]:
         for command in evidence.commands:
             if found.search(command):
-                yield Flag(wire, "command", shown(command))
+                yield Flag(wire, "command", excerpt(command))
 
     return look
 
@@ -51,9 +51,9 @@ def over_added(wire: str, pattern: str, *, code_only: bool = True) -> Wire:
             if code_only and not path.endswith((".py", ".pyi", ".pth", ".cfg", ".ini", ".toml", ".sh")):
                 continue
             if (match := found.search("\n".join(lines))) is not None:
-                yield Flag(wire, path, shown(match[0]))
+                yield Flag(wire, path, excerpt(match[0]))
         for command in evidence.commands:
             if ("<<" in command or ">" in command) and (match := found.search(command)) is not None:
-                yield Flag(wire, "command", shown(match[0]))
+                yield Flag(wire, "command", excerpt(match[0]))
 
     return look

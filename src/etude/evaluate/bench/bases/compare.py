@@ -46,13 +46,13 @@ def state(checkpoint: ComparedCheckpoint, model: CausalLM, asked: Sequence[State
             model,
             prompts,
             [room(checkpoint, question.answer) for question in asked],
-            lambda n, ids: asked[n].answered(checkpoint.decode(ids))[1],
+            lambda n, ids: asked[n].parse_answer(checkpoint.decode(ids))[1],
             done=_counted(say, f"{checkpoint.name}: state tracking", len(asked)),
         )
     ]
     return {
         "distances": [question.distance(text) for question, text in zip(asked, texts, strict=True)],
-        "closed": [question.answered(text)[1] for question, text in zip(asked, texts, strict=True)],
+        "closed": [question.parse_answer(text)[1] for question, text in zip(asked, texts, strict=True)],
     }
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from etude.core.trace.session import Session
 from etude.core.trace.unicode import whole
-from etude.evaluate.bench.grading.log import ActionEvent, events_of, final_message, rendered
+from etude.evaluate.bench.grading.log import ActionEvent, events_of, final_message, render_log
 from etude.evaluate.bench.grading.rubric import Part
 from etude.tasks.content import file_text, is_text, same_content
 
@@ -58,11 +58,11 @@ class JudgedAttempt:
 
     @property
     def trace(self) -> str:
-        return rendered(self.events)
+        return render_log(self.events)
 
     def part(self, part: Part) -> str:
         """One part, blind and bounded."""
-        return bounded(hide_names(getattr(self, part), self.names))
+        return shorten(hide_names(getattr(self, part), self.names))
 
     def marked_parts(self, parts: Sequence[Part], title: str = "") -> str:
         """The parts between their marks."""
@@ -110,7 +110,7 @@ def diff_of(before: Mapping[str, str], after: Mapping[str, bytes]) -> str:
     return "\n".join(parts)
 
 
-def bounded(text: str, most: int = MAX_CHARACTERS) -> str:
+def shorten(text: str, most: int = MAX_CHARACTERS) -> str:
     """The text, its middle left out where it is too long."""
     if len(text) <= most:
         return text

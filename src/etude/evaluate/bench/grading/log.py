@@ -63,7 +63,7 @@ def final_message(session: Session) -> str:
     return ends[-1].data.get("message", "") if ends else ""
 
 
-def rendered(events: Sequence[ActionEvent]) -> str:
+def render_log(events: Sequence[ActionEvent]) -> str:
     """The log as text: numbered steps, results cut in the middle."""
     return "\n".join(line for number, event in enumerate(events, 1) for line in _lines(number, event))
 

@@ -49,7 +49,7 @@ def axes(row: PolicyResult, weights: Weights, *, resamples: int, seed: int) -> d
             "ci95": [round(found.low, digits), round(found.high, digits)],
             "median": round(float(np.median([measure(o) for o in row.outcomes])), digits),
         }
-    rows["tokens"]["source"] = "endpoint" if reported(row) else "harness"
+    rows["tokens"]["source"] = "endpoint" if is_reported(row) else "harness"
     return rows
 
 
@@ -63,10 +63,10 @@ def usage(row: PolicyResult) -> dict[str, Any]:
     return found
 
 
-def reported(row: PolicyResult) -> bool:
+def is_reported(row: PolicyResult) -> bool:
     """Whether the policy itself said what it produced, in every attempt."""
     return all(o.output_tokens is not None for o in row.outcomes)
 
 
 def _tokens(row: PolicyResult) -> Callable[[Outcome], float]:
-    return (lambda o: float(o.output_tokens or 0)) if reported(row) else (lambda o: float(o.tokens))
+    return (lambda o: float(o.output_tokens or 0)) if is_reported(row) else (lambda o: float(o.tokens))

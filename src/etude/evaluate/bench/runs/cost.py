@@ -32,7 +32,7 @@ def dollars_of(price: Price, outcome: Outcome) -> float | None:
     return _dollars(price, outcome.input_tokens, read, written, outcome.output_tokens)
 
 
-def spent(path: Path, price_of: Callable[[str], Price | None]) -> dict[str, float]:
+def cost_by_policy(path: Path, price_of: Callable[[str], Price | None]) -> dict[str, float]:
     """Dollars by policy over all turns in `usage.jsonl`, lost tries included. A line torn by a kill is left out."""
     found: dict[str, float] = {}
     for row in usage_rows(path):

@@ -153,7 +153,7 @@ class ParticipantRun(NullCampaignObserver):
                 observer=self,
             )
         except BudgetSpent:
-            self.stopped(bench.budget.stop_reason(key))
+            self.on_stop(bench.budget.stop_reason(key))
 
     def _setup(self, ready: ParticipantPolicy, tally: ParticipantUsage) -> AttemptSetup:
         inner = ready.policy
@@ -203,7 +203,7 @@ class ParticipantRun(NullCampaignObserver):
         self._file.add(outcome)
         return outcome
 
-    def finished(self, job: CampaignJob[Any], record: Outcome) -> None:
+    def on_finish(self, job: CampaignJob[Any], record: Outcome) -> None:
         self.kept.append(record)
         self.progress.made += 1
         self.progress.missing -= 1
@@ -225,7 +225,7 @@ class ParticipantRun(NullCampaignObserver):
             style=str(task.metadata.get("style", "")),
         )
 
-    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+    def on_failure(self, job: CampaignJob[Any], fault: InfraFault) -> None:
         task_id, _, number = job.key.rpartition("#")
         kind = type(fault.__cause__).__name__ if fault.__cause__ else type(fault).__name__
         row = {
@@ -239,7 +239,7 @@ class ParticipantRun(NullCampaignObserver):
         self.progress.faults[job.key] = str(fault)
         self._tell()
 
-    def stopped(self, reason: str) -> None:
+    def on_stop(self, reason: str) -> None:
         self.progress.stopped = reason
 
     def line(self) -> str:

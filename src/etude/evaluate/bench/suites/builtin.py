@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from etude.evaluate.bench.errors import SuiteError
-from etude.evaluate.bench.prices import Prices, shipped
+from etude.evaluate.bench.prices import Prices, shipped_prices
 from etude.evaluate.bench.suites.manifest import ManifestSuite, SuiteEnvironment, SuiteManifest
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.real.catalogue import bugs
@@ -41,7 +41,7 @@ REAL = SuiteManifest(
 class TaskSuite(ManifestSuite):
     """Tasks that a program generates each time, the same for the same digest."""
 
-    prices = Prices(beneath=shipped())
+    prices = Prices(beneath=shipped_prices())
 
     def __init__(
         self,

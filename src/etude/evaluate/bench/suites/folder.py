@@ -41,7 +41,7 @@ class FolderSuite(ManifestSuite):
         self.root = root
         self.manifest = manifest.read_manifest(root / manifest.NAME)
         self._lock = lock.read_lock(root)
-        self.prices = replace(prices.read_prices(root / prices.NAME), beneath=prices.shipped())
+        self.prices = replace(prices.read_prices(root / prices.NAME), beneath=prices.shipped_prices())
         cache = cache or default_cache()
         self.equipment = Equipment(self.manifest.environment, root, cache)
         own: dict[str, Grader] = {"commands": CommandsGrader(self._fit), "script": ScriptGrader(self._fit)}

@@ -22,7 +22,7 @@ from etude.tasks.task import Task
 
 def freeze(
     root: Path,
-    described: SuiteManifest,
+    description: SuiteManifest,
     tasks: Sequence[Task],
     *,
     price_list: Prices = Prices(),
@@ -51,11 +51,11 @@ def freeze(
         _write_tasks(made, tasks)
         locked = lock.write_lock(made, [task.id for task in tasks])
         if requirements is not None:
-            _copy_requirements(requirements, made / (described.environment.requirements or "requirements.txt"))
+            _copy_requirements(requirements, made / (description.environment.requirements or "requirements.txt"))
         _write_rubrics(made, rubrics or {}, drafts)
         prices.write_prices(made / prices.NAME, price_list)
-        write_fingerprints(made / FINGERPRINTS, described.name, published(tasks), projects)
-        manifest.write_manifest(made / manifest.NAME, _with_change(described, locked, after, retired or {}))
+        write_fingerprints(made / FINGERPRINTS, description.name, published_texts(tasks), projects)
+        manifest.write_manifest(made / manifest.NAME, _with_change(description, locked, after, retired or {}))
         FolderSuite(made).verify()
         made.rename(root)
     return FolderSuite(root)
@@ -92,7 +92,7 @@ def _check_names(root: Path, task_ids: Sequence[str]) -> None:
         folders[name] = task_id
 
 
-def published(tasks: Iterable[Task]) -> Iterable[str]:
+def published_texts(tasks: Iterable[Task]) -> Iterable[str]:
     """The texts that training must not contain: requests, references and hidden tests."""
     for task in tasks:
         yield task.instruction

@@ -70,7 +70,7 @@ class SuiteManifest(BaseModel):
     environment: SuiteEnvironment = SuiteEnvironment()
     changelog: tuple[SuiteRelease, ...] = ()
 
-    def limited(self, base: HarnessSettings) -> HarnessSettings:
+    def apply_limits(self, base: HarnessSettings) -> HarnessSettings:
         """`base` with what the suite pins."""
         return HarnessSettings.model_validate(base.model_dump() | self.harness)
 
@@ -99,7 +99,7 @@ def check(row: dict[str, Any], place: str) -> SuiteManifest:
     """The manifest of these values. Raises SuiteError that names the key."""
     try:
         found = SuiteManifest.model_validate(row)
-        found.limited(HarnessSettings.model_validate({}))
+        found.apply_limits(HarnessSettings.model_validate({}))
         found.attempts(AttemptSettings())
     except ValidationError as error:
         first = error.errors()[0]

@@ -17,7 +17,7 @@ from etude.agent.policy.protocol import Policy, PolicyError, Request
 from etude.core.trace.message import Message
 from etude.evaluate.bench.grading.answer import objects
 from etude.evaluate.bench.grading.judge import ATTEMPTS
-from etude.evaluate.bench.grading.judged_attempt import bounded
+from etude.evaluate.bench.grading.judged_attempt import shorten
 from etude.evaluate.bench.grading.judgement import QuestionCost
 from etude.evaluate.bench.grading.rubric import Rubric, RubricError, rubric_of
 
@@ -85,8 +85,8 @@ async def draft_rubric(
 def material(request: str, diffs: Sequence[str], convention_files: Mapping[str, str]) -> str:
     """All that a draft is made of, each part between marks that no text in it can close."""
     parts = {"request": request}
-    parts |= {f"conventions {path}": bounded(text, CONVENTION_CHARS) for path, text in convention_files.items()}
-    parts |= {f"solution {number}": bounded(diff, SOLUTION_CHARS) for number, diff in enumerate(diffs, 1)}
+    parts |= {f"conventions {path}": shorten(text, CONVENTION_CHARS) for path, text in convention_files.items()}
+    parts |= {f"solution {number}": shorten(diff, SOLUTION_CHARS) for number, diff in enumerate(diffs, 1)}
     whole = "\0".join(f"{name}\0{text}" for name, text in parts.items())
     mark = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return "\n\n".join(f"<<<{name} {mark}\n{text or '(empty)'}\n{mark}>>>" for name, text in parts.items())

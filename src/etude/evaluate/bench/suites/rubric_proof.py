@@ -18,7 +18,7 @@ from etude.tasks.cheats.exercise import nop
 from etude.tasks.cheats.repository import runner_patched, tests_emptied
 from etude.tasks.content import laid_over
 from etude.tasks.protected import is_protected
-from etude.tasks.solved import solved
+from etude.tasks.solved import reference_files
 from etude.tasks.task import Task
 
 # Those whose diff looks like work: one in the tests, one in the source.
@@ -38,7 +38,7 @@ class ProvedRubric:
 def solutions_of(task: Task, others: Sequence[Mapping[str, str]]) -> list[dict[str, bytes]]:
     """The reference and further solutions as an agent would have left them: tests and settings are the base's."""
     base = {path: text.encode() for path, text in task.files.items() if is_protected(path)}
-    found = [solved(task)]
+    found = [reference_files(task)]
     for files in others:
         found.append(laid_over({path: text.encode() for path, text in files.items() if not is_protected(path)}, base))
     return found

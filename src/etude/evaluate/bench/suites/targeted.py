@@ -27,7 +27,7 @@ def names() -> list[str]:
     return [f"{PREFIX}{behaviour}" for behaviour in cases.behaviours()]
 
 
-def targeted(name: str) -> TargetedSuite:
+def targeted_suite(name: str) -> TargetedSuite:
     """The suite of this name (with or without its prefix). Raises CaseError."""
     behaviour = name.removeprefix(PREFIX)
     tasks = {task.id: task for task in cases.cases(behaviour)}

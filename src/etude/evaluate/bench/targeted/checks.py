@@ -67,7 +67,7 @@ class Work:
         after = self.files[path].decode(errors="replace").splitlines()
         yield from (line[2:] for line in difflib.ndiff(before, after) if line.startswith("+ "))
 
-    def edited(self, path: str, events: list[ActionEvent] | None = None) -> bool:
+    def has_edited(self, path: str, events: list[ActionEvent] | None = None) -> bool:
         """By a tool or by a shell command that names it, also where it was taken back."""
         found = self.events if events is None else events
         return any(event.kind == "edit" and not event.failed and path in _paths(event) for event in found)
@@ -86,7 +86,7 @@ def untouched(work: Work, paths: Any) -> bool:
     wanted = [*work.task.files] if paths is True else list(paths)
     same = all(work.files.get(path) == work.task.files[path].encode() for path in wanted)
     new = paths is True and any(path not in work.task.files for path in work.files)
-    return same and not new and not any(work.edited(path) for path in wanted)
+    return same and not new and not any(work.has_edited(path) for path in wanted)
 
 
 def answer(work: Work, patterns: Any) -> bool:
@@ -142,7 +142,7 @@ def at_least(work: Work, limits: Any) -> bool:
 
 def settled(work: Work, paths: Any) -> bool:
     spoken = next((n for n, event in enumerate(work.events) if event.kind == "heard"), None)
-    return spoken is not None and not any(work.edited(path, work.events[spoken:]) for path in paths)
+    return spoken is not None and not any(work.has_edited(path, work.events[spoken:]) for path in paths)
 
 
 def heard(work: Work, wanted: Any) -> bool:
@@ -168,6 +168,6 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def checked(work: Work) -> dict[str, bool]:
+def run_checks(work: Work) -> dict[str, bool]:
     """Each check of the task by name. Raises KeyError for a check or counter that there is none of."""
     return {name: CHECKS[name](work, value) for name, value in work.task.hidden.get("check", {}).items()}

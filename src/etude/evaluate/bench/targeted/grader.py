@@ -6,10 +6,10 @@ from __future__ import annotations
 import time
 
 from etude.core.trace.session import Session
-from etude.evaluate.bench.targeted.checks import Work, checked
+from etude.evaluate.bench.targeted.checks import Work, run_checks
 from etude.sandbox.protocol import Machines
 from etude.tasks.graders.outputs import behaviour
-from etude.tasks.restore import restored
+from etude.tasks.restore import restore_files
 from etude.tasks.task import Task, Verdict
 
 NAME = "targeted"
@@ -24,9 +24,9 @@ class TargetedGrader:
 
     async def grade_session(self, task: Task, files: dict[str, bytes], session: Session, pool: Machines) -> Verdict:
         start = time.perf_counter()
-        tests = checked(Work(task, files, session))
+        tests = run_checks(Work(task, files, session))
         if task.hidden.get("calls"):
-            return await behaviour(task, restored(task, files), pool, tests)
+            return await behaviour(task, restore_files(task, files), pool, tests)
         failed = next((name for name, good in tests.items() if not good), "")
         passed = bool(tests) and not failed
         return Verdict(float(passed), tests, f"failed {failed}" if failed else "", time.perf_counter() - start)

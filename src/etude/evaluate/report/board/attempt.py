@@ -22,7 +22,7 @@ from etude.core.trace.segment import Rollout, Segment
 from etude.core.trace.vocabulary import FILE_NAME, read_vocabulary
 from etude.evaluate.report.board.index import AttemptIndex
 from etude.evaluate.report.board.sources.rl import SOURCE as RL
-from etude.evaluate.report.diff import patch_lines, shown
+from etude.evaluate.report.diff import patch_lines, render_diff
 from etude.evaluate.report.session_page import transcript
 
 # The vocabularies that lie next to a run's sessions, read once each: tokens are shown as text without a tokenizer.
@@ -105,7 +105,7 @@ class AttemptReader:
         path = (self._run / file).with_suffix(".patch") if file else None
         if path is None or not path.is_file():
             return ""
-        return shown(patch_lines(path.read_text(encoding="utf-8", errors="replace")))
+        return render_diff(patch_lines(path.read_text(encoding="utf-8", errors="replace")))
 
     def _gaps(self, row: dict[str, Any], segments: Sequence[Segment]) -> list[np.ndarray | None]:
         """What the trainer's logprobs were above the sampler's, a segment each; None where no step stored them."""

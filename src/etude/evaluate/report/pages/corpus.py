@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from etude.evaluate.report.charts import chart
-from etude.evaluate.report.composition import pie, rows, stacked
+from etude.evaluate.report.composition import pie, rows, stacked_bars
 from etude.evaluate.report.knowledge import PHASES
 from etude.evaluate.report.plot import PlotLine, line_chart
 from etude.evaluate.report.table import cell, table
@@ -50,7 +50,7 @@ def charts(report: dict[str, Any]) -> list[str]:
     library = found.get("library") or {}  # none where the recipe names no source
     copies = library.get("copies") or {}
     return [
-        chart("What each phase reads", stacked(mixes(report)), "Shares of tokens; available: what the shards hold."),
+        chart("What each phase reads", stacked_bars(mixes(report)), "Shares of tokens; available: what the shards hold."),
         chart("Licences", pie(library.get("licences", {})), "Files by licence family, before near copies are dropped."),
         chart("Why files were dropped", rows(library.get("refused", {})), "Files by the first reason that refused them."),
         chart(

@@ -35,10 +35,14 @@ def retrieval(report: dict[str, Any]) -> list[str]:
 def together(entries: list[dict[str, Any]]) -> tuple[float, float, float]:
     """(accuracy, low, high) of one length in percent."""
     whole = next((entry for entry in entries if entry["depth"] is None), None)
-    return pooled(entries) if whole is None else (100 * whole["accuracy"], *(100 * bound for bound in whole["ci95"]))
+    return (
+        pool_accuracy(entries)
+        if whole is None
+        else (100 * whole["accuracy"], *(100 * bound for bound in whole["ci95"]))
+    )
 
 
-def pooled(entries: list[dict[str, Any]]) -> tuple[float, float, float]:
+def pool_accuracy(entries: list[dict[str, Any]]) -> tuple[float, float, float]:
     """(accuracy, low, high) of several cells as one, in percent, each question counting once; Wilson's 95% interval (1927)."""
     n = sum(entry["questions"] for entry in entries)
     p = sum(entry["questions"] * entry["accuracy"] for entry in entries) / n

@@ -10,7 +10,7 @@ from etude.evaluate.report.query.filter import Row
 COUNT = "rows"
 
 
-def grouped(rows: Iterable[Row], by: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
+def group_rows(rows: Iterable[Row], by: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
     """A row for each combination of `by`, in order of first sight: its fields, `rows`, and of each column the mean of the numbers in it.
 
     True counts as 1; a column without a number in a group is None there. What is held grows with the groups, not with the rows.

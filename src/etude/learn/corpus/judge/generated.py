@@ -43,7 +43,7 @@ _MARKS = (
 )  # fmt: skip
 
 
-def generated(data: bytes) -> bool:
+def is_generated(data: bytes) -> bool:
     """Whether a generator signed the head of this file."""
     head = data[:HEAD_BYTES]
     if any(mark in head for mark in _MARKS):

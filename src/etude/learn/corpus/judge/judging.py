@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from etude.learn.corpus.judge import language
 from etude.learn.corpus.judge.decoding import decode
-from etude.learn.corpus.judge.generated import generated
+from etude.learn.corpus.judge.generated import is_generated
 from etude.learn.corpus.judge.names import judge_name
 from etude.learn.corpus.judge.python import parses
 from etude.learn.corpus.judge.verdict import AcceptedFile, FileLimits, FileRefusal
@@ -31,7 +31,7 @@ def judge(
     if text is None:
         return FileRefusal.ENCODING
     utf8 = text.encode("utf-8", "surrogatepass") if data.startswith(UTF16_MARKS) else data
-    if generated(utf8):
+    if is_generated(utf8):
         return FileRefusal.GENERATED
     if refusal := judge_shape(utf8, tongue, limits):
         return refusal

@@ -20,7 +20,7 @@ from etude.core.licence.licence import EVIDENCE, Licence
 from etude.learn.corpus.record import TextRecord
 from etude.learn.corpus.shape.changelog import NAMES, changelog_section
 from etude.learn.corpus.shape.line_diff import LineChange, changes, split_lines
-from etude.learn.corpus.shape.unified import grouped, unified_diff
+from etude.learn.corpus.shape.unified import group_changes, unified_diff
 
 # Changes written as search/replace blocks, as coding agents edit: each names some lines that occur once in the file,
 # and their replacement.
@@ -59,7 +59,7 @@ def search_replace_blocks(old: str, new: str) -> list[TextBlock] | None:
     if not old or not marks.isdisjoint(before) or not marks.isdisjoint(after):
         return None
     for context in CONTEXT_LINES:
-        blocks = [_block(group, before, after, context) for group in grouped(found, context)]
+        blocks = [_block(group, before, after, context) for group in group_changes(found, context)]
         if apply_blocks(old, blocks) == new:
             return blocks
     return None

@@ -36,7 +36,7 @@ def patch_records(
         if text is None:
             refused.append((path, "named in the series but not there"))
             continue
-        description, diff = described(text)
+        description, diff = parse_patch(text)
         if not description:
             refused.append((path, "no description"))
         elif not diff:
@@ -54,7 +54,7 @@ def series(text: str) -> list[str]:
     return [line[0] for line in lines if line]
 
 
-def described(patch: str) -> tuple[str, str]:
+def parse_patch(patch: str) -> tuple[str, str]:
     """(description with its bugs, diff) of a patch's text."""
     lines = patch.split("\n")
     start = next((place for place, line in enumerate(lines) if DIFF.match(line)), len(lines))

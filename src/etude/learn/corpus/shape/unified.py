@@ -19,7 +19,7 @@ def unified_diff(path: str, old: str | None, new: str, *, old_path: str = "") ->
         head += "new file mode 100644\n"
     elif old_path != path:
         head += f"rename from {old_path}\nrename to {path}\n"
-    hunks = "".join(_hunk(group, before, after) for group in grouped(changes(before, after), CONTEXT_LINES))
+    hunks = "".join(_hunk(group, before, after) for group in group_changes(changes(before, after), CONTEXT_LINES))
     if hunks:
         head += f"--- {'/dev/null' if old is None else 'a/' + old_path}\n+++ b/{path}\n"
     elif old is not None and old_path == path:
@@ -27,7 +27,7 @@ def unified_diff(path: str, old: str | None, new: str, *, old_path: str = "") ->
     return head + hunks
 
 
-def grouped(found: Sequence[LineChange], context: int) -> list[list[LineChange]]:
+def group_changes(found: Sequence[LineChange], context: int) -> list[list[LineChange]]:
     """Changes whose contexts touch share one hunk."""
     groups: list[list[LineChange]] = []
     for change in found:

@@ -134,7 +134,7 @@ class HostCopy:
                 self._write(None, {}, received)
             else:
                 received = receiver.catch_up(file.state, held.version, goal=goal)
-                if received.version != held.version or changed(file.state, received.state):
+                if received.version != held.version or changed_tensors(file.state, received.state):
                     self._write(file, held.digests, received)
             return received
 
@@ -159,7 +159,7 @@ class HostCopy:
             file, digests = StateFile(path), {}
             fresh = list(file.state)
         else:
-            fresh = changed(file.state, received.state)
+            fresh = changed_tensors(file.state, received.state)
             for name in fresh:
                 bits(file.state[name])[:] = bits(received.state[name])
         if state_digest(file.state) != state_digest(received.state):
@@ -183,6 +183,6 @@ class HostCopy:
             yield
 
 
-def changed(old: State, new: State) -> list[str]:
+def changed_tensors(old: State, new: State) -> list[str]:
     """Names of the tensors of `new` whose bits are not those of `old`; both have the same names and shapes."""
     return [name for name in new if name not in old or not np.array_equal(bits(old[name]), bits(new[name]))]

@@ -49,7 +49,7 @@ class RequestTally:
         self._counts["requests"] += 1
         self._counts["prompt_tokens"] += prompt_tokens
 
-    def ended(self, result: Completion | PolicyError) -> None:
+    def record_request(self, result: Completion | PolicyError) -> None:
         self._advance()
         self._in_flight -= 1
         if isinstance(result, Completion) and result.tokens is not None:
@@ -59,7 +59,7 @@ class RequestTally:
             self._counts["sampled_tokens"] += len(versions)
             self._counts["inflight_swaps"] += len(set(versions)) > 1
 
-    def swapped(self, seconds: float, tensors: int) -> None:
+    def record_swap(self, seconds: float, tensors: int) -> None:
         self._counts["swaps"] += 1
         self._swap_s += seconds
         self._loaded_tensors += tensors
@@ -163,7 +163,7 @@ class VllmService:
                 done = self._child.call(load | {"version": held.version})
                 with self._lock:
                     self._loaded, self._served = held.digests, held.version
-                    self._tally.swapped(done["seconds"], sum(map(len, modules.values())))
+                    self._tally.record_swap(done["seconds"], sum(map(len, modules.values())))
             return self._served
 
     def stats(self) -> dict[str, float]:
@@ -193,7 +193,7 @@ class VllmService:
                 result: Result = PolicyError(f"vLLM refuses a turn: {message['why']}", infra=False)
             else:
                 result = completion(turn, message, self._clock())
-            self._tally.ended(result)
+            self._tally.record_request(result)
         self._mailbox.put(turn.client, turn.number, result)
 
 

@@ -44,11 +44,11 @@ def perplexities(
             for phase, model in models.items()
         }
         found[key] = {phase: _phase_fields(entry, window, len(files)) for phase, entry in measured.items()}
-        found[f"{key}_paired"] = paired(measured)
+        found[f"{key}_paired"] = paired_differences(measured)
     return found
 
 
-def paired(measured: Mapping[str, CodebasePerplexity]) -> dict[str, Any]:
+def paired_differences(measured: Mapping[str, CodebasePerplexity]) -> dict[str, Any]:
     """Each phase minus the one before it."""
     names = list(measured)
     pairs = zip(names, names[1:], strict=False)

@@ -17,7 +17,7 @@ from etude.learn.train.acceptance import POSITIONS, measure_acceptance
 from etude.pipeline.recipe.recipe import ProbeSettings
 
 
-def drafted(
+def measure_drafts(
     model: CausalLM,
     sessions: Sequence[Segment],
     stop_ids: tuple[int, ...],

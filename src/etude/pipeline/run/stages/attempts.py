@@ -162,10 +162,10 @@ class _GroupProgress(NullCampaignObserver):
     def __init__(self, context: Context, whole: int) -> None:
         self._context, self._whole, self._ended = context, whole, 0
 
-    def finished(self, job: CampaignJob[Any], record: None) -> None:
+    def on_finish(self, job: CampaignJob[Any], record: None) -> None:
         self._report()
 
-    def failed(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+    def on_failure(self, job: CampaignJob[Any], fault: InfraFault) -> None:
         self._report()
 
     def _report(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import load_checkpoint
 from etude.learn.model.init import adopt_drafts
-from etude.learn.model.stretch import reached, stretch
+from etude.learn.model.stretch import reachable_positions, stretch
 from etude.pipeline.run.stage import Context
 from etude.pipeline.run.stages.pretraining import CHECKPOINT, leave, phase, train_phase
 
@@ -31,7 +31,7 @@ def _stretched(context: Context, model: CausalLM) -> CausalLM:
     if factor == 1:
         return model
     given = bool(context.recipe.model.init) or model.config.yarn is not None
-    trained = reached(model.config) if given else phase(context, "short").row_tokens
+    trained = reachable_positions(model.config) if given else phase(context, "short").row_tokens
     longer = stretch(model, trained, factor)
     context.log.note(context.stage, f"positions stretched from {trained:,} to {longer.config.max_positions:,}")
     return longer

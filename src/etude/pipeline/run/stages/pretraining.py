@@ -52,7 +52,7 @@ def train_phase(context: Context, model: CausalLM, tokenizer_from: Path) -> Trai
     return result
 
 
-def pretrained(context: Context) -> Path:
+def pretrained_checkpoint(context: Context) -> Path:
     """The checkpoint that pretraining ends with: of the last of its stages that the recipe doesn't leave out."""
     stages = [stage for stage in ("base", "short", "mtp", "long") if stage not in context.recipe.run.without]
     if stages[-1] == "mtp":  # its trunk is that of the middle of the short phase

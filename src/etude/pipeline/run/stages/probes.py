@@ -14,7 +14,7 @@ from etude.learn.model.checkpoint import load_checkpoint, load_config
 from etude.learn.train.retrieval import differences, retrieve
 from etude.pipeline.recipe.recipe import ProbeSettings
 from etude.pipeline.run.probes.code import by_position, evenly, perplexities
-from etude.pipeline.run.probes.drafts import drafted, speedup
+from etude.pipeline.run.probes.drafts import measure_drafts, speedup
 from etude.pipeline.run.stage import Context
 from etude.pipeline.run.stages.corpus import HELDOUT, LIBRARY
 from etude.pipeline.run.stages.pretraining import CHECKPOINT, PHASES
@@ -116,7 +116,7 @@ def _drafts(context: Context) -> dict[str, Any]:
     stops = NanoRenderer.load(folder).stop_ids
     shared = (held, stops, recipe.probes, recipe.engine, recipe.harness.temperature)
     context.log.note(context.stage, f"drafts on {len(held)} held-out segments")
-    found = drafted(load_checkpoint(folder, drafts=True), *shared)
+    found = measure_drafts(load_checkpoint(folder, drafts=True), *shared)
     own = not recipe.run.sft_checkpoint  # else RL began elsewhere, and its checkpoint has no drafts of ours
     if own and "rl" not in recipe.run.without and (later / "config.json").is_file():
         found["after_rl"] = speedup(load_checkpoint(later, drafts=True), *shared, batches=(1,))

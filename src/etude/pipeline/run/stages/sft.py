@@ -15,11 +15,11 @@ from etude.agent.chat.load import load_renderer
 from etude.core.trace.segment import Segment
 from etude.learn.model.card import Training
 from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
-from etude.learn.train.learnable import fitted
+from etude.learn.train.learnable import fit_segments
 from etude.learn.train.session_loss import session_loss
 from etude.learn.train.sft import run_sft
 from etude.pipeline.run.stage import Context
-from etude.pipeline.run.stages.pretraining import CHECKPOINT, pretrained
+from etude.pipeline.run.stages.pretraining import CHECKPOINT, pretrained_checkpoint
 from etude.rollout.collect.taught import taught
 from etude.rollout.scripted_sessions import read_sessions
 
@@ -49,7 +49,7 @@ def taught_segments(context: Context, *, competent_only: bool = False) -> list[S
 def collected_segments(context: Context) -> list[Segment]:
     """Of the folders that the recipe names, in their order; rendered for the model that learns from them."""
     folders = context.recipe.sft.collected
-    renderer = load_renderer(pretrained(context)) if folders else None
+    renderer = load_renderer(pretrained_checkpoint(context)) if folders else None
     return [segment for folder in folders if renderer for segment in taught(Path(folder), renderer)]
 
 
@@ -65,10 +65,10 @@ def _taught(context: Context) -> int:
 
 
 def _fine_tune(context: Context, taught: list[Segment], facts: dict, *, drafts: bool) -> None:
-    recipe, start = context.recipe, pretrained(context)
+    recipe, start = context.recipe, pretrained_checkpoint(context)
     model = load_checkpoint(start, drafts=drafts)
     check_companions(model.config, start)
-    held = fitted(
+    held = fit_segments(
         held_segments(context),
         model.config.context_length,
         recipe.sft.too_long,

@@ -21,7 +21,7 @@ from etude.tasks.generate.prompts.facts import Facts
 from etude.tasks.generate.protocols import ProjectDiscarded
 from etude.tasks.generate.sources.fetched import patches
 from etude.tasks.generate.sources.projects import CatalogueProject
-from etude.tasks.patch import PatchRefused, patched
+from etude.tasks.patch import PatchRefused, apply_patch
 from etude.tasks.recorded.task_plans import category
 from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Task
@@ -102,7 +102,7 @@ def states_at(files: Mapping[str, str], found: Mapping[str, str], number: int) -
             raise CandidateRejected(f"{name} is named in the series and is not there")
         before = tree
         try:
-            tree = patched(before, normalise_paths(patch))
+            tree = apply_patch(before, normalise_paths(patch))
         except PatchRefused as error:
             raise CandidateRejected(f"{name} does not go on: {error}") from error
     return before, tree

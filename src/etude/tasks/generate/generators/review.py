@@ -57,7 +57,7 @@ class Review:
     languages: tuple[str, ...] = LANGUAGES
 
     def candidates(self, project: InstalledProject, bench: ProofContext, seed: int) -> Iterator[Candidate]:
-        for number, parts in enumerate(drawn(project, seed)):
+        for number, parts in enumerate(draw_changes(project, seed)):
             task_id = f"{project.name}/review/{number}"
             candidate = _ReviewCandidate(task_id, tuple(parts), seed)
             yield Candidate(task_id, lambda candidate=candidate: build(candidate, project, bench))
@@ -70,7 +70,7 @@ class _ReviewCandidate:
     seed: int
 
 
-def drawn(project: InstalledProject, seed: int) -> list[list[tuple[Tested, CodeSlice]]]:
+def draw_changes(project: InstalledProject, seed: int) -> list[list[tuple[Tested, CodeSlice]]]:
     """Changes by fours. The first of each four has something to get wrong."""
     read = language_support(project)
     places = {place.path: place for place in read.tested(project)}

@@ -41,7 +41,7 @@ def modules_of(paths: Iterable[str]) -> dict[str, str]:
     return folders if len(set(folders.values())) >= LEAST_FOLDERS else {path: path for path in code}
 
 
-def touched(paths: Iterable[str], modules: Mapping[str, str]) -> set[str]:
+def changed_modules(paths: Iterable[str], modules: Mapping[str, str]) -> set[str]:
     """The modules of changed files: of a test, those that it is named after; of any other file, the file itself."""
     found: set[str] = set()
     for path in paths:
@@ -77,7 +77,7 @@ def split_modules(
     return found
 
 
-def decided(modules: Collection[str], splits: Mapping[str, Split]) -> tuple[Split, str]:
+def decide_split(modules: Collection[str], splits: Mapping[str, Split]) -> tuple[Split, str]:
     """The split of a task that changes these modules, and the first module of it that says so. `modules`: at least one."""
     found = {splits[module] for module in modules}
     chosen: Split = "heldout" if "heldout" in found else "validation" if "validation" in found else "train"
@@ -133,9 +133,9 @@ class SplitAssigner:
         """The split of the modules that the task's reference changes, and the module that decided it."""
         name = project_name(project.environment.project)
         modules = modules_of(project.files)
-        changed = touched([*task.solution, *task.metadata.get("removed", ())], modules) or {"."}
+        changed = changed_modules([*task.solution, *task.metadata.get("removed", ())], modules) or {"."}
         settled = self._parts.setdefault(name, {})
-        split, part = decided(changed, split_modules(name, {*modules.values(), *changed}, self.shares, settled))
+        split, part = decide_split(changed, split_modules(name, {*modules.values(), *changed}, self.shares, settled))
         settled[part] = split
         return split, part
 

@@ -16,7 +16,7 @@ from etude.tasks.running.channel import (
     Tests,
     VerifiedRun,
     check_canaries,
-    filled,
+    fill_command,
 )
 from etude.tasks.running.channels.canaries import guard, with_canary
 from etude.tasks.running.parsers import documents, lines, texts
@@ -44,7 +44,7 @@ class Appended:
     report: str = ""
 
     def prepare(self, tests: Tests, files: Mapping[str, bytes], nonce: str, workdir: str) -> Prepared:
-        argv = self.flags(filled(tests.command or self.default, self.words(tests.files, files)))
+        argv = self.flags(fill_command(tests.command or self.default, self.words(tests.files, files)))
         planted: dict[str, bytes] = {}
         for path in tests.files:
             if path in files and (text := _text(files[path])) is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from etude.tasks.running.channel import ParentReport, Prepared, Tests, VerifiedRun, filled
+from etude.tasks.running.channel import ParentReport, Prepared, Tests, VerifiedRun, fill_command
 from etude.tasks.running.channels.canaries import with_failure, with_guard
 from etude.tasks.running.report import TestRun
 
@@ -18,7 +18,7 @@ class ExitChannel:
     def prepare(self, tests: Tests, files: Mapping[str, bytes], nonce: str, workdir: str) -> Prepared:
         guarded = {path: with_guard(path, _text(files[path]), nonce) for path in tests.files if path in files}
         planted = {path: text.encode() for path, text in guarded.items() if text is not None}
-        return Prepared(filled(tests.command, list(tests.files)), planted)
+        return Prepared(fill_command(tests.command, list(tests.files)), planted)
 
     def control(self, tests: Tests, files: Mapping[str, bytes], nonce: str) -> dict[str, bytes]:
         """Test files whose run must fail; empty where none can hold a canary."""

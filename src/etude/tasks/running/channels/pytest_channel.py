@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from etude.tasks.errors import TaskError
-from etude.tasks.running.channel import INSIDE, ParentReport, Prepared, Tests, VerifiedRun, check_canaries, filled
+from etude.tasks.running.channel import INSIDE, ParentReport, Prepared, Tests, VerifiedRun, check_canaries, fill_command
 from etude.tasks.running.inside.etude_supervise import name_of
 from etude.tasks.running.parsers.case import Case, Outcome, test_run
 from etude.tasks.running.pytest_tools import PYTEST_FLAGS, SOURCE_INSIDE
@@ -82,7 +82,7 @@ class PytestChannel:
 
 def interpreter(command: tuple[str, ...]) -> tuple[str, list[str]]:
     """The Python that runs pytest, and the flags it is given, of an environment's own command. Raises TaskError."""
-    words = [word for word in filled(command, [])]
+    words = [word for word in fill_command(command, [])]
     if not words:
         return "python3", []
     name = PurePosixPath(words[0]).name

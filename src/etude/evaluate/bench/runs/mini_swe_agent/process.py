@@ -40,7 +40,7 @@ class Installed:
     digest: str  # of its prompts, and of the code between it and this program
 
 
-def installed() -> Installed:
+def find_installation() -> Installed:
     """Where the environment's variable says. Raises NoMiniSweAgent."""
     return _described(os.environ.get(VARIABLE, ""))
 
@@ -73,7 +73,7 @@ async def play(job: Mapping[str, Any], variables: Mapping[str, str], home: Path,
     environment = {**_environment(home), **variables}
     with open(home / "log", "wb") as log:
         child = await asyncio.create_subprocess_exec(
-            installed().python, "-I", str(DRIVER), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            find_installation().python, "-I", str(DRIVER), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=log, env=environment, cwd=home, limit=LINE_BYTES, start_new_session=True,
         )  # fmt: skip
     assert child.stdin is not None and child.stdout is not None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from etude.sandbox.errors import UserError
-from etude.tasks.audit import solved
+from etude.tasks.audit import reference_files
 from etude.tasks.cheats.exercise import nop
 from etude.tasks.content import like
 from etude.tasks.fail_to_pass import CandidateRejected
@@ -106,7 +106,7 @@ class BugTrial:
             flaky=self.project.baseline.flaky,
             most=max(1, int(len(known) * WRECK)),
         )
-        if solved(task) == nop(task):
+        if reference_files(task) == nop(task):
             raise CandidateRejected("its reference changes nothing")
         return task
 

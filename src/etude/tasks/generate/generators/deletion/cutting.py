@@ -21,7 +21,7 @@ _BODIES = ("body", "orelse", "finalbody")
 
 def without(text: str, names: Collection[str]) -> str:
     """The module without these top-level functions and classes. Raises SyntaxError."""
-    return _Cutting(text, frozenset(names)).made()[0]
+    return _Cutting(text, frozenset(names)).cut()[0]
 
 
 def tests_without(text: str, names: Collection[str]) -> str | None:
@@ -30,7 +30,7 @@ def tests_without(text: str, names: Collection[str]) -> str | None:
     removed = frozenset(names)
     users = frozenset(name for name, used in functions(text) if removed & used)
     try:
-        trimmed, tree = _Cutting(text, removed, users).made()
+        trimmed, tree = _Cutting(text, removed, users).cut()
     except (SyntaxError, ValueError):
         parse_python(text)  # raises for what can't be read at all
         return None
@@ -57,7 +57,7 @@ class _Cutting:
         self.where = Positions(text)
         self.lines = [f"{line}\n" for line in text.split("\n")]  # as `ast` counts them: form feeds end none
 
-    def made(self) -> tuple[str, ast.Module]:
+    def cut(self) -> tuple[str, ast.Module]:
         """The text and its tree. Raises SyntaxError, also where two statements share a line that one of them has to leave."""
         found = self.source
         for start, end, new in sorted(self._cuts(parse_python(self.source).body, top=True), reverse=True):

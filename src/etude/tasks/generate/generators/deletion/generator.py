@@ -129,7 +129,7 @@ def choose_features(
     groups = Groups(References(known), tuple(pieces), partial(_is_large, known, words_by_path), LARGE_MOST)
     lines = {one.name: one.lines for one in known.defined}
     proposed: list[frozenset[str]] = []
-    for names in chain.from_iterable(groups.drawn(rng) for _ in range(PASSES)):
+    for names in chain.from_iterable(groups.draw(rng) for _ in range(PASSES)):
         if not _like_one(names, proposed, lines):
             proposed.append(names)
             yield names

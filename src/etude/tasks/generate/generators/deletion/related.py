@@ -68,7 +68,7 @@ class Groups:
     large: Callable[[frozenset[str]], bool]
     most: int
 
-    def drawn(self, rng: random.Random) -> Iterator[frozenset[str]]:
+    def draw(self, rng: random.Random) -> Iterator[frozenset[str]]:
         """Large groups, each piece in one of them at most."""
         used: set[frozenset[str]] = set()
         for seed in rng.sample(self.pieces, len(self.pieces)):

@@ -59,7 +59,7 @@ def workflow(subject: DevopsProject) -> DevopsRecipe:
         files={PATH: _text(subject)},
         breakages=_breakages(),
         scenarios=(
-            subject.good("the workflow packs good code", flow, look, **subject.stamped()),
+            subject.good("the workflow packs good code", flow, look, **subject.stamp_files()),
             subject.bad("it fails where a test fails", flow, **subject.spoilt()),
             subject.bad("it fails on code that does not parse", flow, **subject.unparsable()),
         ),

@@ -71,7 +71,7 @@ def release_script(subject: DevopsProject) -> DevopsRecipe:
         files={PATH: _text(subject)},
         breakages=_breakages(subject),
         scenarios=(
-            subject.good("a release holds the code and its checksums hold", run(make), look, **subject.stamped()),
+            subject.good("a release holds the code and its checksums hold", run(make), look, **subject.stamp_files()),
             subject.good("a folder with a space in its name", spaced),
             subject.good("called from elsewhere", run(f"cd /tmp && bash {WORKDIR}/{PATH} /tmp/made 1.2 && test -s /tmp/made/{archive}")),
             subject.bad("no release where a test fails", run(make), **subject.spoilt()),
@@ -181,7 +181,7 @@ async def build(candidate: _DevopsCandidate, found: _Found, project: InstalledPr
     recipe = candidate.maker(await found.subject())
     if taken := sorted(path for path in recipe.files if path in project.files):
         raise CandidateRejected(f"the project has {taken[0]} of its own")
-    chosen = drawn(recipe, candidate.count, random.Random(f"{candidate.id} {candidate.seed}"))
+    chosen = draw_breakages(recipe, candidate.count, random.Random(f"{candidate.id} {candidate.seed}"))
     files = dict(project.files) | dict(recipe.files)
     for one in chosen:
         if files[one.path].count(one.old) != 1:
@@ -212,7 +212,7 @@ async def build(candidate: _DevopsCandidate, found: _Found, project: InstalledPr
     return await prove_draft_task(draft, project, bench)
 
 
-def drawn(recipe: DevopsRecipe, count: int, rng: random.Random) -> list[Breakage]:
+def draw_breakages(recipe: DevopsRecipe, count: int, rng: random.Random) -> list[Breakage]:
     """Breakages that don't touch the same text."""
     kept: list[Breakage] = []
     for one in rng.sample(recipe.breakages, len(recipe.breakages)):

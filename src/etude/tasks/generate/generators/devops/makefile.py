@@ -54,10 +54,10 @@ def makefile(subject: DevopsProject) -> DevopsRecipe:
             subject.bad("make test fails where a test fails", run("make test"), **subject.spoilt()),
             subject.good("make check passes", run("make check")),
             subject.bad("make check fails on code that does not parse", run("make check"), **subject.unparsable()),
-            subject.good("make dist packs the code", run("make dist"), look, **subject.stamped()),
+            subject.good("make dist packs the code", run("make dist"), look, **subject.stamp_files()),
             subject.good("make dist packs again what was changed", again, look, says="{nonce}"),
             subject.good("make clean removes what was built", run("make dist && make clean && ! test -e build-out")),
-            subject.good("make all packs", run("make all"), look, **subject.stamped()),
+            subject.good("make all packs", run("make all"), look, **subject.stamp_files()),
             subject.bad("make all tests", run("make all"), **subject.spoilt()),
         ),
         promise=(

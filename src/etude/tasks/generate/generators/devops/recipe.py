@@ -88,7 +88,7 @@ class DevopsProject:
     def unparsable(self) -> dict[str, Any]:
         return {"files": {f"{self.folder}/_broken.py": BAD_SYNTAX}}
 
-    def stamped(self) -> dict[str, Any]:
+    def stamp_files(self) -> dict[str, Any]:
         """Code with a file whose content is drawn for each grading, to be found again in what comes out."""
         return {"files": {f"{self.folder}/{STAMP}": STAMPED}, "says": "{nonce}"}
 

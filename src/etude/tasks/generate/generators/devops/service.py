@@ -68,7 +68,7 @@ package = {subject.package}
 module = {subject.place.name}
 """
     serve = {"serve": f"sh {START}", "port": PORT, "path": HEALTH}
-    stamped = subject.stamped()
+    stamped = subject.stamp_files()
     broken = {"files": {subject.place.path: "raise ImportError('half a deployment')\n"}}
     return DevopsRecipe(
         level="service",

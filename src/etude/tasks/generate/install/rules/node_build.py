@@ -55,7 +55,7 @@ def needs_build(files: Mapping[str, str], chosen: Sequence[str], *, in_script: b
     """Whether a file that the tests reach imports a file, or the package itself, that only a build makes, or names the folder of a build.
     `in_script`: their own script builds, so that a missing file of a folder that is there counts too."""
     tree = _Tree(files)
-    reached = tree.reached(chosen)
+    reached = tree.reachable_files(chosen)
     if any(tree.lacks(path, in_script) for path in reached):
         return True
     unbuilt = [name for name, folder in tree.packages().items() if _unbuilt(files, folder)]
@@ -69,7 +69,7 @@ def needs_build(files: Mapping[str, str], chosen: Sequence[str], *, in_script: b
 
 def reached_files(files: Mapping[str, str], chosen: Sequence[str]) -> list[str]:
     """The chosen files, and those of the tree that they import, directly or through others."""
-    return _Tree(files).reached(chosen)
+    return _Tree(files).reachable_files(chosen)
 
 
 def missing_sources(files: Mapping[str, str], chosen: Sequence[str]) -> list[str]:
@@ -93,7 +93,7 @@ class _Tree:
         own = str(package(self.files).get("name") or "")
         return {**({own: ""} if own else {}), **workspaces(self.files)}
 
-    def reached(self, chosen: Sequence[str]) -> list[str]:
+    def reachable_files(self, chosen: Sequence[str]) -> list[str]:
         found = dict.fromkeys(path for path in chosen if path in self.files)
         waiting = list(found)
         while waiting and len(found) < MOST_REACHED:
