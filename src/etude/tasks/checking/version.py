@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -26,9 +26,14 @@ def code_version() -> str:
     return digest.hexdigest()
 
 
-def key_of(content: str) -> str:
-    """Of a task's content by this code."""
-    return hashlib.sha256(f"{code_version()} {content}".encode()).hexdigest()
+def key_of(content: str, grader_source: str = "") -> str:
+    """Of a task's content by this code; `grader_source` is the digest of a grader by import path."""
+    return hashlib.sha256(f"{code_version()} {content}{grader_source and f' {grader_source}'}".encode()).hexdigest()
+
+
+def keys_of(content: str, grader_sources: Iterable[str]) -> list[str]:
+    """All keys under which a finding about the content may be kept: of a built-in grader, and of each of the sources."""
+    return [key_of(content), *(key_of(content, source) for source in grader_sources)]
 
 
 def _below(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
