@@ -37,9 +37,13 @@ MAKERS = {
     "local": Maker("local"),
     "local-native": Maker("local", runner="native"),
     "bubblewrap": Maker("bubblewrap"),
+    "bubblewrap-native": Maker("bubblewrap", runner="native"),
     "podman": Maker("podman", slow=True),
+    "podman-native": Maker("podman", runner="native", slow=True),
     "runc": Maker("runc", slow=True),
+    "runc-native": Maker("runc", runner="native", slow=True),
     "docker": Maker("docker", slow=True),
+    "docker-native": Maker("docker", runner="native", slow=True),
     "gvisor": Maker("gvisor", slow=True, hidden=True, program="runsc"),
 }
 

@@ -53,7 +53,7 @@ def become(control: socket, program: int, code: bytes, family: users.UserRange |
         return settle(control, spec, close, ground.SandboxPaths(spec.head))
     try:
         close()
-        _execute(program, control, passed[0])
+        execute(program, control, passed[0])
     except (OSError, files.FileRequestError) as error:
         control.sendall(frames.pack(frames.ERROR, 0, fault.explain(error)))
         os._exit(1)
@@ -90,7 +90,7 @@ def in_memory(data: bytes) -> int:
     return fd
 
 
-def _execute(program: int, control: socket, spec: int) -> None:
+def execute(program: int | str, control: socket, spec: int) -> None:
     """Become the native runner. It keeps its two descriptors and the three standard ones; it makes itself undumpable."""
     for number in (
         _signal.SIGPIPE,

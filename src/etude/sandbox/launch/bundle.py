@@ -17,11 +17,14 @@ from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside.root import INSIDE_UID
 from etude.sandbox.interpreter import Interpreter
 
-COMMAND = "import os,marshal;c,m=marshal.loads(os.pread({program},1<<24,0));os.close({program});exec(c,{{'m':m,'fd':{control}}})"
+# `runner`: the descriptor or the path of the C runner that the process becomes, or -1.
+COMMAND = "import os,marshal;c,m=marshal.loads(os.pread({code},1<<24,0));os.close({code});exec(c,{{'m':m,'fd':{control},'runner':{runner}}})"
 # The same where no namespaces are made yet: the code makes them, with a separate network ("none") or the machine's ("host").
 ISOLATING = COMMAND.removesuffix("}})") + ",'network':{network!r}}})"
 # The same from a file, with the control socket as stdin; argv of the command line shows only this.
-FROM_FILE = "import marshal;f=open({path!r},'rb');c,m=marshal.loads(f.read());f.close();exec(c,{{'m':m,'fd':0}})"
+FROM_FILE = (
+    "import marshal;f=open({path!r},'rb');c,m=marshal.loads(f.read());f.close();exec(c,{{'m':m,'fd':0,'runner':-1}})"
+)
 # In a user namespace whose only user is uid 0: makes one more, in which that user is another number, and starts the rest of its command line
 # there. Files of a process that can't be dumped belong to uid 0 of the namespace that it was started in; where there is none they are
 # closed to everybody inside, and commands, which have the runner's own user, can't open what the kernel keeps about the runner.
@@ -51,7 +54,7 @@ sys.meta_path.insert(0, blob)
 from etude.sandbox.inside import entry
 sys.meta_path.remove(blob)
 m.clear()
-entry.main(fd, globals().get("network", ""))
+entry.main(fd, runner, globals().get("network", ""))
 """
 _COMPILE = """
 import json, marshal, sys

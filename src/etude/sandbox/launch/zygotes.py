@@ -21,9 +21,9 @@ from etude.sandbox.creation import MemoryBackend
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle, uids
-from etude.sandbox.launch.launcher import LaunchCommand, Launcher, NamespaceRuntime
+from etude.sandbox.launch.launcher import LaunchCommand, Launcher, NamespaceRuntime, Programs
+from etude.sandbox.launch.native_program import NativeProgram
 from etude.sandbox.launch.uids import UidRange
-from etude.sandbox.native import build
 from etude.sandbox.spec import Isolation, SandboxSpec
 from etude.sandbox.wire.live import BackendHandle
 
@@ -146,37 +146,6 @@ class Zygote:
         self._process.wait()
 
 
-class NativeProgram:
-    """Built on first need, off the event loop, and opened once. Where it can't be built there is none, and the Python runner serves."""
-
-    def __init__(self) -> None:
-        self._opened: asyncio.Task[int] | None = None
-
-    async def descriptor(self) -> int:
-        """To execute, ours to close; -1 where there is none."""
-        if self._opened is None:
-            self._opened = asyncio.ensure_future(asyncio.to_thread(_open_program))
-        return await asyncio.shield(self._opened)
-
-    def close(self) -> None:
-        """Also what is still being built: it is closed as it comes."""
-        opened, self._opened = self._opened, None
-        if opened is not None and opened.done():
-            _close_program(opened)
-        elif opened is not None:
-            opened.add_done_callback(_close_program)
-
-
-def _open_program() -> int:
-    found = build.program()
-    return os.open(found, os.O_RDONLY | os.O_CLOEXEC) if isinstance(found, Path) else -1
-
-
-def _close_program(opened: asyncio.Task[int]) -> None:
-    if not opened.cancelled() and opened.exception() is None and opened.result() >= 0:
-        os.close(opened.result())
-
-
 class ZygotePool:
     """The back end of namespace sandboxes: one zygote for each root, started once for concurrent callers and restarted after its death."""
 
@@ -288,7 +257,9 @@ class FolderRuntime(NamespaceRuntime):
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "around", "network": spec.network.mode, "steps": folder.mount_steps(spec)}
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
-        start = bundle.ISOLATING.format(program=program, control=control, network=spec.network.mode)
+    def launch(self, spec: SandboxSpec, control: int, programs: Programs, files: ExitStack) -> LaunchCommand:
+        start = bundle.ISOLATING.format(
+            code=programs.code, control=control, runner=programs.runner, network=spec.network.mode
+        )
         argv = [self._python.path, "-P", "-s", "-S", "-B", "-c", start]
         return LaunchCommand(argv, user=folder.launcher_uid(spec))

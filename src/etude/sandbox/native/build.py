@@ -26,7 +26,7 @@ _COMPILE_S = 120.0  # 2 s on a quiet core
 _TEST_S = 20.0
 # Others may execute it and not read it: files in /proc of a process whose program is closed to it belong to root of the namespace that
 # owns the program, and to root inside a sandbox (`uid_mode="range"`) the runner's descriptors and its oom_score_adj are closed.
-_MODE = 0o711
+RUNNER_MODE = 0o711
 _TEST_SPEC = {"env": {}, "memory_mb": 512, "data_mb": 0, "address_mb": 0, "pids": 4096, "disk_mb": 64, "files": []}
 _TEST_RUN = {
     "argv": ["/bin/true"],
@@ -117,7 +117,7 @@ def _found_or_made() -> Path:
         fresh = Path(scratch) / "runner"
         compile_to(fresh, *FLAGS)
         try_out(fresh)
-        fresh.chmod(_MODE)
+        fresh.chmod(RUNNER_MODE)
         fresh.replace(runner)  # a process that builds at the same time puts the same there
     return runner
 

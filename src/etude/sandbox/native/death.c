@@ -1,6 +1,7 @@
 #include "death.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -101,6 +102,16 @@ void job_kill(Job *job) {
         for (int round = 0; round < ROUNDS && send_each(job, SIGKILL) > 0; round++) pause_briefly();
         if (supervisor != 0) kill(supervisor, SIGKILL);
         await_end(job, false);
+    }
+}
+
+/* Everything that runs here, as an unsuccessful end of each command: its stderr says why. */
+void kill_all(const char *reason) {
+    if (jobs == NULL && is_init()) kill(-1, SIGKILL);
+    for (Job *job = jobs; job != NULL; job = job->next) {
+        if (job->gone) continue;
+        snprintf(job->note, sizeof job->note, "killed: %s\n", reason);
+        job_kill(job);
     }
 }
 

@@ -20,6 +20,7 @@
 #include "commands.h"
 #include "connect.h"
 #include "death.h"
+#include "excess.h"
 #include "fault.h"
 #include "files.h"
 #include "freeze.h"
@@ -90,8 +91,8 @@ static void check_jobs(void) {
     jobs_sweep();
 }
 
-/* Memory is looked at while anything lives, be it what a command left behind. */
-static void watch_memory(void) {
+/* Memory and watched disks are looked at while anything lives, be it what a command left behind. */
+static void watch_limits(void) {
     if (!is_init() || !(jobs != NULL || any_children())) {
         next_watch_s = INFINITY;
         return;
@@ -101,6 +102,7 @@ static void watch_memory(void) {
     if (now < next_watch_s) return;
     next_watch_s = now + WATCH_S;
     memory_watch();
+    excess_check();
 }
 
 static double wakes_s(void) {
@@ -165,6 +167,6 @@ int main(int count, char **words) {
         for (int n = 0; n < many; n++) handle(events[n].data.ptr);
         check_jobs();
         connect_check();
-        watch_memory();
+        watch_limits();
     }
 }
