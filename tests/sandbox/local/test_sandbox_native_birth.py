@@ -1,9 +1,12 @@
-"""Which program process 1 is: the native runner where no warm interpreter is asked for and one can be built, else the Python one."""
+"""Which program process 1 is: the native runner, or the Python one where a warm interpreter is asked for."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -12,6 +15,7 @@ from etude.sandbox.errors import Unsupported
 from etude.sandbox.launch.zygotes import ZygotePool
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.native import build
+from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.sandbox.wire.live import LiveSandbox
@@ -75,15 +79,38 @@ async def test_it_serves_an_image_without_a_single_library(maker: SandboxCreator
     await box.kill()
 
 
-async def test_where_none_can_be_built_the_python_runner_serves_and_the_probe_says_so(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("backend", ["local", "bubblewrap"])
+async def test_where_there_is_none_no_pool_opens_and_the_refusal_names_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, backend: Literal["local", "bubblewrap"]
 ) -> None:
     monkeypatch.setattr(build, "program", lambda: "no compiler today")
-    pool = await LocalPool.open(SandboxSettings(backend="local"), ZygotePool())
-    assert pool.probe().runner == "python"
-    box = await pool.create(COLD)
-    assert (await box.run("cat a")).out == b"1"
-    await pool.close()
+    if backend == "bubblewrap" and not shutil.which("bwrap"):
+        pytest.skip("there is no bwrap")
+    with pytest.raises(Unsupported, match="no compiler today; install a C compiler .* or Etude's wheel for linux_"):
+        await open_pool(SandboxSettings(backend=backend))
+
+
+async def test_the_binary_of_a_wheel_is_taken_without_a_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, native: None
+) -> None:
+    built = build.program()
+    assert isinstance(built, Path)
+    shutil.copyfile(built, tmp_path / "runner")
+    monkeypatch.setattr(build, "PREBUILT", tmp_path / "runner")
+    monkeypatch.setattr(build, "COMPILERS", ())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    taken = build._found_or_made()
+    assert taken.read_bytes() == built.read_bytes() and taken.stat().st_mode & 0o777 == build.RUNNER_MODE
+    assert build.origin() == "in the wheel"
+
+
+async def test_without_compiler_and_binary_the_reason_names_what_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(build, "PREBUILT", tmp_path / "runner")
+    monkeypatch.setattr(build, "COMPILERS", ("absent-cc",))
+    with pytest.raises(build.Unbuildable, match="no C compiler .looked for absent-cc."):
+        build.origin()
 
 
 async def test_a_closed_pool_holds_no_runner_open(native: None) -> None:

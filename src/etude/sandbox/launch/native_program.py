@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
 
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.native import build
 
 
 class NativeProgram:
-    """Built on first need, off the event loop, and opened once. Where it can't be built there is none, and the Python runner serves."""
+    """Built on first need, off the event loop, and opened once."""
 
     def __init__(self) -> None:
         self._opened: asyncio.Task[int] | None = None
 
     async def descriptor(self) -> int:
-        """To execute, ours to close; -1 where there is none."""
+        """To execute, ours to close. Raises Unsupported with the remedy where there is none."""
         if self._opened is None:
             self._opened = asyncio.ensure_future(asyncio.to_thread(_open_program))
         return await asyncio.shield(self._opened)
@@ -32,9 +32,11 @@ class NativeProgram:
 
 def _open_program() -> int:
     found = build.program()
-    return os.open(found, os.O_RDONLY | os.O_CLOEXEC) if isinstance(found, Path) else -1
+    if isinstance(found, str):
+        raise Unsupported(f"there is no command runner for sandboxes: {found}; {build.remedy()}")
+    return os.open(found, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _close_program(opened: asyncio.Task[int]) -> None:
-    if not opened.cancelled() and opened.exception() is None and opened.result() >= 0:
+    if not opened.cancelled() and opened.exception() is None:
         os.close(opened.result())

@@ -215,7 +215,8 @@ class ZygotePool:
 
     async def runner(self) -> str:
         """What serves where no warm interpreter is asked for: found by building it."""
-        return "native" if await self._native.descriptor() >= 0 else "python"
+        await self._native.descriptor()
+        return "native"
 
     async def close(self) -> None:
         self._native.close()
