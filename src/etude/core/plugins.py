@@ -39,14 +39,18 @@ def source_digest(path: str) -> str:
     """The sha256, in hex, of the source of an import path: its module's file, or the files of the package that holds the module. Raises
     PluginError where there is no such file."""
     import_object(path)
-    name = path.partition(":")[0]
+    return module_digest(path.partition(":")[0])
+
+
+def module_digest(name: str) -> str:
+    """As `source_digest`, of a module by its name."""
     try:
         source = inspect.getsourcefile(importlib.import_module(name))
     except TypeError:  # a built-in module
         source = None
     if source is None:
         raise PluginError(
-            f"{path}: the module has no source file, so a changed one could not be noticed; name a Python module"
+            f"the module {name} has no source file, so a changed one could not be noticed; name a Python module"
         )
     package = getattr(importlib.import_module(name.partition(".")[0]), "__file__", None)
     if package is None or not Path(package).name.startswith("__init__."):

@@ -27,6 +27,9 @@ class PluginSetting:
 SETTINGS = (
     PluginSetting("tasks.plugins", lambda recipe: recipe.tasks.plugins, "etude.tasks.registry:custom_grader"),
     PluginSetting(
+        "harness.preset", lambda recipe: [recipe.harness.preset], "etude.agent.harness.presets.preset:preset"
+    ),
+    PluginSetting(
         "rl.rewards.weights",
         lambda recipe: recipe.rl.rewards.custom,
         "etude.rl.rewards.library:custom_component",
