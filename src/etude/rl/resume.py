@@ -41,8 +41,8 @@ def open_progress(ledger: RlLedger, schedule: Schedule) -> Progress:
 def require_same_sources(ledger: RlLedger, settings: RlSettings, others: Iterable[str] = ()) -> None:
     """Binds a new ledger to the sources of what the settings name by import path, and of `others`. Raises PluginError; ValueError for an old
     ledger with another source: a resumed run has to reach the same weights (promise 6)."""
-    trust = settings.update.trust.kind
-    digests = source_digests([*settings.rewards.custom, *filter(is_import_path, [trust, *others])])
+    chosen = [settings.update.trust.kind, settings.baseline]
+    digests = source_digests([*settings.rewards.custom, *filter(is_import_path, [*chosen, *others])])
     bound: dict[str, str] = {}
     for entry in ledger.entries:
         bound |= entry["digests"] if entry["kind"] == "sources" else {}

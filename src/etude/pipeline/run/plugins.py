@@ -30,6 +30,10 @@ SETTINGS = (
         "harness.preset", lambda recipe: [recipe.harness.preset], "etude.agent.harness.presets.preset:preset"
     ),
     PluginSetting(
+        "sandbox.backend", lambda recipe: [recipe.sandbox.backend], "etude.sandbox.custom_backend:custom_backend"
+    ),
+    PluginSetting("rl.baseline", lambda recipe: [recipe.rl.baseline], "etude.rl.baseline:custom_advantages"),
+    PluginSetting(
         "rl.rewards.weights",
         lambda recipe: recipe.rl.rewards.custom,
         "etude.rl.rewards.library:custom_component",
