@@ -1,4 +1,4 @@
-"""The templates of `docs/extending/`: each Python block of a page becomes a module of its own, named by its first line."""
+"""The templates of `docs/extending/`: the Python blocks of a page become modules, named by their first lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         blocks = BLOCK.findall((DOCS / f"{page}.md").read_text(encoding="utf-8"))
         assert blocks, f"docs/extending/{page}.md has no template"
         for name, code in blocks:
-            (folder / f"{name}.py").write_text(code)
+            with open(folder / f"{name}.py", "a", encoding="utf-8") as module:
+                module.write(code)
             names.append(name)
         return folder
 
