@@ -78,5 +78,7 @@ except OSError as error:
 @pytest.mark.usefixtures("own_root")
 async def test_abstract_sockets_and_shared_memory_of_the_host_are_out_of_reach(box: Sandbox) -> None:
     """Test 35 of docs/sandbox.md."""
-    assert len((await box.run("cat /proc/net/unix")).out.splitlines()) <= 1
+    sockets = [line.split() for line in (await box.run("cat /proc/net/unix")).out.splitlines()[1:]]
+    # A socket with a name has it in the eighth column. The runner and the warm interpreter speak over a nameless pair.
+    assert not [line for line in sockets if len(line) > 7] and len(sockets) <= 2 * box.spec.warm_python
     assert (await box.run("ls /dev/shm; cat /proc/sysvipc/shm | tail -n +2")).out == b""

@@ -1,4 +1,4 @@
-"""Which program process 1 is: the native runner, or the Python one where a warm interpreter is asked for."""
+"""Process 1 is the native runner, and the warm interpreter is a process of its sandbox."""
 
 from __future__ import annotations
 
@@ -45,9 +45,27 @@ async def test_a_cold_sandbox_is_served_by_the_native_runner(maker: SandboxCreat
     await box.kill()
 
 
-async def test_a_warm_one_by_the_interpreter(maker: SandboxCreator) -> None:
+async def test_a_warm_one_too_and_its_interpreter_is_a_process_that_the_runner_replaces(maker: SandboxCreator) -> None:
     box = await maker.make(SandboxSpec())
-    assert b"python" in (await box.run("cat /proc/1/comm")).out
+    assert (await box.run("cat /proc/1/comm")).out == b"runner\n"
+    parent = ["python", "-c", "import os; print(os.getppid())"]
+    assert (await box.run(parent, warm=True)).out == b"1\n"
+    assert (await box.run("kill -9 -1")).rc == 0
+    assert (await box.run(parent, warm=True)).out == b"1\n"
+    await box.kill()
+
+
+async def test_a_stopped_interpreter_goes_on_for_the_next_warm_run(maker: SandboxCreator) -> None:
+    box = await maker.make(SandboxSpec())
+    await box.run("kill -STOP -1")
+    assert (await box.run(["python", "-c", "print(1)"], warm=True, timeout_s=20)).out == b"1\n"
+    await box.kill()
+
+
+async def test_a_warm_run_over_the_size_of_a_socket_buffer_arrives_whole(maker: SandboxCreator) -> None:
+    box = await maker.make(SandboxSpec())
+    code = f"text = {'x' * 1_000_000!r}; print(len(text))"
+    assert (await box.run(["python", "-c", code], warm=True)).out == b"1000000\n"
     await box.kill()
 
 

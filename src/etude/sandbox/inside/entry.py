@@ -14,7 +14,7 @@ import resource
 import struct
 from _socket import SCM_RIGHTS, SOL_SOCKET, socket
 
-from etude.sandbox.inside import apart, around, cell, fault, files, frames, ground, keeper, seccomp, start, warm, zygote
+from etude.sandbox.inside import apart, around, cell, fault, files, frames, ground, keeper, seccomp, start, warm
 from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
@@ -25,25 +25,27 @@ if TYPE_CHECKING:
     Role = Callable[[], Any]
 
 
-def main(control_fd: int, program: int | str, isolated_network: str = "") -> None:
+def main(control_fd: int, program: int | str, code: int, isolated_network: str = "") -> None:
     """Serve one sandbox until the client closes its end. Each role runs on a clean stack. `program`: the C runner that this process
-    becomes, as a descriptor or a path; -1: this interpreter serves. `isolated_network`: there are no namespaces yet; make them here, with a
-    separate network ("none") or the machine's ("host")."""
+    becomes, as a descriptor or a path; -1: this interpreter serves. `code`: the descriptor of this program, for the warm interpreter; or -1.
+    `isolated_network`: there are no namespaces yet; make them here, with a separate network ("none") or the machine's ("host")."""
     if isolated_network:
         around.isolate(control_fd, isolated_network)
-    role: Role | None = functools.partial(_begin, control_fd, program)
+    role: Role | None = functools.partial(_begin, control_fd, program, code)
     while role is not None:
         role = role()
 
 
-def _begin(control_fd: int, program: int | str) -> Role | None:
+def _begin(control_fd: int, program: int | str, code: int) -> Role | None:
     control = _introduced(control_fd)
     spec = cell.receive(control)
     if spec is None:
         os._exit(0)
     if program != -1:
-        _become_native(program, control, spec)
-    for name in zygote.PRELOAD:
+        _become_native(program, control, spec, code)
+    if code >= 0:
+        os.close(code)
+    for name in warm.PRELOAD:
         __import__(name)
     warm.dress(start.ENVIRONMENT)
     gc.collect()
@@ -61,14 +63,14 @@ def _begin(control_fd: int, program: int | str) -> Role | None:
     return cell.settle(control, spec, closing, place)
 
 
-def _become_native(program: int | str, control: socket, spec: frames.Frame) -> None:
+def _become_native(program: int | str, control: socket, spec: frames.Frame, code: int) -> None:
     """Close the sandbox, then become the C runner. It watches the file systems that the launcher mounted (`ground.mounted`)."""
     place = ground.SandboxPaths(spec.head)
     head = {**spec.head, "watched": ground.mounted(spec.head)}
     try:
         request = cell.in_memory(frames.pack(frames.SPEC, 0, head, spec.blob))
         _CLOSERS[spec.head["place"]["kind"]](control, spec.head, place)
-        cell.execute(program, control, request)
+        cell.execute(program, control, request, code if spec.head["python"] else -1)
     except (OSError, files.FileRequestError) as error:
         control.sendall(frames.pack(frames.ERROR, 0, fault.explain(error)))
         os._exit(1)

@@ -21,7 +21,8 @@ PROGRAM, RUNNER = "/opt/etude/program", "/opt/etude/runner"
 START = (
     "import _socket as s,marshal;c=s.socket(s.AF_UNIX);"
     f"c.connect('{FOLDER}/socket');fd=int.from_bytes(c.recvmsg(1,64)[1][0][2],'little');c.close();"
-    f"f=open('{PROGRAM}','rb');c,m=marshal.loads(f.read());f.close();exec(c,{{{{'m':m,'fd':fd,'runner':{{runner!r}}}}}})"
+    f"import os;code=os.open('{PROGRAM}',os.O_RDONLY);c,m=marshal.loads(os.pread(code,1<<24,0));"
+    "exec(c,{{'m':m,'fd':fd,'runner':{runner!r},'code':code}})"
 )
 _PATIENCE_S = 25.0  # a container takes 0.3 s on a quiet machine
 _LOOK_S = 0.1

@@ -209,8 +209,7 @@ class Launcher:
         return self._runtime.leftovers()
 
     async def spawn(self, spec: SandboxSpec, control: socket.socket) -> LaunchedProcess:
-        runner = -1 if spec.warm_python else await self._runner()
-        programs = Programs(self._code, runner)
+        programs = Programs(self._code, await self._runner())
 
         def launch(held: int, files: ExitStack) -> LaunchCommand:
             return self._runtime.launch(spec, held, programs, files)

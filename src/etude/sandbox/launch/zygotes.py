@@ -109,14 +109,16 @@ class Zygote:
         zygote.uid_range_problem = answer["unranged"]
         return zygote
 
-    async def fork_sandbox(self, child: socket.socket, program: int = -1, uid_range: UidRange | None = None) -> None:
-        """Hand one end of a sandbox' socket over; the zygote answers through it. `program`: a native runner for it to become."""
+    async def fork_sandbox(
+        self, child: socket.socket, programs: tuple[int, ...], uid_range: UidRange | None = None
+    ) -> None:
+        """Hand one end of a sandbox' socket over; the zygote answers through it. `programs`: the C runner for it to become, and the code of
+        a warm interpreter if it has one."""
         words, descriptors = b"c", [child.fileno()]
         if uid_range is not None:
             words = b"c %d %d" % (uid_range.uid, uid_range.gid)
             descriptors.append(uid_range.lock)
-        if program >= 0:
-            descriptors.append(program)
+        descriptors += programs
         while True:
             try:
                 socket.send_fds(self._control, [words], descriptors)
@@ -158,6 +160,7 @@ class ZygotePool:
     def __init__(self, stores: tuple[str, ...] = ()) -> None:
         self.stores = stores
         self._native = NativeProgram()
+        self._code = -1
         self.uid_range_problem = "no zygote has tried it yet"
         self._source = uids.source()
         self._ranges: uids.UidRangeAllocator | None = None
@@ -187,17 +190,27 @@ class ZygotePool:
             return await self._launcher().spawn(spec, control)
         ranged = spec.uid_mode == "range"
         zygote = await self._zygote(RootKey(spec.workdir, spec.read_only_binds, ranged))
-        program = -1 if spec.warm_python else await self._native.descriptor()
+        programs = (await self._native.descriptor(), *([await self._warm_code()] if spec.warm_python else []))
         if not ranged:
-            await zygote.fork_sandbox(control, program)
+            await zygote.fork_sandbox(control, programs)
             return None
         uid_range = self._claim()
         try:
-            await zygote.fork_sandbox(control, program, uid_range)
+            await zygote.fork_sandbox(control, programs, uid_range)
         except BaseException:
             uid_range.release()
             raise
         return uid_range
+
+    async def _warm_code(self) -> int:
+        """The program of warm interpreters, as an open file."""
+        if self._code < 0:
+            opened = await asyncio.to_thread(bundle.descriptor, interpreter.find())
+            if self._code >= 0:
+                os.close(opened)  # another create was faster
+            else:
+                self._code = opened
+        return self._code
 
     def _claim(self) -> UidRange:
         if self._ranges is None:
@@ -220,6 +233,9 @@ class ZygotePool:
 
     async def close(self) -> None:
         self._native.close()
+        if self._code >= 0:
+            os.close(self._code)
+            self._code = -1
         if self._folder_launcher is not None:
             await self._folder_launcher.close()
         for task in self._zygotes.values():
