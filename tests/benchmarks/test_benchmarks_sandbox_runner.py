@@ -23,11 +23,11 @@ def script() -> dict[str, Any]:
 class SmallPool:
     """Has room for `most` sandboxes."""
 
-    def __init__(self, most: int, runner: str = "native") -> None:
-        self.most, self.live, self.runner, self.commands = most, 0, runner, 0
+    def __init__(self, most: int) -> None:
+        self.most, self.live, self.commands = most, 0, 0
 
     def probe(self) -> Any:
-        return SimpleNamespace(runner=self.runner, limits="none")
+        return SimpleNamespace(limits="none")
 
     async def create(self, spec: SandboxSpec) -> Any:
         if self.live == self.most:
@@ -37,7 +37,7 @@ class SmallPool:
         async def kill() -> None:
             self.live -= 1
 
-        async def run(argv: list[str]) -> ExecResult:
+        async def run(argv: list[str], warm: bool) -> ExecResult:
             self.commands += 1
             return ExecResult(0, b"", b"")
 
@@ -63,16 +63,7 @@ async def test_fewer_sandboxes_are_measured_where_there_is_no_room_and_the_resul
 
     monkeypatch.setitem(script["measure"].__globals__, "open_pool", opened)
     found = await script["measure"](16, 2, 5)
-    assert found["live_of_each_runner"] == 4 and len(found["refused"]) == 2
-    assert found["refused"][0] == "16 sandboxes of each runner: 9 live already"
-    assert {name: row["commands"] for name, row in found["runners"].items()} == {"python": 10, "c": 10}
-    assert pool.commands == 20 and pool.live == 0
-
-
-async def test_without_a_c_runner_nothing_is_compared(script: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    async def opened(settings: object) -> SmallPool:
-        return SmallPool(9, runner="python")
-
-    monkeypatch.setitem(script["measure"].__globals__, "open_pool", opened)
-    with pytest.raises(SystemExit, match="the C runner needs a static C compiler"):
-        await script["measure"](1, 1, 1)
+    assert found["live_of_each_kind"] == 4 and len(found["refused"]) == 2
+    assert found["refused"][0] == "16 sandboxes of each kind: 9 live already"
+    assert {name: row["commands"] for name, row in found["kinds"].items()} == {"warm": 10, "cold": 10}
+    assert pool.commands == 30 and pool.live == 0

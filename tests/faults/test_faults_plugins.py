@@ -1,4 +1,4 @@
-"""A run whose reward component and importance weight are a person's own: they are found in the trainer's process, and bind the run."""
+"""A run whose reward component, importance weight and advantages are a person's own: they are found in the trainer's process, and bind the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from etude.rl.local_ray import sweep
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 MODULE = Path(__file__).parents[1] / "rl" / "my_rewards.py"
-OWN = {"rewards": {"weights": {"my_rewards:many_turns": 0.05}}, "update": {"trust": {"kind": "my_rewards:square_root"}}}
+OWN = {
+    "rewards": {"weights": {"my_rewards:many_turns": 0.05}},
+    "update": {"trust": {"kind": "my_rewards:square_root"}},
+    "baseline": "my_rewards:centred",
+}
 
 
 def test_a_component_and_a_weight_by_import_path_work_in_rays_processes(tmp_path: Path) -> None:

@@ -74,12 +74,47 @@ def test_a_folder_or_environment_that_is_not_ours_is_never_emptied(checkout: Pat
     assert (home / precious).read_text() == "x"
 
 
-def test_after_set_up_the_command_starts_at_once_and_a_changed_pin_sets_up_again(checkout: Path) -> None:
+SPREAD = "-n auto --maxprocesses 8 --dist loadfile "
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        ("", SPREAD),
+        ("--all -x", f"{SPREAD}--all -x"),
+        ("rl", f"{SPREAD}tests/rl"),
+        ("--all rl core/trace", f"{SPREAD}--all tests/rl tests/core/trace"),
+        ("tests/rl", f"{SPREAD}tests/rl"),
+        ("rl -k core", f"{SPREAD}tests/rl -k core"),
+        ("rl -n0", "tests/rl -n0"),
+        ("rl -n 2", "tests/rl -n 2"),
+        ("rl --pdb", "tests/rl --pdb"),
+        ("tests/rl/test_a.py -k core", "tests/rl/test_a.py -k core"),
+        ("rl tests/rl/test_a.py::test_b", "tests/rl tests/rl/test_a.py::test_b"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_a_package_is_named_by_its_folder_of_tests(checkout: Path, words: str, arguments: str) -> None:
+    for name in ("rl", "core/trace"):
+        (checkout / "tests" / name).mkdir(parents=True)
+    set_up(checkout)
+    done = launch(checkout, "test", *words.split())
+    assert done.returncode == 0, done.stderr
+    last = (checkout / "calls").read_text().splitlines()[-1]
+    assert last.rstrip() == f"python -m pytest {arguments}".rstrip()
+
+
+def set_up(checkout: Path) -> None:
+    """Programs that replace those of an environment; `calls` lists what the launcher asks of Python."""
     python = 'case "$*" in *"pip show"*) echo "Version: $(sed -n s/^torch==//p constraints.txt)";; esac'
     fake(checkout / ".venv" / "bin", "python", f"cd {checkout}; echo python $* >>calls; {python}")
     fake(checkout / ".venv" / "bin", "etude", 'echo ran "$@"')
     (checkout / ".venv" / "pyvenv.cfg").touch()
     (checkout / ".venv" / "etude-place").write_text(f"{checkout} {checkout}/.venv/bin/python\n")
+
+
+def test_after_set_up_the_command_starts_at_once_and_a_changed_pin_sets_up_again(checkout: Path) -> None:
+    set_up(checkout)
     first = launch(checkout, "run", "a b")
     assert first.stdout == "ran run a b\n" and "ready after" in first.stderr, first.stderr
     calls = (checkout / "calls").read_text()

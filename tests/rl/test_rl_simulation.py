@@ -24,7 +24,7 @@ def test_a_seed_tells_the_same_story_and_another_one_another():
 
 @pytest.mark.parametrize("part", range(4))
 def test_runs_of_chance_proportions_come_to_their_end_whole(part: int):
-    _search(range(part * 30, part * 30 + 30))
+    _search(range(part * 15, part * 15 + 15))
 
 
 @pytest.mark.nightly

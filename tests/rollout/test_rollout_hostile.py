@@ -93,7 +93,7 @@ async def test_an_exception_of_a_grader_is_a_score_of_0_or_a_defective_task(erro
 
 
 async def test_an_unknown_grader_is_a_fault_of_that_attempt_and_names_those_there_are() -> None:
-    with pytest.raises(InfraFault, match="names the grader 'magic'; there are answer, commands"):
+    with pytest.raises(InfraFault, match="no grader 'magic'; there are: commands"):
         await _attempted(GOOD, grader="magic")
 
 

@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from etude.sandbox import interpreter
 from etude.sandbox.errors import Unsupported, UserError
-from etude.sandbox.launch.launcher import in_memory
+from etude.sandbox.launch.launcher import Programs, in_memory
 from etude.sandbox.launch.podman import PodmanRuntime
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
@@ -46,16 +46,17 @@ async def test_the_command_closes_what_podman_leaves_open(monkeypatch: pytest.Mo
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     runtime = PodmanRuntime(interpreter.find())
     with ExitStack() as files:
-        ends = [in_memory(b"", files) for _ in range(2)]
+        ends = [in_memory(b"", files) for _ in range(3)]
+        programs = Programs(*ends[1:])
         spec = SandboxSpec(workdir="/testbed", disk_mb=3, read_only_binds=(("/usr/share", "/opt/share"),))
-        launch = runtime.launch(spec, ends[0], ends[1], files)
-        assert min(launch.descriptors) > 4 and set(launch.descriptors).isdisjoint(ends)
+        launch = runtime.launch(spec, ends[0], programs, files)
+        assert min(launch.descriptors) > 5 and set(launch.descriptors).isdisjoint(ends)
         with pytest.raises(Unsupported, match="separator"):
-            runtime.launch(SandboxSpec(read_only_binds=(("/a:b", "/c"),)), ends[0], ends[1], files)
+            runtime.launch(SandboxSpec(read_only_binds=(("/a:b", "/c"),)), ends[0], programs, files)
     words = launch.argv[launch.argv.index("run") + 1 :]
     pairs = list(zip(words, words[1:], strict=False))
     for pair in [("--network", "none"), ("--cap-drop", "all"), ("--security-opt", "no-new-privileges"), ("--pull", "never"),
-                 ("--uidmap", "0:0:1"), ("--preserve-fds", "2"), ("--volume", "/usr/share:/opt/share:ro")]:  # fmt: skip
+                 ("--uidmap", "0:0:1"), ("--preserve-fds", "3"), ("--volume", "/usr/share:/opt/share:ro")]:  # fmt: skip
         assert pair in pairs, pair
     assert "--read-only" in words and "--privileged" not in words
     assert [word for word in words if word.startswith("/testbed:")] == [

@@ -1,4 +1,4 @@
-"""The escapes are tried from four kinds of inside: our namespaces under either runner, bubblewrap's, and ours around a folder of the host."""
+"""The escapes are tried from our namespaces, bubblewrap's, and ours around a folder of the host, each under either runner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 
-KINDS = ("local", "native", pytest.param("bubblewrap", marks=pytest.mark.walls), "around")
+KINDS = (
+    "local",
+    "local-native",
+    pytest.param("bubblewrap", marks=pytest.mark.walls),
+    pytest.param("bubblewrap-native", marks=pytest.mark.walls),
+    "around",
+    "around-native",
+)
 
 
 OWNER = 12345  # of a person's folder, where root tests
@@ -53,20 +60,20 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool(kind: str) -> AsyncIterator[SandboxPool]:
     try:
-        made = await open_pool(SandboxSettings(backend="bubblewrap" if kind == "bubblewrap" else "local"))
+        made = await open_pool(SandboxSettings(backend="bubblewrap" if kind.startswith("bubblewrap") else "local"))
     except Unsupported as error:
         pytest.skip(str(error))
-    if kind == "native" and made.probe().runner != "native":
+    if kind.endswith("native") and made.probe().runner != "native":
         await made.close()
         pytest.skip("no native runner can be built here")
     with tempfile.TemporaryDirectory() as above:
-        yield cast(SandboxPool, Around(made, Path(above))) if kind == "around" else made
+        yield cast(SandboxPool, Around(made, Path(above))) if kind.startswith("around") else made
     await made.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def box(pool: SandboxPool, kind: str) -> AsyncIterator[Sandbox]:
-    made = await pool.create(SandboxSpec(files={"hello.txt": b"hello\n"}, warm_python=kind != "native"))
+    made = await pool.create(SandboxSpec(files={"hello.txt": b"hello\n"}, warm_python=not kind.endswith("native")))
     yield made
     await made.kill()
 
@@ -74,7 +81,7 @@ async def box(pool: SandboxPool, kind: str) -> AsyncIterator[Sandbox]:
 @pytest.fixture
 def own_root(kind: str) -> None:
     """For promises about a root of the sandbox' own."""
-    if kind == "around":
+    if kind.startswith("around"):
         pytest.skip("around a folder the host is in sight")
 
 

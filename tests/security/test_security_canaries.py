@@ -97,9 +97,9 @@ async def test_a_zygote_born_of_a_client_full_of_secrets_knows_none(
         monkeypatch.setenv(name, f"/env-{canary}")
     (tmp_path / "secret").write_text(f"file-{canary}")
     monkeypatch.chdir(tmp_path)
-    pool = await open_pool(SandboxSettings(backend="bubblewrap" if kind == "bubblewrap" else "local"))
-    box = await pool.create(SandboxSpec(warm_python=kind != "native"))
-    scanned = await box.run(["python3", "-c", _scan(canary)], warm=kind != "native")
+    pool = await open_pool(SandboxSettings(backend="bubblewrap" if kind.startswith("bubblewrap") else "local"))
+    box = await pool.create(SandboxSpec(warm_python=not kind.endswith("native")))
+    scanned = await box.run(["python3", "-c", _scan(canary)], warm=not kind.endswith("native"))
     assert scanned.out.split()[0] == b"0", scanned.err
     everywhere = "env; cat /proc/*/environ /proc/*/cmdline /proc/*/mountinfo; find / -xdev; grep -rs canary /etc /dev/shm /tmp /work /opt /run /var"
     shown = await box.run(everywhere + " 2>/dev/null", max_output_bytes=8 << 20)

@@ -34,9 +34,9 @@ async def test_socket_families_beyond_the_usual_cannot_be_created(python: Python
 
 async def test_a_policed_door_opens_no_other_family(pool: SandboxPool, kind: str) -> None:
     """Test 34 of docs/sandbox.md: with network allowlist as well."""
-    if not isinstance(pool, LocalPool) or kind == "bubblewrap":
+    if not isinstance(pool, LocalPool) or kind.startswith("bubblewrap"):
         pytest.skip("bubblewrap has no allowlist")
-    box = await pool._creator.make(SandboxSpec(network=Network("allowlist"), warm_python=kind != "native"))
+    box = await pool._creator.make(SandboxSpec(network=Network("allowlist"), warm_python=not kind.endswith("native")))
     assert (await box.run(["python3", "-c", FAMILIES])).out.split() == [b"1"] * 9
     await box.kill()
 
@@ -78,5 +78,7 @@ except OSError as error:
 @pytest.mark.usefixtures("own_root")
 async def test_abstract_sockets_and_shared_memory_of_the_host_are_out_of_reach(box: Sandbox) -> None:
     """Test 35 of docs/sandbox.md."""
-    assert len((await box.run("cat /proc/net/unix")).out.splitlines()) <= 1
+    sockets = [line.split() for line in (await box.run("cat /proc/net/unix")).out.splitlines()[1:]]
+    # A socket with a name has it in the eighth column. The runner and the warm interpreter speak over a nameless pair.
+    assert not [line for line in sockets if len(line) > 7] and len(sockets) <= 2 * box.spec.warm_python
     assert (await box.run("ls /dev/shm; cat /proc/sysvipc/shm | tail -n +2")).out == b""

@@ -14,7 +14,8 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.auditing.scan import audit_problems, needles, scan_for_leaks
-from etude.tasks.checking.check import KEPT, check_folder, check_task, code_version, folders_of
+from etude.tasks.checking.check import KEPT, check_folder, check_task, folders_of
+from etude.tasks.checking.version import code_version
 from etude.tasks.environment.birth import history_of, objects
 from etude.tasks.environment.environment import DEPS, Environment, TestPlan
 from etude.tasks.environment.workspace import open_workspace, read_workspace
@@ -159,7 +160,7 @@ async def test_a_finding_counts_for_the_code_that_made_it_alone(
     TaskFolder(tmp_path, make=True).add(await made(shop, {}))
     first = (await check_folder(tmp_path, shop))[0]
     made_before = shop.stats().created
-    monkeypatch.setattr("etude.tasks.checking.check.code_version", lambda: "0" * 64)
+    monkeypatch.setattr("etude.tasks.checking.version.code_version", lambda: "0" * 64)
     second = (await check_folder(tmp_path, shop))[0]
     assert shop.stats().created > made_before and second.good and first.good
     made_before = shop.stats().created

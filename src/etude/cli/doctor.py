@@ -40,7 +40,7 @@ def doctor(json: Json = False) -> Answer:
     facts, packages = machine(), versions()
     pool, around = find_pool(), find_around()
     serves = purposes(Machine(facts, packages, free_disk_bytes(Path("runs")), pool, around), MEMORY_BYTES, DISK_BYTES)
-    findings = [*_machine(facts), *_kernel(pool), *_sandboxes(pool, around), *_tools(), *_packages(facts)]
+    findings = [*_machine(facts), *_kernel(pool), _runner(), *_sandboxes(pool, around), *_tools(), *_packages(facts)]
     missing = [f for f in findings if f.required and not f.good]
     document: dict[str, Any] = {
         "ready": not missing,
@@ -120,6 +120,15 @@ def _sandboxes(pool: dict[str, Any] | str, around: Around | str) -> list[Machine
     return [made, MachineCheck("around a folder", f"{around.backend} ({tier(around.backend)})")]
 
 
+def _runner() -> MachineCheck:
+    """Where the program that serves commands inside sandboxes is from."""
+    from etude.sandbox.native import build
+
+    if isinstance(reason := build.program(), str):
+        return MachineCheck("command runner", f"absent: {reason}", False, True, build.remedy())
+    return MachineCheck("command runner", build.origin())
+
+
 def _tools() -> list[MachineCheck]:
     optional = {
         "rg": "not needed; searches use Python instead (ripgrep is faster on large repositories)",
@@ -133,7 +142,7 @@ def _tools() -> list[MachineCheck]:
         for path in [shutil.which(name)]
     ]
     compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
-    absent = "not needed; torch.compile would need one"
+    absent = "not needed where the wheel holds a command runner; torch.compile would need one"
     return [
         *findings,
         MachineCheck("compiler", compiler or "absent", compiler is not None, remedy=_if(compiler is None, absent)),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from etude.agent.harness.preset_names import PRESET_NAMES, known_preset
 from etude.cli.completion import complete_recipe
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")]
@@ -33,3 +34,19 @@ Address = Annotated[
         help="Run the rl stage on this Ray cluster (docs/cluster.md); short for --set cluster.address=ADDRESS.",
     ),
 ]
+
+
+def preset_choice() -> dict[str, Any]:
+    """Arguments of an option that takes a built-in preset or one by import path."""
+    return {
+        "metavar": f"[{'|'.join(PRESET_NAMES)}|MODULE:NAME]",
+        "parser": _preset,
+        "autocompletion": lambda incomplete: [name for name in PRESET_NAMES if name.startswith(incomplete)],
+    }
+
+
+def _preset(text: str) -> str:
+    try:
+        return known_preset(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None

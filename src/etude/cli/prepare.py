@@ -124,26 +124,18 @@ def require_temperature(run: Run, selected: list[str]) -> None:
 
 
 def require_plugins(run: Run, selected: list[str]) -> None:
-    """Raises RecipeError now if the RL stage names a reward component or an importance weight that can't be imported."""
-    from etude.core.plugins import PluginError, import_object, is_import_path
-    from etude.pipeline.recipe.errors import RecipeError
+    """Raises RecipeError now if a selected stage's settings name something by import path that can't be used."""
+    from etude.pipeline.run.plugins import require_plugins
 
-    if "rl" not in selected:
-        return
-    rl = run.recipe.rl
-    for key, paths in (("rl.rewards.weights", rl.rewards.custom), ("rl.update.trust.kind", [rl.update.trust.kind])):
-        for path in filter(is_import_path, paths):
-            try:
-                import_object(path)
-            except PluginError as error:
-                raise RecipeError([f"{key}: {error}; install the module or add its folder to PYTHONPATH"]) from error
+    require_plugins(run.recipe, [key for stage in run.graph if stage.name in selected for key in stage.reads])
 
 
 def require_tasks(run: Run, selected: list[str]) -> None:
     """Raises RecipeError now if the bench would find its tasks too few after all the training, or RL's folder of tasks is none."""
     from etude.evaluate.bench.suite import shares
     from etude.pipeline.recipe.errors import RecipeError
-    from etude.pipeline.run.practice import exam, folder_of, practice
+    from etude.pipeline.run.practice import exam, folder_of, practice, require_graders
+    from etude.rl.preflight import sample_of
     from etude.tasks.errors import TaskError
 
     recipe, benched = run.recipe, bool({"trials", "bench"}.intersection(selected))
@@ -154,9 +146,10 @@ def require_tasks(run: Run, selected: list[str]) -> None:
                 shares(levels, recipe.bench.tasks, recipe.bench.minimum_tasks(levels))
             return
         if {"rl", "attempts"}.intersection(selected):
-            practice(recipe)
+            source = practice(recipe).source
+            require_graders(recipe, map(source.task, sample_of(source.ids("train"))))
         if benched:
-            exam(recipe)
+            require_graders(recipe, exam(recipe).tasks)
     except (ValueError, TaskError) as error:
         raise RecipeError([str(error)]) from None
 

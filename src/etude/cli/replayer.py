@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,9 @@ class ReplayError(Exception):
 class Replayer:
     """An async context: one pool of sandboxes, one recipe and one set of tokenizers per run, whatever is replayed."""
 
-    def __init__(self, checkpoint: Path | None, recipe: Path | None) -> None:
+    def __init__(self, checkpoint: Path | None, recipe: Path | None, plugins: Sequence[str] = ()) -> None:
+        """`plugins`: presets by import path that sessions may name."""
+        self._plugins = tuple(plugins)
         self._checkpoint = checkpoint
         self._recipe = recipe
         self._recipes: dict[Path | None, Recipe] = {}
@@ -51,7 +54,7 @@ class Replayer:
         spec = SandboxSpec(memory_mb=recipe.rl.attempt.memory_mb)
         sandbox = await open_workspace(task, self._pool, spec, history=True)
         try:
-            return await replay(session, sandbox, renderer=renderer)
+            return await replay(session, sandbox, renderer=renderer, plugins=self._plugins)
         finally:
             await sandbox.kill()
 
@@ -75,7 +78,7 @@ class Replayer:
         named = find_checkpoint(recipe.run.sft_checkpoint) if recipe.run.sft_checkpoint else None
         folders += [named] if named is not None else []
         candidates = [self._load(folder) for folder in folders if (folder / "tokenizer.json").is_file()]
-        found = next((renderer for renderer in candidates if matches_harness(session, renderer)), None)
+        found = next((renderer for renderer in candidates if matches_harness(session, renderer, self._plugins)), None)
         if found is None:
             raise ReplayError(
                 f"{file}: {len(candidates)} tokenizers of its run tried, and none with this version of Etude makes the harness "

@@ -16,9 +16,43 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
+from etude.core.plugins import PluginError, import_object
+from etude.core.trace.segment import Rollout
 from etude.rl.advantage import advantages
+
+# (rewards, group of each rollout, rollouts) of a step -> one advantage for each rollout
+AdvantageFunction = Callable[[Sequence[float], Sequence[int], Sequence[Rollout]], list[float]]
+
+
+@cache
+def custom_advantages(path: str) -> AdvantageFunction:
+    """The function at an import path. Raises PluginError."""
+    found: Any = import_object(path)
+    if not callable(found) or isinstance(found, type):
+        raise PluginError(
+            f"{path} is {'a class' if isinstance(found, type) else type(found).__name__}; rl.baseline needs a function "
+            "(docs/extending/advantages.md)"
+        )
+    return cast(AdvantageFunction, found)
+
+
+def from_function(
+    path: str, rewards: Sequence[float], groups: Sequence[int], rollouts: Sequence[Rollout]
+) -> list[float]:
+    """What the function at an import path gives. Raises ValueError where that is no finite number for each rollout."""
+    found: Any = custom_advantages(path)(list(rewards), list(groups), list(rollouts))
+    if not isinstance(found, Sequence) or len(found) != len(rewards):
+        size = len(found) if isinstance(found, Sequence) else type(found).__name__
+        raise ValueError(
+            f"{path} gave {size} advantages for {len(rewards)} rollouts; it has to give one each, in order"
+        )
+    for value in found:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"{path} gave the advantage {value!r}; an advantage is a finite number")
+    return [float(value) for value in found]
 
 
 @dataclass

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
+from etude.core.plugins import is_import_path
 from etude.core.trace.completion import SampledTokens
 from etude.core.trace.gap_file import write_gaps
 from etude.core.trace.segment import Rollout
@@ -38,7 +39,7 @@ from etude.learn.train.scores import BatchScores
 from etude.learn.weights.publisher import BackgroundPublisher, Publication, Publisher
 from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
-from etude.rl.baseline import RunningMeans, by_group, of_sound_groups
+from etude.rl.baseline import RunningMeans, by_group, from_function, of_sound_groups
 from etude.rl.hints.rules import choose_turns
 from etude.rl.memory import keep_freed_memory
 from etude.rl.rewards.component import RewardInput
@@ -264,12 +265,20 @@ class Learner:
 
     def _advantages(self, rewards: list[float], batch: list[list[Rollout]]) -> list[float]:
         """In the order of the rollouts; NaN in groups with a reward that is not finite, which the trainer leaves out."""
-        categories = [rollout.info.get("category", "") for group in batch for rollout in group]
+        rollouts = [rollout for group in batch for rollout in group]
+        categories = [rollout.info.get("category", "") for rollout in rollouts]
         groups = [number for number, group in enumerate(batch) for _ in group]
 
         def held_against(sound: list[float], places: list[int]) -> list[float]:
             if self.settings.baseline == "category":
                 return self.means.advantages(sound, [categories[place] for place in places])
+            if is_import_path(self.settings.baseline):
+                return from_function(
+                    self.settings.baseline,
+                    sound,
+                    [groups[place] for place in places],
+                    [rollouts[place] for place in places],
+                )
             return by_group(sound, [*Counter(groups[place] for place in places).values()])
 
         return of_sound_groups(rewards, [len(group) for group in batch], held_against)

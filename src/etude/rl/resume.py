@@ -6,7 +6,9 @@ and finished groups are there too, decided batches are in the ledger.
 
 from __future__ import annotations
 
-from etude.core.plugins import is_import_path, source_digest
+from collections.abc import Iterable
+
+from etude.core.plugins import is_import_path, source_digests
 from etude.core.trace.segment import Rollout
 from etude.rl.controller import LearnerClient, StepObserver
 from etude.rl.groups import RolloutGroup, UnfinishedGroup
@@ -36,12 +38,11 @@ def open_progress(ledger: RlLedger, schedule: Schedule) -> Progress:
     return progress
 
 
-def require_same_sources(ledger: RlLedger, settings: RlSettings) -> None:
-    """Binds a new ledger to the source files of what the settings name by import path. Raises PluginError; ValueError for an old ledger with
-    another source: a resumed run has to come to the same weights (promise 6)."""
-    trust = settings.update.trust.kind
-    named = [*settings.rewards.custom, *([trust] if is_import_path(trust) else [])]
-    digests = {path: source_digest(path) for path in named}
+def require_same_sources(ledger: RlLedger, settings: RlSettings, others: Iterable[str] = ()) -> None:
+    """Binds a new ledger to the sources of what the settings name by import path, and of `others`. Raises PluginError; ValueError for an old
+    ledger with another source: a resumed run has to reach the same weights (promise 6)."""
+    chosen = [settings.update.trust.kind, settings.baseline]
+    digests = source_digests([*settings.rewards.custom, *filter(is_import_path, [*chosen, *others])])
     bound: dict[str, str] = {}
     for entry in ledger.entries:
         bound |= entry["digests"] if entry["kind"] == "sources" else {}

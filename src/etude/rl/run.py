@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from etude.core.plugins import import_object, is_import_path
 from etude.learn.model.checkpoint import load_config
+from etude.rl.baseline import custom_advantages
 from etude.rl.cluster import Cluster
 from etude.rl.devices import check_devices
 from etude.rl.local_ray import LocalRay
@@ -94,6 +95,8 @@ def _require(run: RunContext) -> None:
             f"rl.drafts.every is {settings.drafts.every}, but {run.checkpoint} has no draft layers: give it some (stage mtp), or set it to 0"
         )
     components(settings.rewards.custom)  # the modules are imported now, not after the first rollouts
+    if is_import_path(settings.baseline):
+        custom_advantages(settings.baseline)
     if is_import_path(settings.update.trust.kind):
         import_object(settings.update.trust.kind)
     require_placed(settings.regions, run.cluster.address, run.cluster.engine)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from etude.core.plugins import is_import_path
 from etude.learn.train.feedback_settings import FeedbackSettings
 from etude.learn.train.mtp_settings import FreshDraftsSettings
 from etude.learn.train.settings import PolicyStepSettings
 from etude.rl.region import RegionSettings, require_apart, require_lag, require_place
 from etude.rl.reward_settings import RewardSettings
 from etude.rollout.settings import AttemptSettings
+
+Baseline = Literal["group", "category"]
+BASELINES: tuple[Baseline, ...] = get_args(Baseline)
 
 SetAside = Literal["none", "failed", "uniform"]
 
@@ -100,9 +104,10 @@ class RlSettings(BaseModel):
     steps: int = Field(default=40, ge=1, description="training steps")
     groups_per_step: int = Field(default=16, ge=1, description="groups (tasks) per step")
     group_size: int = Field(default=8, ge=1, description="rollouts per group; 1 needs a baseline of its own")
-    baseline: Literal["group", "category"] = Field(
+    baseline: str = Field(
         default="group",
-        description="what a reward is held against: the mean of its group, or the running mean of its category over earlier steps",
+        description="what a reward is held against: the mean of its group, or the running mean of its category over earlier steps (category); "
+        "or module:name of a function of one's own (docs/extending/advantages.md)",
     )
     baseline_horizon: int = Field(
         default=256, ge=1, description="rewards of a category over which its running mean forgets"
@@ -278,6 +283,13 @@ class RlSettings(BaseModel):
         if self.regions:
             require_lag(self.region_lag, self.staleness_bound)
         return self
+
+    @field_validator("baseline")
+    @classmethod
+    def _known_baseline(cls, baseline: str) -> str:
+        if baseline not in BASELINES and not is_import_path(baseline):
+            raise ValueError(f"{baseline!r} is none of {', '.join(BASELINES)}, and no import path (module:name)")
+        return baseline
 
     @model_validator(mode="after")
     def _a_group_of_one_is_no_group(self) -> RlSettings:

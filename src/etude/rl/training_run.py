@@ -174,7 +174,7 @@ def _open_records(run: RunContext, closes: AsyncExitStack) -> RunRecords:
     ledger = closes.enter_context(closing(RlLedger(run.folder / "ledger.jsonl")))
     progress = open_progress(ledger, tasks)
     require_own(run.settings, run.folder, ledger, progress)
-    require_same_sources(ledger, run.settings)
+    require_same_sources(ledger, run.settings, [*run.graders, run.harness.preset, run.sandbox.backend])
     if progress.next_step:
         run.observer.note(f"goes on at step {progress.next_step} with {len(progress.complete)} finished groups")
     return RunRecords(tasks, GroupStore(run.folder / "groups"), ledger, progress)

@@ -42,6 +42,7 @@ from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.workspace import open_workspace, read_workspace
 from etude.tasks.grading import describe_error, graded
+from etude.tasks.registry import no_grader
 from etude.tasks.task import Grader, SessionGrader, Task, Verdict
 
 # Retries sample with other seeds: a prime apart, so that they never meet the seeds of a session's later turns.
@@ -281,9 +282,7 @@ async def _grade(task: Task, files: dict[str, bytes], session: Session, setup: A
     """The verdict, and whether it is that of an earlier attempt which left the same files."""
     grader = setup.graders.get(task.grader)
     if grader is None:
-        raise Unsupported(
-            f"task {task.id} names the grader {task.grader!r}; there are {', '.join(sorted(setup.graders))}"
-        )
+        raise Unsupported(f"task {task.id}: {no_grader(task.grader, setup.graders)}")
     if isinstance(grader, SessionGrader):
         return await graded(grader, task, files, setup.pool, session), False
     if setup.verdicts is None:

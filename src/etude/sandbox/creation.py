@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from etude.sandbox import interpreter
 from etude.sandbox.cleanup.undo import Undo
 from etude.sandbox.errors import InfraError, SandboxDied, SandboxError, Unsupported, UserError
 from etude.sandbox.inside import frames
@@ -98,7 +99,7 @@ class SandboxBackend(Protocol):
         ...
 
     async def runner(self) -> str:
-        """What serves where no warm interpreter is asked for: native or python."""
+        """What process 1 is: native or python."""
         ...
 
     async def close(self) -> None: ...
@@ -237,6 +238,7 @@ def spec_frame(spec: SandboxSpec, place: dict[str, Any], *, grouped: bool = Fals
         "pids": spec.pids,
         "disk_mb": spec.disk_mb,
         "bound": bool(spec.folder),
+        "python": interpreter.find().path if spec.warm_python else None,
         "files": [[path, len(data)] for path, data in spec.files.items()],
     }
     try:

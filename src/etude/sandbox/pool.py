@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from etude.core.plugins import is_import_path
 from etude.sandbox import interpreter
+from etude.sandbox.custom_backend import open_custom
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.fake.pool import FakePool
 from etude.sandbox.launch.bubblewrap import BubblewrapRuntime
@@ -38,6 +40,8 @@ async def open_pool(settings: SandboxSettings) -> SandboxPool:
     """Raises Unsupported with what was tried and the remedy."""
     if settings.backend == "fake":
         return FakePool(max_live=settings.max_live, max_running=settings.max_running)
+    if is_import_path(settings.backend):
+        return await open_custom(settings)
     if settings.backend != "auto":
         if tier(settings.backend) == "experimental":
             logging.getLogger(__name__).warning(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from etude.core.plugins import is_import_path
+
 SUPPORTED_BACKENDS = ("local", "bubblewrap", "podman", "docker")
 EXPERIMENTAL_BACKENDS = ("gvisor", "runc", "process")
-BackendTier = Literal["supported", "experimental", "for tests"]
+BackendTier = Literal["supported", "experimental", "for tests", "custom"]
+BackendName = Literal["auto", "local", "bubblewrap", "podman", "runc", "docker", "gvisor", "process", "fake"]
+BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
 # Former backends. A recipe or an option that names one is refused with this remedy.
 REMOVED_BACKENDS = {"firecracker": "it was removed because no guest could ever be started here; use local or podman"}
 # What run directories of earlier versions hold in the former table `firecracker`: it had no effect on other backends.
@@ -22,7 +26,9 @@ _REMOVED_TABLE = {
 
 
 def tier(backend: str) -> BackendTier:
-    """How well a backend is tested. `auto` takes supported ones only."""
+    """How well a backend is tested. `auto` takes supported ones only; custom ones are by import path."""
+    if is_import_path(backend):
+        return "custom"
     if backend in EXPERIMENTAL_BACKENDS:
         return "experimental"
     return "supported" if backend in SUPPORTED_BACKENDS else "for tests"
@@ -33,10 +39,11 @@ class SandboxSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    backend: Literal["auto", "local", "bubblewrap", "podman", "runc", "docker", "gvisor", "process", "fake"] = Field(
+    backend: str = Field(
         default="auto",
         description="back end; auto takes the first of local (namespaces), bubblewrap and podman that works. Supported are local, "
-        "bubblewrap, podman and docker. Experimental are gvisor, runc and process (weaker isolation). fake is in memory, for tests",
+        "bubblewrap, podman and docker. Experimental are gvisor, runc and process (weaker isolation). fake is in memory, for tests. "
+        "module:name is one of your own (docs/extending/backends.md)",
     )
     max_live: int = Field(
         default=512,
@@ -82,6 +89,13 @@ class SandboxSettings(BaseModel):
     def _refuse_removed_backend(cls, backend: Any) -> Any:
         if isinstance(backend, str) and backend in REMOVED_BACKENDS:
             raise ValueError(f"{backend!r}: there is no such backend: {REMOVED_BACKENDS[backend]}")
+        return backend
+
+    @field_validator("backend")
+    @classmethod
+    def _known_backend(cls, backend: str) -> str:
+        if backend not in BACKENDS and not is_import_path(backend):
+            raise ValueError(f"{backend!r} is none of {', '.join(BACKENDS)}, and no import path (module:name)")
         return backend
 
     @model_validator(mode="before")

@@ -71,9 +71,7 @@ class SandboxSpec:
     snapshot: str = ""
     # single: everything inside is one unprivileged user. range: 65,536 of them, root among them, none of which is anybody outside.
     uid_mode: Literal["single", "range"] = "single"
-    warm_python: bool = (
-        True  # its runner is an interpreter that forks Python programs (`run(warm=True)`); else the native one
-    )
+    warm_python: bool = True  # it has an interpreter that forks Python programs (`run(warm=True)`)
     ttl_s: float | None = None  # it is killed this long after its birth
     idle_ttl_s: float | None = None  # ... this long after its last use; a heartbeat is a use
     start_script: str = ""  # for /bin/sh, run to its end before the services start, at birth and after a restore
@@ -171,7 +169,7 @@ class Capabilities:
     reason: str = ""
     limits: str = "rlimits"
     warm_python: bool = True
-    runner: str = "python"  # what PID 1 is where no warm interpreter is asked for: native or python
+    runner: str = "python"  # what process 1 is: native or python
     snapshots: bool = False
     memory_snapshots: bool = False
     images: bool = False

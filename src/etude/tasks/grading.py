@@ -44,6 +44,8 @@ async def verdict_of(task: Task, files: dict[str, bytes], grade: Grade) -> Verdi
 
 def _checked(verdict: Verdict) -> Verdict:
     """Reasons and tests name an agent's files, and a name need not be text. Raises ValueError for a score that is no number from 0 to 1."""
+    if not isinstance(verdict, Verdict):  # pyright: ignore[reportUnnecessaryIsInstance] - a grader by import path may return anything
+        raise TypeError(f"it gave {type(verdict).__name__}; a grader gives a Verdict (etude.tasks.task)")
     if not 0.0 <= verdict.score <= 1.0:  # false of NaN, too
         raise ValueError(f"it gave the score {verdict.score!r}; a score is a number from 0 to 1")
     if is_whole(verdict.reason) and all(map(is_whole, verdict.tests)):

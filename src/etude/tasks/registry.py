@@ -1,7 +1,17 @@
-"""Graders by name. A task names its grader, so that a task read from disk is graded like one made by the factory."""
+"""Graders by name. A task names its grader, so that a task read from disk is graded like one made by the factory.
+
+A task may name a grader by import path. Such a grader is imported only where a person allows the path (`tasks.plugins`), never because a
+task file names it.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, cast
+
+from etude.core.plugins import PluginError, import_object, is_import_path
 from etude.sandbox.protocol import Machines
 from etude.tasks.graders.answer import AnswerGrader
 from etude.tasks.graders.commands import CommandsGrader
@@ -36,13 +46,42 @@ GRADERS: dict[str, Grader] = {
 }
 
 
-def grader(name: str) -> Grader:
+def grader(name: str, graders: Mapping[str, Grader] = GRADERS) -> Grader:
     """The grader of this name; raises KeyError with those there are."""
-    if name not in GRADERS:
-        raise KeyError(f"no grader {name!r}; there are: {', '.join(GRADERS)}")
-    return GRADERS[name]
+    if name not in graders:
+        raise KeyError(no_grader(name, graders))
+    return graders[name]
 
 
-async def grade(task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
-    """The verdict of the task's own grader on an attempt's final files. Raises InfraError, never scores it."""
-    return await graded(grader(task.grader), task, files, pool)
+def graders_with(allowed: Iterable[str]) -> dict[str, Grader]:
+    """The built-in graders, and those at the import paths that a person allows task files to name. Raises PluginError."""
+    return {**GRADERS, **{path: custom_grader(path) for path in allowed}}
+
+
+@cache
+def custom_grader(path: str) -> Grader:
+    """The grader at an import path. Raises PluginError where it does not follow `Grader`."""
+    found: Any = import_object(path)
+    if isinstance(found, type):
+        raise PluginError(f"{path} is a class; a grader is an object, so name an instance of it (docs/extending.md)")
+    if not inspect.iscoroutinefunction(getattr(found, "grade", None)):
+        raise PluginError(f"{path} has no method `async def grade(task, files, pool)`; see docs/extending.md")
+    return cast(Grader, found)
+
+
+def no_grader(name: str, graders: Iterable[str]) -> str:
+    """Why a task's grader is none of `graders`, and the remedy."""
+    if not is_import_path(name):
+        return f"no grader {name!r}; there are: {', '.join(graders)}"
+    return (
+        f"no grader {name!r}: a task file may not name code that was not allowed. If you trust that module, add it to the setting "
+        f"tasks.plugins (--set 'tasks.plugins=[\"{name}\"]'), or to the option --plugin of `etude tasks check`"
+    )
+
+
+async def grade(
+    task: Task, files: dict[str, bytes], pool: Machines, graders: Mapping[str, Grader] = GRADERS
+) -> Verdict:
+    """The verdict of the task's own grader on an attempt's final files. Raises InfraError, never scores it; KeyError where it is none of
+    `graders`."""
+    return await graded(grader(task.grader, graders), task, files, pool)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from etude.core.plugins import require_import_paths
 
 
 class TaskSettings(BaseModel):
@@ -21,3 +23,14 @@ class TaskSettings(BaseModel):
         description="weights of categories to draw the folder's tasks by, as `etude tasks mix` writes them; empty: every task alike. "
         "`rl.levels` weighs exercises alone",
     )
+    plugins: list[str] = Field(
+        default_factory=list,
+        description="graders by import path (module:name) that task files may name (docs/extending.md); code is never imported because a "
+        "task file names it",
+    )
+
+    @field_validator("plugins")
+    @classmethod
+    def _import_paths(cls, plugins: list[str]) -> list[str]:
+        require_import_paths(plugins)
+        return plugins

@@ -58,6 +58,13 @@ class SessionGrader(Protocol):
     async def grade_session(self, task: Task, files: dict[str, bytes], session: Session, pool: Machines) -> Verdict: ...
 
 
+@runtime_checkable
+class CheatedGrader(Protocol):
+    """A grader that brings the cheats which `etude tasks check` tries on its tasks: by name the final files, each of which must score 0."""
+
+    def cheats(self, task: Task) -> Mapping[str, dict[str, bytes]]: ...
+
+
 class TaskSource(Protocol):
     """Where tasks come from: a folder of tasks or a generator. `task` is pure: same id, same task."""
 

@@ -98,7 +98,7 @@ _NIGHTLY = [pytest.param(stage, marks=pytest.mark.nightly) for stage in ("unpack
 
 @pytest.mark.parametrize("stage", ["base", "sft", *_NIGHTLY])
 def test_a_run_killed_anywhere_goes_on_bit_identical(make, tmp_path, stage):
-    steps, out = 80, tmp_path / "killed"
+    steps, out = 40, tmp_path / "killed"
     conftest = os.path.join(os.path.dirname(__file__), "conftest.py")
     script = KILLED.format(test=__file__, conftest=conftest, stage=stage, out=str(out), steps=steps)
     child = subprocess.Popen([sys.executable, "-c", script])

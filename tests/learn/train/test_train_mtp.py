@@ -299,7 +299,7 @@ def saved_step(out):
 
 @pytest.mark.parametrize("stage", [pytest.param("mtp", marks=pytest.mark.nightly), "joint"])
 def test_a_run_killed_anywhere_goes_on_bit_identical(make, tmp_path, stage):
-    steps, out = 80, tmp_path / "killed"
+    steps, out = 40, tmp_path / "killed"
     conftest = os.path.join(os.path.dirname(__file__), "conftest.py")
     script = KILLED.format(test=__file__, conftest=conftest, stage=stage, out=str(out), steps=steps)
     child = subprocess.Popen([sys.executable, "-c", script])

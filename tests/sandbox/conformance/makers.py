@@ -10,7 +10,7 @@ from typing import Any
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
-from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.settings import BACKENDS, SandboxSettings
 from etude.sandbox.spec import Capabilities, SandboxSpec
 
 
@@ -37,9 +37,13 @@ MAKERS = {
     "local": Maker("local"),
     "local-native": Maker("local", runner="native"),
     "bubblewrap": Maker("bubblewrap"),
+    "bubblewrap-native": Maker("bubblewrap", runner="native"),
     "podman": Maker("podman", slow=True),
+    "podman-native": Maker("podman", runner="native", slow=True),
     "runc": Maker("runc", slow=True),
+    "runc-native": Maker("runc", runner="native", slow=True),
     "docker": Maker("docker", slow=True),
+    "docker-native": Maker("docker", runner="native", slow=True),
     "gvisor": Maker("gvisor", slow=True, hidden=True, program="runsc"),
 }
 
@@ -68,7 +72,7 @@ class MadePool:
 async def open_maker(maker: Maker) -> MadePool:
     """Raises Unsupported with the reason where this machine can't."""
     settings: dict[str, Any] = {"backend": maker.backend}
-    if maker.backend not in SandboxSettings.model_fields["backend"].annotation.__args__:  # type: ignore[union-attr]
+    if maker.backend not in BACKENDS:
         raise Unsupported(f"back end {maker.backend} is not built yet")
     pool = await open_pool(SandboxSettings(**settings))
     if maker.runner == "native" and pool.probe().runner != "native":

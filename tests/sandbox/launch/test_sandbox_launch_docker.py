@@ -204,7 +204,7 @@ async def test_an_image_has_a_name_that_engines_take_whatever_the_folder_is_call
     folder = tmp_path / f"etude-docker-{tail}"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(folder))
-    image = DockerRuntime(interpreter.find(), (str(taking),))._image("/w")
+    image = DockerRuntime(interpreter.find(), (str(taking),))._image("/w", -1)
     assert re.fullmatch(
         r"localhost/[a-z0-9]+(?:-[a-z0-9]+)*:\d+", image
     )  # the OCI distribution's grammar, without what we never use

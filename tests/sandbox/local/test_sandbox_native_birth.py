@@ -1,9 +1,12 @@
-"""Which program process 1 is: the native runner where no warm interpreter is asked for and one can be built, else the Python one."""
+"""Process 1 is the native runner, and the warm interpreter is a process of its sandbox."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -12,6 +15,7 @@ from etude.sandbox.errors import Unsupported
 from etude.sandbox.launch.zygotes import ZygotePool
 from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.native import build
+from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.sandbox.wire.live import LiveSandbox
@@ -41,9 +45,27 @@ async def test_a_cold_sandbox_is_served_by_the_native_runner(maker: SandboxCreat
     await box.kill()
 
 
-async def test_a_warm_one_by_the_interpreter(maker: SandboxCreator) -> None:
+async def test_a_warm_one_too_and_its_interpreter_is_a_process_that_the_runner_replaces(maker: SandboxCreator) -> None:
     box = await maker.make(SandboxSpec())
-    assert b"python" in (await box.run("cat /proc/1/comm")).out
+    assert (await box.run("cat /proc/1/comm")).out == b"runner\n"
+    parent = ["python", "-c", "import os; print(os.getppid())"]
+    assert (await box.run(parent, warm=True)).out == b"1\n"
+    assert (await box.run("kill -9 -1")).rc == 0
+    assert (await box.run(parent, warm=True)).out == b"1\n"
+    await box.kill()
+
+
+async def test_a_stopped_interpreter_goes_on_for_the_next_warm_run(maker: SandboxCreator) -> None:
+    box = await maker.make(SandboxSpec())
+    await box.run("kill -STOP -1")
+    assert (await box.run(["python", "-c", "print(1)"], warm=True, timeout_s=20)).out == b"1\n"
+    await box.kill()
+
+
+async def test_a_warm_run_over_the_size_of_a_socket_buffer_arrives_whole(maker: SandboxCreator) -> None:
+    box = await maker.make(SandboxSpec())
+    code = f"text = {'x' * 1_000_000!r}; print(len(text))"
+    assert (await box.run(["python", "-c", code], warm=True)).out == b"1000000\n"
     await box.kill()
 
 
@@ -75,15 +97,38 @@ async def test_it_serves_an_image_without_a_single_library(maker: SandboxCreator
     await box.kill()
 
 
-async def test_where_none_can_be_built_the_python_runner_serves_and_the_probe_says_so(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("backend", ["local", "bubblewrap"])
+async def test_where_there_is_none_no_pool_opens_and_the_refusal_names_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, backend: Literal["local", "bubblewrap"]
 ) -> None:
     monkeypatch.setattr(build, "program", lambda: "no compiler today")
-    pool = await LocalPool.open(SandboxSettings(backend="local"), ZygotePool())
-    assert pool.probe().runner == "python"
-    box = await pool.create(COLD)
-    assert (await box.run("cat a")).out == b"1"
-    await pool.close()
+    if backend == "bubblewrap" and not shutil.which("bwrap"):
+        pytest.skip("there is no bwrap")
+    with pytest.raises(Unsupported, match="no compiler today; install a C compiler .* or Etude's wheel for linux_"):
+        await open_pool(SandboxSettings(backend=backend))
+
+
+async def test_the_binary_of_a_wheel_is_taken_without_a_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, native: None
+) -> None:
+    built = build.program()
+    assert isinstance(built, Path)
+    shutil.copyfile(built, tmp_path / "runner")
+    monkeypatch.setattr(build, "PREBUILT", tmp_path / "runner")
+    monkeypatch.setattr(build, "COMPILERS", ())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    taken = build._found_or_made()
+    assert taken.read_bytes() == built.read_bytes() and taken.stat().st_mode & 0o777 == build.RUNNER_MODE
+    assert build.origin() == "in the wheel"
+
+
+async def test_without_compiler_and_binary_the_reason_names_what_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(build, "PREBUILT", tmp_path / "runner")
+    monkeypatch.setattr(build, "COMPILERS", ("absent-cc",))
+    with pytest.raises(build.Unbuildable, match="no C compiler .looked for absent-cc."):
+        build.origin()
 
 
 async def test_a_closed_pool_holds_no_runner_open(native: None) -> None:

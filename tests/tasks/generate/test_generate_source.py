@@ -60,6 +60,14 @@ def test_ids_are_lazy_and_the_mix_follows_the_weights() -> None:
         ids[len(ids)]
 
 
+def test_membership_makes_no_other_id(source: ExerciseSource) -> None:
+    small = ExerciseSource(source.settings.model_copy(update={"train_tasks": 50})).ids("train")
+    assert all(task_id in small for task_id in small)
+    others = [small[3].replace("000003", number) for number in ("000050", "3", "-00003", "x", "9" * 5000, "")]
+    others += [f"absent/{small[3].partition('/')[2]}", small[3].replace("train", "heldout"), "", 3, None]
+    assert [name for name in others if name in small] == []
+
+
 @pytest.mark.parametrize("task_id", ["one-bug/test/000001", "no-level/train/000001", "one-bug/train/x", "one-bug", ""])
 def test_a_foreign_id_is_refused_with_the_shape_of_ours(source: ExerciseSource, task_id: str) -> None:
     with pytest.raises(KeyError, match="LEVEL/train"):

@@ -1,6 +1,6 @@
 """Runs under the Python of a venv that has `harbor` and `terminal-bench`'s parsers: JSON lines in, what those tools decide out.
 
-A case holds reward files (in base64), the text of a task.toml, or a parser and what tests printed.
+A case holds reward files (in base64), the text of a task.toml, the path of a task's directory, or a parser and what tests printed.
 """
 
 from __future__ import annotations
@@ -48,6 +48,16 @@ def settings(case: dict[str, Any]) -> dict[str, Any]:
     return {"settings": json.loads(read.model_dump_json())}
 
 
+def directory(case: dict[str, Any]) -> dict[str, Any]:
+    from harbor.models.task.task import Task  # pyright: ignore[reportMissingImports]
+
+    place = Path(case["directory"])
+    valid = Task.is_valid_dir(place)
+    task = Task(place)  # raises where the directory is not valid, with the reason
+    settings = json.loads(task.config.model_dump_json())
+    return {"valid": valid, "name": task.name, "instruction": task.instruction, "settings": settings}
+
+
 @functools.cache
 def parsers() -> Any:
     spec = importlib.util.find_spec("terminal_bench")
@@ -69,9 +79,14 @@ def decided(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     try:
         if "parser" in case:
             return printed(case)
+        if "directory" in case:
+            return directory(case)
         return settings(case) if "task.toml" in case else rewards(case, folder)
     except Exception as error:  # noqa: BLE001 - what it is is the answer
-        return {"error": type(error).__name__}
+        found: dict[str, Any] = {"error": type(error).__name__}
+        if "directory" in case:  # and the settings that a refusal is about
+            found["keys"] = [".".join(map(str, row["loc"])) for row in getattr(error, "errors", list)()]
+        return found
 
 
 def main() -> None:

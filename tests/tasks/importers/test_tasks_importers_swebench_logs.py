@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from environments import require_python
 from hypothesis import given
 from hypothesis import strategies as st
 from swebench_logs import PARSERS, drawn
@@ -76,11 +76,8 @@ def test_recorded_decisions_of_the_package_are_ours_too(parser: str):
 
 @pytest.mark.nightly
 def test_the_package_itself_decides_thousands_of_drawn_logs_as_we_do():
-    python = os.environ.get("ETUDE_SWEBENCH_PYTHON")
-    if not python:
-        pytest.skip("ETUDE_SWEBENCH_PYTHON names no Python of a venv with swebench and unidiff")
     cases = [drawn(parser, seed) for parser in PARSERS for seed in range(1000, 1200)]
-    _, decided = asked(python, cases)
+    _, decided = asked(require_python("swebench"), cases)
     assert [case for case, word in zip(cases, decided, strict=True) if not same(case, word)] == []
 
 

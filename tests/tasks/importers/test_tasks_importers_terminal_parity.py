@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import sys
 from typing import Any
 
 import pytest
+from environments import require_python
 from terminal_cases import DECISIONS, asked, cases
 
 from etude.tasks.graders.reward import NoReward, Reward, of_json, of_text
@@ -59,10 +59,7 @@ def test_recorded_decisions_of_harbor_and_terminal_bench_are_ours_too():
 
 @pytest.mark.nightly
 def test_the_tools_themselves_decide_as_they_did():
-    python = os.environ.get("ETUDE_HARBOR_PYTHON")
-    if not python:
-        pytest.skip("ETUDE_HARBOR_PYTHON names no Python of a venv with harbor and terminal-bench")
-    _, decided = asked(python, cases())
+    _, decided = asked(require_python("harbor"), cases())
     differences = [difference(case, word) for case, word in zip(cases(), decided, strict=True)]
     assert {word for word in differences if word} == {"no score either"}
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from etude.agent.app.errors import UsageError
 from etude.agent.app.user_files import CONFIG_VARIABLE, config_file
@@ -24,7 +24,7 @@ from etude.agent.app.workspace_access import SandboxMode
 from etude.agent.harness.approval import ApprovalPolicy
 from etude.agent.harness.mcp.config import servers_of
 from etude.agent.harness.mcp.server import McpConfigError, McpServer
-from etude.agent.harness.preset_names import PresetName
+from etude.agent.harness.preset_names import known_preset
 from etude.agent.workspace.bounded_file import UTF16_MARKS
 from etude.core import bounded_toml
 from etude.core.trace.entry import Effort
@@ -67,7 +67,7 @@ class Config(_Table):
     model: str | None = Field(default=None, description="as `--model`")
     name: str | None = Field(default=None, description="as `--name`")
     key_env: str | None = Field(default=None, description="as `--key-env`")
-    preset: PresetName | None = Field(default=None, description="as `--preset`")
+    preset: Annotated[str, AfterValidator(known_preset)] | None = Field(default=None, description="as `--preset`")
     omit: tuple[str, ...] = Field(default=(), description="as `--omit`, a list")
     context: int | None = Field(default=None, ge=8192, description="as `--context`")
     max_tokens_field: str | None = Field(default=None, description="as `--max-tokens-field`")

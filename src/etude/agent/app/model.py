@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from etude.agent.app.errors import UnavailableError, UsageError
-from etude.agent.harness.preset_names import PresetName
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.connection import connect, words_of
 from etude.agent.policy.openai import REQUIRED, OpenAIPolicy
@@ -56,7 +55,7 @@ class ModelChoice:
     model: str
     name: str | None = None
     key_env: str = "OPENAI_API_KEY"
-    preset: PresetName | None = None
+    preset: str | None = None
     effort: Effort = "medium"
     max_turns: int | None = None
     omit: tuple[str, ...] = ()

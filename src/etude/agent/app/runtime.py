@@ -14,6 +14,7 @@ from etude.agent.app.model import AgentModel, ModelChoice, open_model
 from etude.agent.app.workspace_access import WorkspaceAccess, open_workspace
 from etude.agent.git_links.home import read_header, sessions_home
 from etude.agent.git_links.signals import SignalStore
+from etude.agent.harness.presets.definition import require_allowed
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.trace.migrations import SessionError
 from etude.sandbox.protocol import Operations
@@ -29,8 +30,13 @@ class SessionRuntime:
     operations: Operations
 
     def settings(self, session: Path | None) -> HarnessSettings:
-        """The settings of a session to resume, or those of a new one. A resumed session keeps its preset."""
-        return HarnessSettings.model_validate(read_header(session).settings) if session else self.model.settings
+        """The settings of a session to resume, or those of a new one. A resumed session keeps its preset. Raises PluginError for a preset by
+        import path that the user did not choose."""
+        if session is None:
+            return self.model.settings
+        kept = HarnessSettings.model_validate(read_header(session).settings)
+        require_allowed(kept.preset, [self.model.settings.preset], str(session), f"resume with --preset {kept.preset}")
+        return kept
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ session's header alone.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from etude.agent.harness.approval import ApprovalDecision, Approver, Effect
 from etude.agent.harness.dependencies import AgentDependencies, renderer_for
 from etude.agent.harness.header import session_header
 from etude.agent.harness.inbox import Inbox, SummaryRequest, TurnInterrupted
+from etude.agent.harness.presets.definition import require_allowed
 from etude.agent.harness.presets.preset import harness_hash
 from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
@@ -163,23 +164,37 @@ def _first_difference(old: Sequence[Any], new: Sequence[Any]) -> int:
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
 
 
-def matches_harness(session: Session, renderer: Renderer | None) -> bool:
-    """Whether the current harness with this renderer has the hash in the session's header."""
+def _settings(session: Session, plugins: Collection[str]) -> HarnessSettings:
+    """Raises PluginError for a preset by import path that is none of `plugins`."""
     settings = HarnessSettings.model_validate(session.header.settings)
+    remedy = f"replay with --plugin {settings.preset}"
+    require_allowed(settings.preset, plugins, f"session {session.header.session_id}", remedy)
+    return settings
+
+
+def matches_harness(session: Session, renderer: Renderer | None, plugins: Collection[str] = ()) -> bool:
+    """Whether the current harness with this renderer has the hash in the session's header. Raises PluginError as `replay` does."""
+    settings = _settings(session, plugins)
     chat = renderer_for(renderer, settings).fingerprint if renderer else ""
     return harness_hash(settings, chat) == session.header.harness
 
 
 async def replay(
-    session: Session, sandbox: Operations, *, renderer: Renderer | None = None, services: AgentServices | None = None
+    session: Session,
+    sandbox: Operations,
+    *,
+    renderer: Renderer | None = None,
+    services: AgentServices | None = None,
+    plugins: Collection[str] = (),
 ) -> ReplayDifference | None:
-    """Replay the session and return the first difference, or None. The sandbox must hold the task's original files.
+    """Replay the session and return the first difference, or None. The sandbox must hold the task's original files. `plugins`: presets by
+    import path that the session may name; raises PluginError for another.
 
     A session with tokens needs the renderer of its model, also for a scripted expert. Another renderer or another harness is a difference
     at once.
     """
     header = session.header
-    settings = HarnessSettings.model_validate(header.settings)
+    settings = _settings(session, plugins)
     facts = TaskFacts.from_json(header.task_id, header.facts)
     policy = ReplayPolicy(session)
     again = session_header(settings, policy, facts, renderer=renderer, services=services)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from etude.agent.harness.preset_names import PresetName
+from etude.agent.harness.preset_names import known_preset
 
 
 class HarnessSettings(BaseModel):
@@ -15,10 +15,11 @@ class HarnessSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    preset: PresetName = Field(
+    preset: Annotated[str, AfterValidator(known_preset)] = Field(
         "nano",
         description="tool set and prompts: nano (laptop model), full (its tools, described), or those of large models: "
-        "search_replace, patch, minimal; search_replace_v2 has the earlier texts of search_replace",
+        "search_replace, patch, minimal; search_replace_v2 has the earlier texts of search_replace; or module:name of a preset of one's own "
+        "(docs/extending/presets.md)",
     )
     effort: Literal["low", "medium", "high"] = Field(
         "medium",

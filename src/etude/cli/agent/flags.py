@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.agent.harness.preset_names import PresetName
 from etude.cli.agent import options
 
 
@@ -17,7 +16,7 @@ class Flags:
     model: str | None = None
     name: str | None = None
     key_env: str | None = None
-    preset: PresetName | None = None
+    preset: str | None = None
     effort: options.EffortName | None = None
     max_turns: int | None = None
     context: int | None = None

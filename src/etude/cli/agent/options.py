@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from etude.agent.harness.preset_names import PresetName
+from etude.cli.option import preset_choice
 
 # What `--resume` means without an ID: the person chooses.
 CHOOSE = "?"
@@ -64,7 +64,9 @@ KeyEnv = Annotated[
         "--key-env", metavar="VARIABLE", help="The environment variable with the API key. Default: OPENAI_API_KEY."
     ),
 ]
-Preset = Annotated[PresetName | None, typer.Option("--preset", help="Tool names and prompts. Default: by the model.")]
+Preset = Annotated[
+    str | None, typer.Option("--preset", help="Tool names and prompts. Default: by the model.", **preset_choice())
+]
 Effort = Annotated[EffortName | None, typer.Option("--effort", help="Reasoning effort. Default: medium.")]
 MaxTurns = Annotated[int | None, typer.Option("--max-turns", min=1, help="Turns of one request. Default: 100.")]
 Context = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from etude.agent.harness.preset_names import PresetName
+from etude.cli.option import preset_choice
 
 if TYPE_CHECKING:
     from etude.evaluate.bench.prices import Prices
@@ -42,7 +42,9 @@ Harnesses = Annotated[
         help="Harness that runs the policies: etude or mini-swe-agent; repeatable, each is a separate participant.",
     ),
 ]
-Preset = Annotated[PresetName | None, _how("--preset", help="Tools and prompts of endpoints and checkpoints.")]
+Preset = Annotated[
+    str | None, _how("--preset", help="Tools and prompts of endpoints and checkpoints.", **preset_choice())
+]
 Temperature = Annotated[float, _how("--temperature", min=0.0, help="Sampling temperature.")]
 Context = Annotated[
     int | None,

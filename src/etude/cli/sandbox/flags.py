@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +17,8 @@ Backend = Annotated[
     str,
     typer.Option(
         "--backend",
-        help="Back end; auto takes the first supported one that works here. Experimental: gvisor, runc, process.",
+        help="Back end; auto takes the first supported one that works here. Experimental: gvisor, runc, process. "
+        "MODULE:NAME is one of your own.",
     ),
 ]
 Folder = Annotated[
@@ -65,17 +66,17 @@ def spec(
 
 def settings(backend: str) -> SandboxSettings:
     """The recipe's, with the back end asked for. Raises UserError for one that there is not."""
-    from typing import get_args
-
+    from etude.core.plugins import is_import_path
     from etude.pipeline.recipe.recipe import Recipe
     from etude.sandbox.errors import UserError
-    from etude.sandbox.settings import REMOVED_BACKENDS, SandboxSettings
+    from etude.sandbox.settings import BACKENDS, REMOVED_BACKENDS
 
     if backend in REMOVED_BACKENDS:
         raise UserError(f"--backend {backend}: there is no such back end: {REMOVED_BACKENDS[backend]}")
-    known: tuple[Any, ...] = get_args(SandboxSettings.model_fields["backend"].annotation)
-    if backend not in known:
-        raise UserError(f"--backend {backend}: there is no such back end; take one of {', '.join(known)}")
+    if backend not in BACKENDS and not is_import_path(backend):
+        raise UserError(
+            f"--backend {backend}: there is no such back end; take one of {', '.join(BACKENDS)}, or module:name of your own"
+        )
     return Recipe().sandbox.model_copy(update={"backend": backend})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,10 +43,10 @@ async def found(settings: SandboxSettings) -> dict[str, Any]:
 
 def _all() -> Answer:
     from etude.sandbox.errors import SandboxError
-    from etude.sandbox.settings import SandboxSettings
+    from etude.sandbox.settings import BACKENDS
 
     backends: dict[str, dict[str, Any]] = {}
-    for name in get_args(SandboxSettings.model_fields["backend"].annotation):
+    for name in BACKENDS:
         if name == "auto":
             continue
         try:

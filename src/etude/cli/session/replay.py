@@ -17,6 +17,15 @@ from etude.core.events.stopping import run_async
 if TYPE_CHECKING:
     from etude.agent.harness.replay import ReplayDifference
 
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="MODULE:NAME",
+        help="A preset by import path that sessions may name; repeatable. Its code runs on this machine.",
+    ),
+]
+
 
 def replay(
     places: Places,
@@ -36,13 +45,14 @@ def replay(
     recipe: Annotated[
         Path | None, typer.Option("--recipe", help="The recipe that made the task. Default: the run's own.")
     ] = None,
+    plugins: Plugins = None,
     json: Json = False,
 ) -> Answer:
     """Replay the decisions of sessions in fresh sandboxes and compare every entry; exit 1 at a difference and name its byte."""
     files = [file for place in places for pile in piles(place) for file in _draw(pile, sample, seed)]
     if len(files) > 1:
         print(f"replaying {len(files)} sessions", file=sys.stderr, flush=True)
-    found = run_async(_replay(files, checkpoint, recipe))
+    found = run_async(_replay(files, checkpoint, recipe, plugins or []))
     differences = [{"file": str(file), "difference": str(d)} for file, (_, d) in zip(files, found, strict=True) if d]
     entries = sum(count for count, _ in found)
     document = {
@@ -62,14 +72,14 @@ def _draw(files: list[Path], count: int | None, seed: int) -> list[Path]:
 
 
 async def _replay(
-    files: list[Path], checkpoint: Path | None, recipe: Path | None
+    files: list[Path], checkpoint: Path | None, recipe: Path | None, plugins: list[str]
 ) -> list[tuple[int, ReplayDifference | None]]:
     """For each file how many entries it has and where its replay left it."""
     from etude.cli.replayer import Replayer
     from etude.core.trace.reader import read_session
 
     found: list[tuple[int, ReplayDifference | None]] = []
-    async with Replayer(checkpoint, recipe) as replayer:
+    async with Replayer(checkpoint, recipe, plugins) as replayer:
         for file in files:
             session = read_session(file)
             found.append((len(session.entries), await replayer.replay(session, file)))

@@ -19,16 +19,24 @@ def check(
     again: Annotated[
         bool, typer.Option("--again", help="Check again the tasks that an earlier check has a result for.")
     ] = False,
+    plugins: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plugin",
+            metavar="MODULE:NAME",
+            help="A grader by import path that tasks of the folder may name; repeatable. Its code runs on this machine.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> Answer:
     """Grade references (three times), nothing done and every cheat, and search each sandbox for leaks. Fails if any task is off."""
-    rows = run_async(_rows(folder, concurrency, again))
+    rows = run_async(_rows(folder, concurrency, again, plugins or []))
     from etude.tasks.checking.check import summary
 
     return Answer({"tasks": [row.to_json() for row in rows]}, summary(rows), int(not all(row.good for row in rows)))
 
 
-async def _rows(folder: Path, concurrency: int, again: bool) -> list[Any]:
+async def _rows(folder: Path, concurrency: int, again: bool, plugins: list[str]) -> list[Any]:
     from etude.sandbox.pool import open_pool
     from etude.sandbox.settings import SandboxSettings
     from etude.tasks.checking.check import CheckRow, check_folder
@@ -38,6 +46,8 @@ async def _rows(folder: Path, concurrency: int, again: bool) -> list[Any]:
 
     pool = await open_pool(SandboxSettings())
     try:
-        return await check_folder(folder, pool, concurrency=concurrency, again=again, progress=progress)
+        return await check_folder(
+            folder, pool, concurrency=concurrency, again=again, plugins=plugins, progress=progress
+        )
     finally:
         await pool.close()

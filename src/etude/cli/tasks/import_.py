@@ -1,4 +1,4 @@
-"""`etude tasks import`: rows of the SWE-bench family, and Harbor or Terminal-Bench directories, as a folder of tasks."""
+"""`etude tasks import`: rows of the SWE-bench family, Harbor or Terminal-Bench directories, or a source by import path, as a folder of tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Import SWE-bench rows and Harbor or Terminal-Bench directories as tasks; each is verified.",
+    help="Import SWE-bench rows, Harbor or Terminal-Bench directories, or your own source as tasks; each is verified.",
 )
 
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Output folder of the tasks; it must not exist yet.")]
@@ -118,6 +118,39 @@ def harbor(
 
     async def work(pool: SandboxPool) -> Imported:
         return await _imported(foreign_candidates(found, images, pool), out, asked, left_out, count)
+
+    return _done(work)
+
+
+@app.command()
+def source(
+    path: Annotated[
+        str, typer.Argument(metavar="MODULE:NAME", help="The source by import path. Its code runs on this machine.")
+    ],
+    out: Out = Path("tasks/imported"),
+    plugins: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plugin", metavar="MODULE:NAME", help="A grader by import path that tasks may name; repeatable."
+        ),
+    ] = None,
+    count: Count = None,
+    dry_run: Plan = False,
+    json: Json = False,
+) -> Answer:
+    """Import the tasks of a source in your own package: each reference must score 1, nothing 0 and every cheat 0."""
+    from etude.core.plugins import source_digests
+    from etude.tasks.importers.plugin import ids_of, source_candidates
+    from etude.tasks.registry import graders_with
+
+    graders, sources = graders_with(plugins or ()), source_digests([path, *(plugins or ())])
+    ids = ids_of(path)
+    if dry_run:
+        return _planned(list(ids), {})
+    asked = {"source": path, "sources": sources, "count": count}
+
+    async def work(pool: SandboxPool) -> Imported:
+        return await _imported(source_candidates(path, graders, pool), out, asked, {}, count)
 
     return _done(work)
 

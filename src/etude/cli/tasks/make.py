@@ -14,6 +14,7 @@ from etude.cli.prepare import DEFAULT_RECIPE
 from etude.cli.tasks import agents as asked
 
 if TYPE_CHECKING:
+    from etude.tasks.generate.generator import Generator
     from etude.tasks.generate.protocols import GenerationProgress, GenerationRequest
     from etude.tasks.splits import Shares
 
@@ -31,7 +32,11 @@ Only = Annotated[
 ]
 Generators = Annotated[
     list[str] | None,
-    typer.Option("--generators", metavar="NAME", help="Only this generator; repeatable. Default: all."),
+    typer.Option(
+        "--generators",
+        metavar="NAME",
+        help="Only this generator, by name or MODULE:NAME; repeatable. Default: all built-in ones.",
+    ),
 ]
 Sessions = Annotated[
     list[Path] | None,
@@ -97,11 +102,12 @@ def make(
     """Fetch, install, generate, prove and word tasks, turn by turn over categories and projects; stopped at any point, the same command
     goes on. A project's tasks are of one split, by its name; forks and copies go where the project went. `report.json` in the folder
     holds installs, yields and costs. With several --builder a project is installed by the first of them that can."""
+    from etude.core.plugins import is_import_path, source_digests
     from etude.pipeline.recipe.read import find_recipe, read_recipe
     from etude.pipeline.run.lock import RunLock
     from etude.pipeline.run.task_making import PromptWriter
     from etude.pipeline.run.task_making import make as made
-    from etude.tasks.generate.generators.registry import GENERATORS, bound
+    from etude.tasks.generate.generators.registry import bound
     from etude.tasks.generate.protocols import GenerationRequest
     from etude.tasks.generate.run.report import format_report
     from etude.tasks.generate.sources.projects import read_projects
@@ -109,13 +115,14 @@ def make(
 
     listed = {one.name: one for one in read_projects(projects)}
     names = _known(project, listed, "--project", str(projects))
-    chosen = {name: GENERATORS[name] for name in _known(generators, GENERATORS, "--generators", "the registry")}
-    chosen = bound(chosen, listed, sessions or ())
+    paths = list(filter(is_import_path, generators or ()))
+    chosen = bound(_chosen(generators, paths), listed, sessions or ())
     shares = Shares(validation, heldout, split_by)
     read = read_recipe([find_recipe(recipe)], overrides or [])
     order = GenerationRequest(
-        names, chosen, count, per_category, None if budget is None else budget * 60, jobs, seed, timeout
-    )
+        names, chosen, count, per_category, None if budget is None else budget * 60, jobs, seed, timeout,
+        source_digests(paths),
+    )  # fmt: skip
     if dry_run:
         return _plan(order, shares, out, commit_environments)
     with RunLock(out):
@@ -123,6 +130,16 @@ def make(
         words = PromptWriter(writer, key_env) if writer else None
         document = made(read, order, listed, out, _tell, words, shares, who, commit_environments)
     return Answer(document, format_report(document), 1 if document["faults"] else 0)
+
+
+def _chosen(wanted: list[str] | None, paths: list[str]) -> dict[str, Generator]:
+    """By name, those that were asked for: built-in ones, and those at import paths. Raises TaskMakeError, PluginError."""
+    from etude.tasks.generate.generators.registry import GENERATORS, custom_generator
+
+    named = [name for name in wanted or () if name not in paths]
+    known = _known(named or None, GENERATORS, "--generators", "the registry") if named or not paths else []
+    own = [custom_generator(path) for path in paths]
+    return {name: GENERATORS[name] for name in known} | {one.name: one for one in own}
 
 
 def _plan(order: GenerationRequest, shares: Shares, out: Path, commit_environments: int) -> Answer:

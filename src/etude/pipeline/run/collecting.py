@@ -30,7 +30,7 @@ from etude.sandbox.fleet.open import open_sandboxes
 from etude.tasks.errors import TaskError
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.real.source import RealPackages
-from etude.tasks.registry import GRADERS
+from etude.tasks.registry import GRADERS, graders_with
 from etude.tasks.running.pin import default_cache
 from etude.tasks.store.opened import open_tasks
 from etude.tasks.task import Grader, Task
@@ -48,7 +48,7 @@ class SuiteSource:
 
 
 def source_of(named: str, recipe: Recipe, choice: Choice) -> SuiteSource:
-    """`exercises`, `real` or a folder of tasks: one that was made here, or Harbor directories. Raises SuiteError."""
+    """`exercises`, `real` or a folder of tasks: one that was made here, or Harbor directories. Raises SuiteError, PluginError."""
     split = choice.split or "heldout"
     if named == "exercises":
         source = ExerciseSource(recipe.exercises)
@@ -69,7 +69,7 @@ def source_of(named: str, recipe: Recipe, choice: Choice) -> SuiteSource:
         tasks = open_tasks(folder)
     except TaskError as error:
         raise SuiteError(str(error)) from error
-    return SuiteSource([*tasks.ids()], tasks.task, dict(GRADERS))
+    return SuiteSource([*tasks.ids()], tasks.task, graders_with(recipe.tasks.plugins))
 
 
 TRIES = 2  # as of a bench run: they bridge a sandbox that died
@@ -101,7 +101,9 @@ class CollectionOrder:
 def suite_of(order: CollectionOrder, recipe: Recipe) -> Suite:
     """The tasks as a suite made on the spot: it pins nothing. Raises SuiteError."""
     source = source_of(order.tasks, recipe, order.choice)
-    ids = list(source.ids[: order.count])
+    ids = (
+        source.ids if order.count is None else source.ids[: order.count]
+    )  # a slice makes every id, of which there may be a million
     manifest = SuiteManifest(name="collected", version="1", released=date.today())
     return TaskSuite(manifest, ids, source.make, graders=source.graders)
 

@@ -27,7 +27,8 @@ from etude.pipeline.run.lock import RunLock
 from etude.pipeline.run.machine import machine, versions
 from etude.pipeline.run.manifest import SHARED, RunManifest, require_run_directory, set_aside
 from etude.pipeline.run.meter import StageCost
-from etude.pipeline.run.plan import PlanStep, contents, flat_settings, plan
+from etude.pipeline.run.plan import PlanStep, contents, flat_settings, plan, require_same_sources
+from etude.pipeline.run.plugins import plugin_sources
 from etude.pipeline.run.process import StageProcess
 from etude.pipeline.run.stage import Context, Stage, write_json
 
@@ -51,7 +52,10 @@ class Run:
         """What `execute` would do now. Reads the directory, changes nothing. Raises PlanError, NotARunDirectory."""
         require_run_directory(self.folder)
         ledger = StageLedger(self.folder / "ledger.jsonl")
-        return plan(self.graph, ledger, self.settings, selected, lambda name: (self.folder / name).is_dir())
+        steps = plan(self.graph, ledger, self.settings, selected, lambda name: (self.folder / name).is_dir())
+        reads = {stage.name: stage.reads for stage in self.graph}
+        require_same_sources(steps, ledger, lambda name: plugin_sources(self.recipe, reads[name]))
+        return steps
 
     def execute(self, selected: Collection[str], *, view: bool = True) -> list[PlanStep]:
         """Runs what the plan says and returns it. Raises PlanError, NotARunDirectory, NotALock, RunBusy, or whatever a stage raises."""
@@ -111,7 +115,7 @@ class Run:
             set_aside(self.folder, stage.name)
             upstream = {name: attempt.id for name in stage.after if (attempt := ledger.latest(name))}
             upstream |= {name: found for name in stage.also if (found := ledger.finished_attempt(name))}
-            ledger.start(stage.name, self.settings(stage), upstream)
+            ledger.start(stage.name, self.settings(stage), upstream, plugin_sources(self.recipe, stage.reads))
         manifest = RunManifest(self.folder)
         for name in self._folders(stage):
             manifest.open(name)

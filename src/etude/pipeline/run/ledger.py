@@ -27,6 +27,7 @@ class StageAttempt:
     settings: dict[str, Any] = field(default_factory=dict)
     upstream: dict[str, str] = field(default_factory=dict)
     finished: bool = False
+    sources: dict[str, str] = field(default_factory=dict)  # by import path, the digest of the source
     started_s: float | None = None
     ended_s: float | None = None
 
@@ -50,11 +51,23 @@ class StageLedger:
         attempt = self.attempts.get(stage)
         return attempt.id if attempt is not None and attempt.finished else None
 
-    def start(self, stage: str, settings: dict[str, Any], upstream: dict[str, str]) -> StageAttempt:
-        """A new attempt at a stage."""
+    def start(
+        self,
+        stage: str,
+        settings: dict[str, Any],
+        upstream: dict[str, str],
+        sources: dict[str, str] | None = None,
+    ) -> StageAttempt:
+        """A new attempt at a stage; `sources` are the digests of what its settings name by import path."""
         number = self._counts.get(stage, 0) + 1
+        bound = {"sources": sources} if sources else {}
         self._record(
-            event="started", stage=stage, attempt=f"{stage}-{number}", settings=settings, upstream=dict(upstream)
+            event="started",
+            stage=stage,
+            attempt=f"{stage}-{number}",
+            settings=settings,
+            upstream=dict(upstream),
+            **bound,
         )
         return self.attempts[stage]
 
@@ -74,7 +87,11 @@ class StageLedger:
         if entry["event"] == "started":
             self._counts[stage] = self._counts.get(stage, 0) + 1
             self.attempts[stage] = StageAttempt(
-                entry["attempt"], entry["settings"], entry["upstream"], started_s=entry.get("time")
+                entry["attempt"],
+                entry["settings"],
+                entry["upstream"],
+                sources=entry.get("sources", {}),
+                started_s=entry.get("time"),
             )
         elif entry["event"] == "finished" and stage in self.attempts:
             attempt = self.attempts[stage]

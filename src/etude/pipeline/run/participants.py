@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from etude.agent.harness.presets.definition import require_allowed
 from etude.agent.harness.presets.preset import harness_hash
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.events.log import EventLog
@@ -60,6 +61,8 @@ def replay(argument: PolicyArgument, context: SuiteContext) -> Participant:
             f"{argument.what} are sessions of {who}: those of a model in our own harness can be replayed"
         )
     settings = HarnessSettings.model_validate(facts["settings"])
+    allowed = [context.options.preset or ""]
+    require_allowed(settings.preset, allowed, f"{folder}", f"give --preset {settings.preset}")
     name = argument.name or f"replay-{facts['name']}"
     if not NAME.fullmatch(name):
         raise UnknownPolicy(f"{argument.what}: name it, NAME={argument.what}")

@@ -22,6 +22,8 @@ from etude.pipeline.run.stage import Stage
 CONTENTS = " (contents)"
 # Settings of earlier versions that changed no result. An attempt that recorded them is not stale for that.
 REMOVED_SETTINGS = ("sandbox.firecracker.",)
+# Settings that earlier versions did not have, with the value that changes no result. An attempt that recorded none is not stale for that.
+ADDED_SETTINGS: dict[str, Any] = {"tasks.plugins": []}
 SUFFIXES = (".jsonl", ".tokens", ".routes")  # of a session
 CHUNK_BYTES = 1 << 22
 
@@ -102,6 +104,22 @@ def plan(
     return steps
 
 
+def require_same_sources(
+    steps: Iterable[PlanStep], ledger: StageLedger, sources: Callable[[str], dict[str, str]]
+) -> None:
+    """Raises PlanError for a stage that would go on, or be taken over as done, with another source of what its settings name by import path."""
+    for step in steps:
+        attempt = ledger.latest(step.stage)
+        if step.action == "run" or attempt is None or not attempt.sources:
+            continue
+        for path, digest in sources(step.stage).items():
+            if attempt.sources.get(path, digest) != digest:
+                raise PlanError(
+                    f"the source of {path} has changed since stage {step.stage} began ({ledger.path}): put it back, or use another output "
+                    "folder (--out)"
+                )
+
+
 def _lacks(needing: Stage, stage: Stage, why: str) -> str:
     remedy = (
         f"{needing.name} needs {stage.name}, which is not ready here ({why}): "
@@ -174,10 +192,15 @@ def _stale(
         f"{key} was {_shown(recorded.get(key, absent), absent)}, is {_shown(settings.get(key, absent), absent)}"
         for key in sorted(recorded.keys() | settings.keys())
         if recorded.get(key, absent) != settings.get(key, absent)
-        and not (key.endswith(CONTENTS) and key not in recorded)
+        and not (key not in recorded and _added_without_effect(key, settings))
     ]
     more = f" and {len(changed) - KEYS_NAMED} more" if len(changed) > KEYS_NAMED else ""
     return ", ".join(changed[:KEYS_NAMED]) + more
+
+
+def _added_without_effect(key: str, settings: dict[str, Any]) -> bool:
+    """Whether a setting that an attempt did not record is no reason to run it again."""
+    return key.endswith(CONTENTS) or (key in ADDED_SETTINGS and settings.get(key) == ADDED_SETTINGS[key])
 
 
 def _shown(value: Any, absent: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from etude.rl.settings import RlSettings
 from etude.tasks.errors import TaskError
 from etude.tasks.generate.exercises.source import LEVELS, ExerciseSource
 from etude.tasks.mix.weights import read_weights
+from etude.tasks.registry import GRADERS, no_grader
 from etude.tasks.store.opened import open_tasks
 from etude.tasks.store.source import FolderTaskSource
 from etude.tasks.task import Task, TaskSource
@@ -59,6 +60,14 @@ def practice(recipe: Recipe) -> TrainingTasks:
     exercises = recipe.exercises
     half = exercises.model_copy(update={"train_tasks": max(1, exercises.train_tasks // 2)})
     return TrainingTasks(ExerciseSource(half), recipe.rl)
+
+
+def require_graders(recipe: Recipe, tasks: Iterable[Task]) -> None:
+    """Raises TaskError for a task whose grader there is not, or that names one by import path which the recipe does not allow."""
+    known = [*GRADERS, *recipe.tasks.plugins]
+    for task in tasks:
+        if task.grader not in known:
+            raise TaskError(f"tasks.folder = {recipe.tasks.folder!r}: task {task.id}: {no_grader(task.grader, known)}")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ FEWEST = 2  # tasks of a level
 def open_suite(named: str, recipe: Recipe, *, tasks: int | None = None, shelf: Path = SHELF) -> Suite:
     """`exercises` (drawn from the recipe by its bench seed), `real`, `targeted-NAME`, or a folder. `tasks`: the most tasks of a built-in one.
 
-    Raises UnknownSuite, SuiteError, ValueError for fewer exercises than there are levels.
+    Raises UnknownSuite, SuiteError, PluginError, ValueError for fewer exercises than there are levels.
     """
     if named == builtin.EXERCISES.name:
         weights = {str(level): weight for level, weight in recipe.exercises.levels.items()}
@@ -32,4 +32,4 @@ def open_suite(named: str, recipe: Recipe, *, tasks: int | None = None, shelf: P
         return builtin.real(default_cache(), tasks)
     if named in targeted.names():
         return targeted.targeted_suite(named)
-    return read_suite(named, shelf)
+    return read_suite(named, shelf, plugins=recipe.tasks.plugins)

@@ -138,7 +138,7 @@ def make(
 ) -> dict[str, Any]:
     """What `account` tells, also written to report.json. `commit_environments`: of a project's commits that `history` may install; 0 for
     none. Raises MakingFault; the report is of what was decided by then."""
-    report = MakingReport(out, GenerationJournal(out, order.identity()))
+    report = MakingReport(out, GenerationJournal(out, order.identity(), order.sources))
     try:
         with Meter(report.add_cost):
             placing = SplitAssigner(TaskFolder(out, make=True), shares, _different(listed, order.projects))

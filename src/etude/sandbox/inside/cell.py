@@ -8,17 +8,18 @@ from __future__ import annotations
 import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
 import errno
 import fcntl
+import functools
 import os
 import resource
 import struct
-from _socket import AF_INET, SCM_RIGHTS, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET, socket
+from _socket import AF_INET, SCM_RIGHTS, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET, socket, socketpair
 
-from etude.sandbox.inside import fault, files, frames, furnish, ground, offer, runner, users, warm
+from etude.sandbox.inside import fault, files, frames, furnish, ground, offer, runner, users, warm, warm_server
 from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 DOOR = ("127.0.0.1", 3128)  # where a policed way out is found, if there is one
@@ -29,9 +30,10 @@ _USED_UP = (errno.ENOSPC, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
-def become(control: socket, program: int, code: bytes, family: users.UserRange | None) -> Any:
-    """Read the spec, close the cell, settle in it: by ourselves, or as `program`, the descriptor of a native runner (else -1). With a
-    `family`: as root of a range of users, with what root needs among them."""
+def become(control: socket, programs: tuple[int, int], code: bytes, family: users.UserRange | None) -> Any:
+    """Read the spec, close the cell, become the native runner. Returns only in a child: the role of the warm interpreter, if there is one.
+    `programs`: its descriptor, and that of the warm interpreter's program or -1.
+    `code`: the filter. With a `family`: as root of a range of users, with what root needs among them."""
     spec = receive(control)
     if spec is None:
         os._exit(0)
@@ -43,17 +45,28 @@ def become(control: socket, program: int, code: bytes, family: users.UserRange |
         if spec.head["place"].get("egress"):
             grants["egress"] = listen()
         grant(control, grants)
-        if program >= 0:
-            passed.append(in_memory(frames.pack(frames.SPEC, 0, spec.head, spec.blob)))
+        passed.append(in_memory(frames.pack(frames.SPEC, 0, spec.head, spec.blob)))
         limit(spec.head)
         sys_.drop_capabilities(0 if family is None else users.CAPABILITIES)
         sys_.install_filter(code)
 
-    if program < 0:
-        return settle(control, spec, close, ground.SandboxPaths(spec.head))
     try:
         close()
-        _execute(program, control, passed[0])
+        started: list[int] = []
+        if programs[1] >= 0:
+            ours, theirs = socketpair()
+            offer.begin()
+            pid = os.fork()
+            if pid == 0:
+                control.detach()
+                ours.detach()
+                os.closerange(3, theirs.fileno())
+                os.closerange(theirs.fileno() + 1, _RUNNER_FILES)
+                return functools.partial(warm_server.serve, theirs)
+            offer.end()
+            theirs.close()
+            started += [ours.detach(), pid]
+        execute(programs[0], control, passed[0], programs[1], started)
     except (OSError, files.FileRequestError) as error:
         control.sendall(frames.pack(frames.ERROR, 0, fault.explain(error)))
         os._exit(1)
@@ -90,8 +103,9 @@ def in_memory(data: bytes) -> int:
     return fd
 
 
-def _execute(program: int, control: socket, spec: int) -> None:
-    """Become the native runner. It keeps its two descriptors and the three standard ones; it makes itself undumpable."""
+def execute(program: int | str, control: socket, spec: int, code: int, interpreter: Sequence[int] = ()) -> None:
+    """Become the native runner. It keeps its descriptors and the three standard ones; it makes itself undumpable. `code`: the program of the
+    warm interpreter, or -1. `interpreter`: the socket and the number of one that runs already."""
     for number in (
         _signal.SIGPIPE,
         _signal.SIGXFSZ,
@@ -99,9 +113,10 @@ def _execute(program: int, control: socket, spec: int) -> None:
         _signal.SIGINT,
     ):  # an exec would pass on what is ignored
         _signal.signal(number, _signal.SIG_DFL)
-    for fd in (control.fileno(), spec):
+    kept = [control.fileno(), spec, *([code] if code >= 0 else []), *interpreter[:1]]
+    for fd in kept:
         os.set_inheritable(fd, True)
-    os.execve(program, ["runner", str(control.fileno()), str(spec)], {})
+    os.execve(program, ["runner", *map(str, (*kept, *interpreter[1:]))], {})
 
 
 def settle(control: socket, spec: frames.Frame, close: Callable[[], None], place: ground.SandboxPaths) -> Any:

@@ -14,7 +14,7 @@ import resource
 import struct
 from _socket import SCM_RIGHTS, SOL_SOCKET, socket
 
-from etude.sandbox.inside import apart, around, cell, fault, files, frames, ground, keeper, seccomp, start, warm, zygote
+from etude.sandbox.inside import apart, around, cell, fault, files, frames, ground, keeper, seccomp, start, warm
 from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
@@ -25,22 +25,27 @@ if TYPE_CHECKING:
     Role = Callable[[], Any]
 
 
-def main(control_fd: int, isolated_network: str = "") -> None:
-    """Serve one sandbox until the client closes its end. Each role runs on a clean stack. `isolated_network`: there are no
-    namespaces yet; make them here, with a separate network ("none") or the machine's ("host")."""
+def main(control_fd: int, program: int | str, code: int, isolated_network: str = "") -> None:
+    """Serve one sandbox until the client closes its end. Each role runs on a clean stack. `program`: the C runner that this process
+    becomes, as a descriptor or a path; -1: this interpreter serves. `code`: the descriptor of this program, for the warm interpreter; or -1.
+    `isolated_network`: there are no namespaces yet; make them here, with a separate network ("none") or the machine's ("host")."""
     if isolated_network:
         around.isolate(control_fd, isolated_network)
-    role: Role | None = functools.partial(_begin, control_fd)
+    role: Role | None = functools.partial(_begin, control_fd, program, code)
     while role is not None:
         role = role()
 
 
-def _begin(control_fd: int) -> Role | None:
+def _begin(control_fd: int, program: int | str, code: int) -> Role | None:
     control = _introduced(control_fd)
     spec = cell.receive(control)
     if spec is None:
         os._exit(0)
-    for name in zygote.PRELOAD:
+    if program != -1:
+        _become_native(program, control, spec, code)
+    if code >= 0:
+        os.close(code)
+    for name in warm.PRELOAD:
         __import__(name)
     warm.dress(start.ENVIRONMENT)
     gc.collect()
@@ -54,11 +59,21 @@ def _begin(control_fd: int) -> Role | None:
             os._exit(1)
     place = ground.SandboxPaths(spec.head)
     place.excess = place.mounted_excess
-    close = {"container": _close_container, "bubblewrap": _check_bubble, "around": _close_around}[
-        spec.head["place"]["kind"]
-    ]
-    closing = functools.partial(close, control, spec.head, place)
+    closing = functools.partial(_CLOSERS[spec.head["place"]["kind"]], control, spec.head, place)
     return cell.settle(control, spec, closing, place)
+
+
+def _become_native(program: int | str, control: socket, spec: frames.Frame, code: int) -> None:
+    """Close the sandbox, then become the C runner. It watches the file systems that the launcher mounted (`ground.mounted`)."""
+    place = ground.SandboxPaths(spec.head)
+    head = {**spec.head, "watched": ground.mounted(spec.head)}
+    try:
+        request = cell.in_memory(frames.pack(frames.SPEC, 0, head, spec.blob))
+        _CLOSERS[spec.head["place"]["kind"]](control, spec.head, place)
+        cell.execute(program, control, request, code if spec.head["python"] else -1)
+    except (OSError, files.FileRequestError) as error:
+        control.sendall(frames.pack(frames.ERROR, 0, fault.explain(error)))
+        os._exit(1)
 
 
 def _introduced(control_fd: int) -> socket:
@@ -83,11 +98,12 @@ def _introduced(control_fd: int) -> socket:
     return control
 
 
-def _check_bubble(control: socket, spec: dict[str, Any], place: ground.SandboxPaths) -> None:
-    """bubblewrap made the namespaces and installed the filter; only limits are ours to set."""
+def _close_bubblewrap(control: socket, spec: dict[str, Any], place: ground.SandboxPaths) -> None:
+    """bubblewrap made the namespaces; the filter and the limits are set here."""
     _open_door(control, spec)
     cell.limit(spec)
     sys_.drop_capabilities()
+    sys_.install_filter(seccomp.program())
     sys_.require_locked()
 
 
@@ -122,3 +138,6 @@ def _open_door(control: socket, spec: dict[str, Any]) -> None:
     """The launcher has raised the loopback already."""
     if spec["place"].get("egress"):
         cell.grant(control, {"egress": cell.listen()})
+
+
+_CLOSERS = {"container": _close_container, "bubblewrap": _close_bubblewrap, "around": _close_around}

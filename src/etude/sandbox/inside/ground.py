@@ -19,6 +19,11 @@ INODES_PER_MB = 256  # one 4 KiB page each: files of one block fill size and ino
 _OTHERS = ("/dev", "/dev/shm")  # writable file systems in memory of containers, besides workdir and /tmp
 
 
+def mounted(spec: dict[str, Any]) -> list[str]:
+    """Folders whose file systems somebody else mounted: each has the whole size, and none a number of inodes."""
+    return [*([] if spec["bound"] else [spec["workdir"]]), "/tmp", *_OTHERS]
+
+
 class SandboxPaths:
     """`folders`: path inside -> real folder, none where they are the same. `confine`: what a command's process does before it starts."""
 
@@ -51,11 +56,10 @@ class SandboxPaths:
         return "/", [part for part in path.split("/") if part]
 
     def mounted_excess(self) -> str:
-        """For file systems that somebody else mounted: each has the whole size, and none a number of inodes. `/dev` and `/dev/shm` of a
-        container are such file systems, too."""
+        """See `mounted`."""
         size = count = 0
         devices = set()
-        for path in (*(() if self._spec["bound"] else (self.workdir,)), self.tmp, *_OTHERS):
+        for path in mounted(self._spec):
             try:
                 device, found = os.stat(path).st_dev, os.statvfs(path)
             except OSError:

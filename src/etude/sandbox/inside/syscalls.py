@@ -29,6 +29,8 @@ _NR_MOUNT_SETATTR = 442  # the same number on every architecture
 _NR_CLONE3 = 435  # likewise
 _SIGCHLD = 17
 _CLONE_PIDFD, _CLONE_CHILD_CLEARTID, _CLONE_CHILD_SETTID, _PR_GET_TID_ADDRESS = 0x1000, 0x200000, 0x1000000, 40
+_NR_CLONE = {"x86_64": 56, "aarch64": 220}
+_CLONE_PARENT = 0x8000
 _NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 
@@ -70,6 +72,29 @@ def fork_into(flags: int) -> tuple[int, int]:
         if pid < 0:
             raise OSError(code, f"clone3: {os.strerror(code)}")
     return pid, pidfd.value
+
+
+def fork_beside() -> int:
+    """fork, with the child as a child of this process' own parent: its pid, 0 in the child. Only for a process with one thread."""
+    cell = ctypes.c_void_p()
+    flags = _CLONE_PARENT | _SIGCHLD
+    if _libc.prctl(_PR_GET_TID_ADDRESS, ctypes.addressof(cell), 0, 0, 0) == 0:
+        flags |= _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID
+    tid = ctypes.c_void_p(cell.value or 0)
+    none = ctypes.c_void_p(0)
+    order = (
+        (none, none, tid, none) if MACHINE == "x86_64" else (none, none, none, tid)
+    )  # aarch64: the thread area comes first
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = _holding.syscall(ctypes.c_long(_NR_CLONE[MACHINE]), ctypes.c_long(flags), *order)
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        return 0
+    code = ctypes.get_errno()
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(code, f"clone: {os.strerror(code)}")
+    return pid
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:

@@ -1,7 +1,7 @@
 """A Python program run by a fork of the interpreter that is already there: no exec, so ~2 ms instead of ~20.
 
 Sees what `python script.py` would: argv, sys.path, `__main__`, exit codes, tracebacks that begin in its own code. Differences, by
-design: the site module is not run (no site-packages), and the modules of `zygote.PRELOAD` are loaded already.
+design: the site module is not run (no site-packages), and the modules of `PRELOAD` are loaded already.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ TYPE_CHECKING = False  # as in `typing`, without importing it: every import make
 if TYPE_CHECKING:
     from typing import Any
 
+# Standard modules that small programs import. Few: every page of the zygote makes each fork slower (unittest alone: +0.4 ms).
+PRELOAD = ("bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "re", "string")
 _HERE = __file__
 # Modules taken out of programs' sight; kept, because freeing them would touch every page they lie on.
 _kept: list[types.ModuleType] = []

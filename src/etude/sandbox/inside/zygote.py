@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Role = Callable[[], Any]  # returns the next role, or None
 
-# Standard modules that small programs import. Few: every page of the zygote makes each fork slower (unittest alone: +0.4 ms).
-PRELOAD = ("bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "re", "string")
 # A uid without another user, so that a sandbox made by root is no user of the host; the overflow uid where this one isn't mapped.
 UNPRIVILEGED_UIDS = (0x7E7D_0001, 65534)
 SPACES = (
@@ -47,7 +45,7 @@ def main(control_fd: int) -> None:
 def _serve(control: socket) -> Role | None:
     config = json.loads(control.recv(1 << 16))
     try:
-        for name in PRELOAD:
+        for name in warm.PRELOAD:
             __import__(name)
         helper, unranged = prepare(config)
     except OSError as error:
@@ -64,7 +62,7 @@ def _serve(control: socket) -> Role | None:
         if request is None:
             claims.outlive()
             return None
-        client, program, claim = request
+        client, programs, claim = request
         family = _family(helper, claim)
         pid = _spawn(client, claim)
         if pid == 0:
@@ -72,19 +70,20 @@ def _serve(control: socket) -> Role | None:
             claims.disown(claim)
             if helper is not None:
                 helper.disown()
-            return functools.partial(_live, client.detach(), program, code, family)
+            return functools.partial(_live, client.detach(), programs, code, family)
         client.close()
         if family is not None:
             family.close()
-        if program >= 0:
-            os.close(program)
+        for fd in programs:
+            if fd >= 0:
+                os.close(fd)
 
 
-def _next_request(control: socket) -> tuple[socket, int, claims.Claim | None] | None:
-    """The socket of the next sandbox, the native runner it is to become, or -1, and who its users are to be. All descriptors are closed
+def _next_request(control: socket) -> tuple[socket, tuple[int, int], claims.Claim | None] | None:
+    """The socket of the next sandbox, its programs (see `cell.become`), and who its users are to be. All descriptors are closed
     on exec: no command may ever hold them. None when the pool is gone."""
     while True:
-        data, rights, _, _ = control.recvmsg(64, CMSG_SPACE(12), MSG_CMSG_CLOEXEC)
+        data, rights, _, _ = control.recvmsg(64, CMSG_SPACE(16), MSG_CMSG_CLOEXEC)
         if not data:
             return None
         words = data.split()
@@ -92,7 +91,7 @@ def _next_request(control: socket) -> tuple[socket, int, claims.Claim | None] | 
             if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
                 fd, *others = struct.unpack(f"{len(sent) // 4}i", sent)
                 claim = claims.Claim(int(words[1]), int(words[2]), others.pop(0)) if len(words) == 3 else None
-                return socket(fileno=fd), others[0] if others else -1, claim
+                return socket(fileno=fd), (others[0], others[1] if len(others) > 1 else -1), claim
 
 
 def _family(helper: users.Helper | None, claim: claims.Claim | None) -> users.UserRange | None:
@@ -139,7 +138,7 @@ def _send(client: socket, frame: bytes, descriptors: list[int]) -> None:
         _send(client, frames.pack(frames.ERROR, 0, full), [])
 
 
-def _live(fd: int, program: int, code: bytes, family: users.UserRange | None) -> Role | None:
+def _live(fd: int, programs: tuple[int, int], code: bytes, family: users.UserRange | None) -> Role | None:
     """In the child, on a clean stack: map the one user (the zygote does that for a range), then become the cell."""
     control = socket(fileno=fd)
     try:
@@ -148,7 +147,7 @@ def _live(fd: int, program: int, code: bytes, family: users.UserRange | None) ->
     except OSError as error:
         _send(control, frames.pack(frames.ERROR, 0, {"error": "Unsupported", "message": str(error)}), [])
         os._exit(1)
-    return cell.become(control, program, code, family)
+    return cell.become(control, programs, code, family)
 
 
 def _reap(number: int, frame: Any) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 from etude.sandbox import folder
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.inside import furnish, root, seccomp
+from etude.sandbox.inside import furnish, root
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
-from etude.sandbox.launch.launcher import LaunchCommand, NamespaceRuntime, in_memory
+from etude.sandbox.launch.launcher import LaunchCommand, NamespaceRuntime, Programs, in_memory
 from etude.sandbox.launch.zygotes import hidden
 from etude.sandbox.spec import SandboxSpec
 
@@ -40,19 +40,18 @@ class BubblewrapRuntime(NamespaceRuntime):
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "bubblewrap"}
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
-        filter_fd = in_memory(seccomp.program(), files)
-        start = bundle.COMMAND.format(program=program, control=control)
+    def launch(self, spec: SandboxSpec, control: int, programs: Programs, files: ExitStack) -> LaunchCommand:
+        start = bundle.COMMAND.format(code=programs.code, control=control, runner=programs.runner)
         python = [self._python.path, "-P", "-s", "-S", "-B", "-c", start]
         if spec.folder:
-            argv = [self._bwrap, *_spaces(spec), "--seccomp", str(filter_fd), *_steps(spec)]
+            argv = [self._bwrap, *_spaces(spec), *_steps(spec)]
             argv += ["--proc", "/proc", *_closed_proc(), "--remount-ro", "/"]
-            return LaunchCommand([*argv, "--chdir", "/", "--", *python], [filter_fd], user=folder.launcher_uid(spec))
+            return LaunchCommand([*argv, "--chdir", "/", "--", *python], user=folder.launcher_uid(spec))
         stubs = {path: in_memory(text.encode(), files) for path, text in root.STUBS.items()}
         binds = [*root.system_binds(), *self._python.binds, *spec.read_only_binds]
         for source, _ in (*self._python.binds, *spec.read_only_binds):
             _require_reachable(source)
-        argv = [self._bwrap, *_spaces(spec), "--seccomp", str(filter_fd), *_tree(binds)]
+        argv = [self._bwrap, *_spaces(spec), *_tree(binds)]
         for path, fd in stubs.items():
             argv += ["--file", str(fd), path]
         argv += _commands(self._python.path)
@@ -63,7 +62,7 @@ class BubblewrapRuntime(NamespaceRuntime):
             argv += ["--perms", "0755", "--size", size, "--tmpfs", path]
         argv += ["--remount-ro", "/"]  # last: until then mount points are made
         argv += ["--chdir", "/", "--", *python]
-        return LaunchCommand(argv, [filter_fd, *stubs.values()])
+        return LaunchCommand(argv, [*stubs.values()])
 
 
 def _steps(spec: SandboxSpec) -> list[str]:

@@ -17,11 +17,12 @@ from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside.root import INSIDE_UID
 from etude.sandbox.interpreter import Interpreter
 
-COMMAND = "import os,marshal;c,m=marshal.loads(os.pread({program},1<<24,0));os.close({program});exec(c,{{'m':m,'fd':{control}}})"
+# `code`: the descriptor of this blob. `runner`: the descriptor or the path of the C runner that the process becomes, or -1.
+COMMAND = "import os,marshal;c,m=marshal.loads(os.pread({code},1<<24,0));exec(c,{{'m':m,'fd':{control},'runner':{runner},'code':{code}}})"
 # The same where no namespaces are made yet: the code makes them, with a separate network ("none") or the machine's ("host").
 ISOLATING = COMMAND.removesuffix("}})") + ",'network':{network!r}}})"
 # The same from a file, with the control socket as stdin; argv of the command line shows only this.
-FROM_FILE = "import marshal;f=open({path!r},'rb');c,m=marshal.loads(f.read());f.close();exec(c,{{'m':m,'fd':0}})"
+FROM_FILE = "import marshal;f=open({path!r},'rb');c,m=marshal.loads(f.read());f.close();exec(c,{{'m':m,'fd':0,'runner':-1,'code':-1}})"
 # In a user namespace whose only user is uid 0: makes one more, in which that user is another number, and starts the rest of its command line
 # there. Files of a process that can't be dumped belong to uid 0 of the namespace that it was started in; where there is none they are
 # closed to everybody inside, and commands, which have the runner's own user, can't open what the kernel keeps about the runner.
@@ -48,10 +49,16 @@ class Blob:
         exec(m[module.__name__][1], module.__dict__)
 blob = Blob()
 sys.meta_path.insert(0, blob)
-from etude.sandbox.inside import entry
+if globals().get("warm"):
+    from etude.sandbox.inside import warm_server
+else:
+    from etude.sandbox.inside import entry
 sys.meta_path.remove(blob)
 m.clear()
-entry.main(fd, globals().get("network", ""))
+if globals().get("warm"):
+    warm_server.main(fd)
+else:
+    entry.main(fd, runner, code, globals().get("network", ""))
 """
 _COMPILE = """
 import json, marshal, sys

@@ -27,8 +27,8 @@ from etude.sandbox.cleanup.undo import RemoveFolder, RunCommand, Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle, engine, rootfs
-from etude.sandbox.launch.handing import FOLDER, PROGRAM, START, SocketHandover
-from etude.sandbox.launch.launcher import LaunchCommand
+from etude.sandbox.launch.handing import FOLDER, PROGRAM, RUNNER, START, SocketHandover, install_runner
+from etude.sandbox.launch.launcher import LaunchCommand, Programs
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 _FIRST_UID, _UIDS = 0x7D00_0000, 1 << 22  # unlike any person's, and any range handed out by useradd
@@ -63,6 +63,7 @@ class DockerRuntime:
     end_signal: signal.Signals = signal.SIGKILL
     drops_root = False  # only the engine's own users may ask it; processes inside run as an unprivileged user
     egress = True
+    becomes_native = True
 
     def __init__(self, python: Interpreter, words: tuple[str, ...] = ("docker",)) -> None:
         self._words, self._python = words, python
@@ -73,7 +74,7 @@ class DockerRuntime:
         self._images = f"localhost/etude-docker-{self._folder.name.removeprefix(_PREFIX).encode().hex()}"
         self._numbers = itertools.count(1)
         self._building = threading.Lock()  # launches come from threads
-        self._built: dict[str, str] = {}  # images by workdir
+        self._built: dict[str, str] = {}  # images by whether they hold the C runner, and workdir
 
     def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
@@ -85,9 +86,9 @@ class DockerRuntime:
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "container"}
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
+    def launch(self, spec: SandboxSpec, control: int, programs: Programs, files: ExitStack) -> LaunchCommand:
         with self._building:
-            image = self._image(spec.workdir)
+            image = self._image(spec.workdir, programs.runner)
             name = f"{self._folder.name}-{next(self._numbers)}"
         uid = _FIRST_UID + secrets.randbelow(_UIDS) if os.geteuid() == 0 else os.geteuid()
         handing = SocketHandover(self._folder / name, uid, control, files)
@@ -96,7 +97,16 @@ class DockerRuntime:
         argv = [*self._words, "run", "--name", name, "--label", f"{_LABEL}={self._folder.name}"]
         argv += [*_options(spec, uid), "--volume", f"{handing.folder}:{FOLDER}:ro"]
         argv += [word for pair in binds for word in ("--volume", engine.volume(self.backend, *pair))]
-        argv += [image, self._python.path, "-P", "-s", "-S", "-B", "-c", START]
+        argv += [
+            image,
+            self._python.path,
+            "-P",
+            "-s",
+            "-S",
+            "-B",
+            "-c",
+            START.format(runner=RUNNER if programs.runner >= 0 else -1),
+        ]
         return LaunchCommand(
             argv,
             [],
@@ -116,16 +126,19 @@ class DockerRuntime:
     def _removal(self) -> tuple[str, ...]:
         return (_REMOVE, "sh", f"{_LABEL}={self._folder.name}", f"{self._images}*", *self._words)
 
-    def _image(self, workdir: str) -> str:
-        """The root, imported once for each workdir."""
-        if workdir in self._built:
-            return self._built[workdir]
+    def _image(self, workdir: str, runner: int) -> str:
+        """The root, imported once for each workdir, with the C runner in it if there is one."""
+        key = f"{runner >= 0} {workdir}"
+        if key in self._built:
+            return self._built[key]
         base = self._folder / f"rootfs{len(self._built)}"
         rootfs.build(base, workdir, self._python)
         for path in (workdir, "/tmp"):
             Path(f"{base}{path}").chmod(0o777)  # what is mounted there may take it over
         Path(f"{base}{FOLDER}").mkdir(parents=True)
         Path(f"{base}{PROGRAM}").write_bytes(bundle.code(self._python))
+        if runner >= 0:
+            install_runner(runner, Path(f"{base}{RUNNER}"))
         (self._folder / "empty").mkdir(exist_ok=True)
         name = f"{self._images}:{len(self._built)}"
         done = subprocess.run(
@@ -138,7 +151,7 @@ class DockerRuntime:
         shutil.rmtree(base)
         if done.returncode:
             raise Unsupported(f"back end {self.backend}: the engine can't import a root: {engine.said(done)}")
-        self._built[workdir] = name
+        self._built[key] = name
         return name
 
 

@@ -11,14 +11,18 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from etude.sandbox.errors import InfraError
+from etude.sandbox.launch import bundle
+from etude.sandbox.launch.launcher import Programs
+from etude.sandbox.native.build import RUNNER_MODE
 
 FOLDER = "/opt/etude/door"  # inside
-PROGRAM = "/opt/etude/program"
+PROGRAM, RUNNER = "/opt/etude/program", "/opt/etude/runner"
 # As `bundle.FROM_FILE`, with the descriptor out of the folder's socket.
 START = (
     "import _socket as s,marshal;c=s.socket(s.AF_UNIX);"
     f"c.connect('{FOLDER}/socket');fd=int.from_bytes(c.recvmsg(1,64)[1][0][2],'little');c.close();"
-    f"f=open('{PROGRAM}','rb');c,m=marshal.loads(f.read());f.close();exec(c,{{'m':m,'fd':fd}})"
+    f"import os;code=os.open('{PROGRAM}',os.O_RDONLY);c,m=marshal.loads(os.pread(code,1<<24,0));"
+    "exec(c,{{'m':m,'fd':fd,'runner':{runner!r},'code':code}})"
 )
 _PATIENCE_S = 25.0  # a container takes 0.3 s on a quiet machine
 _LOOK_S = 0.1
@@ -63,18 +67,31 @@ class SocketHandover:
             return
 
 
-INHERITED = (3, 4)  # the control socket, the program
-_HIGH = 64  # they are copied to numbers above this first, so that 3 and 4 are free
-# A shell can't name descriptors above 9.
+INHERITED = (3, 4, 5)  # the control socket, the code, the C runner if there is one
+_HIGH = 64  # they are copied to numbers above this first, so that those are free
+# A shell can't name descriptors above 9. The first word lists the copies.
 RENUMBER = (
-    "import os, sys; high = [int(word) for word in sys.argv[1:3]]; "
-    f"[os.dup2(fd, low) for fd, low in zip(high, {INHERITED})]; [os.close(fd) for fd in high]; os.execv(sys.argv[3], sys.argv[3:])"
+    "import os, sys; high = [int(word) for word in sys.argv[1].split(',')]; "
+    f"[os.dup2(fd, low) for fd, low in zip(high, {INHERITED})]; [os.close(fd) for fd in high]; os.execv(sys.argv[2], sys.argv[2:])"
 )
 
 
-def duplicate_high(descriptors: tuple[int, int], files: ExitStack) -> list[int]:
+def duplicate_high(descriptors: tuple[int, ...], files: ExitStack) -> list[int]:
     """Copies for `RENUMBER`'s command line, closed with `files`."""
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH) for fd in descriptors]
     for fd in high:
         files.callback(os.close, fd)
     return high
+
+
+def inherited_command(programs: Programs) -> str:
+    """The program text for an interpreter that has inherited the descriptors by `RENUMBER`."""
+    control, code, runner = INHERITED
+    return bundle.COMMAND.format(code=code, control=control, runner=runner if programs.runner >= 0 else -1)
+
+
+def install_runner(runner: int, target: Path) -> None:
+    """Copy the C runner into a root file system. Others may execute it and not read it (see `native.build`)."""
+    size = os.fstat(runner).st_size
+    target.write_bytes(os.pread(runner, size, 0))
+    target.chmod(RUNNER_MODE)

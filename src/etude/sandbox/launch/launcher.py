@@ -20,6 +20,7 @@ from etude.sandbox.errors import InfraError, SandboxError, Unsupported
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
+from etude.sandbox.launch.native_program import NativeProgram
 from etude.sandbox.spec import Isolation, SandboxSpec
 from etude.sandbox.wire.live import BackendHandle
 
@@ -44,6 +45,18 @@ class LaunchCommand:
     after_start: Callable[[subprocess.Popen[bytes]], None] = lambda process: None  # what it needs of us to come up
 
 
+@dataclass(frozen=True)
+class Programs:
+    """Descriptors of what the first process inside runs: the code that closes the sandbox, and the C runner that it becomes then.
+    `runner` is -1 where the Python runner serves."""
+
+    code: int
+    runner: int
+
+    def open(self) -> tuple[int, ...]:
+        return (self.code, self.runner) if self.runner >= 0 else (self.code,)
+
+
 PrepareLaunch = Callable[
     [int, ExitStack], LaunchCommand
 ]  # with the control socket's number, and what is closed once it has started
@@ -51,13 +64,14 @@ PrepareLaunch = Callable[
 
 class IsolationRuntime(Protocol):
     """How one back end wraps the interpreter. `drops_root`: the launcher must not be root, because it can't get rid of it itself.
-    `egress`: it has a loopback of its own, on which a door can be."""
+    `egress`: it has a loopback of its own, on which a door can be. `becomes_native`: its first process can become the C runner."""
 
     backend: str
     isolation: Isolation
     end_signal: signal.Signals
     drops_root: bool
     egress: bool
+    becomes_native: bool
 
     def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
         """What a control group around all its processes must bear for the inside to have what the spec says."""
@@ -68,7 +82,7 @@ class IsolationRuntime(Protocol):
         """See `SandboxBackend`."""
         ...
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand: ...
+    def launch(self, spec: SandboxSpec, control: int, programs: Programs, files: ExitStack) -> LaunchCommand: ...
     def close(self) -> None: ...
 
 
@@ -79,6 +93,7 @@ class NamespaceRuntime:
     end_signal: signal.Signals = signal.SIGKILL
     drops_root = True
     egress = True
+    becomes_native = True
 
     def group_spec(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
@@ -178,8 +193,9 @@ class Launcher:
             LauncherMemory(self, runtime) if isinstance(runtime, MemoryRuntime) else None
         )
         self.uid_range_problem = "its sandboxes have one user; sandbox.backend='local' can give them more"
+        self._native = NativeProgram()
         try:
-            self._program = bundle.descriptor(python)
+            self._code = bundle.descriptor(python)
         except OSError as error:
             raise Unsupported(f"back end {self.backend}: memfd_create: {error.strerror}") from None
 
@@ -193,27 +209,35 @@ class Launcher:
         return self._runtime.leftovers()
 
     async def spawn(self, spec: SandboxSpec, control: socket.socket) -> LaunchedProcess:
-        def launch(held: int, files: ExitStack) -> LaunchCommand:
-            return self._runtime.launch(spec, held, self._program, files)
+        programs = Programs(self._code, await self._runner())
 
-        return await self.start(launch, control)
+        def launch(held: int, files: ExitStack) -> LaunchCommand:
+            return self._runtime.launch(spec, held, programs, files)
+
+        return await self.start(launch, control, programs)
+
+    async def _runner(self) -> int:
+        return await self._native.descriptor() if self._runtime.becomes_native else -1
 
     def parent(self, spec: SandboxSpec) -> int:
         return 0
 
     async def runner(self) -> str:
-        return "python"
+        return "native" if await self._runner() >= 0 else "python"
 
     async def close(self) -> None:
-        if self._program >= 0:
-            os.close(self._program)
-            self._program = -1
+        self._native.close()
+        if self._code >= 0:
+            os.close(self._code)
+            self._code = -1
             await asyncio.to_thread(self._runtime.close)
 
-    async def start(self, launch: PrepareLaunch, control: socket.socket) -> LaunchedProcess:
-        """In a thread: a fork of a large process takes its time, and an engine much more."""
+    async def start(
+        self, launch: PrepareLaunch, control: socket.socket, programs: Programs | None = None
+    ) -> LaunchedProcess:
+        """In a thread: a fork of a large process takes its time, and an engine much more. `programs` are handed in by inheritance."""
         held = os.dup(control.fileno())  # who is cancelled closes theirs
-        task = asyncio.ensure_future(asyncio.to_thread(self._start, launch, held))
+        task = asyncio.ensure_future(asyncio.to_thread(self._start, launch, held, programs))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -222,15 +246,15 @@ class Launcher:
                 task.result().abandon()
             raise
 
-    def _start(self, prepare: PrepareLaunch, control: int) -> LaunchedProcess:
+    def _start(self, prepare: PrepareLaunch, control: int, programs: Programs | None) -> LaunchedProcess:
         with ExitStack() as files:
             files.callback(os.close, control)
             launch = prepare(control, files)
             stderr_fd = os.memfd_create("stderr", os.MFD_CLOEXEC)
             try:
                 handed = (
-                    (control, self._program, *launch.descriptors)
-                    if launch.inherits_descriptors and not launch.is_first_process
+                    (control, *programs.open(), *launch.descriptors)
+                    if programs is not None and launch.inherits_descriptors and not launch.is_first_process
                     else ()
                 )
                 process = self._spawn(

@@ -24,8 +24,8 @@ from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside import furnish
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle, engine, rootfs
-from etude.sandbox.launch.handing import INHERITED, RENUMBER, duplicate_high
-from etude.sandbox.launch.launcher import LaunchCommand
+from etude.sandbox.launch.handing import RENUMBER, duplicate_high, inherited_command
+from etude.sandbox.launch.launcher import LaunchCommand, Programs
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 _CLEANUP_S = 10.0  # 0.2 s on a quiet machine
@@ -44,6 +44,7 @@ class PodmanRuntime:
     end_signal: signal.Signals = signal.SIGKILL
     drops_root = True
     egress = True
+    becomes_native = True
 
     def __init__(self, python: Interpreter) -> None:
         found = shutil.which("podman")
@@ -73,24 +74,24 @@ class PodmanRuntime:
             _end_pause(int(file.read_text()))
         shutil.rmtree(self._folder, ignore_errors=True)  # what is left lies in the temporary folder and holds nothing
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
+    def launch(self, spec: SandboxSpec, control: int, programs: Programs, files: ExitStack) -> LaunchCommand:
         with self._building:
             base = self._root(spec.workdir)
-        high = duplicate_high((control, program), files)
+        high = duplicate_high((control, *programs.open()), files)
         binds = rootfs.binds(spec, self._python)
         covers = rootfs.covers([target for _, target in binds], self._python, self._folder / "empty")
-        start = bundle.COMMAND.format(program=INHERITED[1], control=INHERITED[0])
+        start = inherited_command(programs)
         argv = [
             self._python.path,
             "-I",
             "-S",
             "-c",
             RENUMBER,
-            *map(str, high),
+            ",".join(map(str, high)),
             self._podman,
             *self._storage(),
             "run",
-            *_options(spec),
+            *_options(spec, len(high)),
         ]
         argv += [word for pair in (*binds, *covers) for word in ("--volume", engine.volume(self.backend, *pair))]
         python = [self._python.path, "-P", "-s", "-S", "-B", "-c"]
@@ -121,7 +122,7 @@ class PodmanRuntime:
         return base
 
 
-def _options(spec: SandboxSpec) -> list[str]:
+def _options(spec: SandboxSpec, inherited: int) -> list[str]:
     argv = [
         "--rm",
         "--pull",
@@ -150,7 +151,7 @@ def _options(spec: SandboxSpec) -> list[str]:
         "--log-driver",
         "none",
         "--preserve-fds",
-        "2",
+        str(inherited),
     ]
     argv += engine.ulimits()
     argv += ["--env", "PYTHONHASHSEED=0", "--env", "LANG=C.UTF-8"]  # of the interpreter that warm runs are forks of

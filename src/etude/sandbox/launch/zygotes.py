@@ -21,9 +21,9 @@ from etude.sandbox.creation import MemoryBackend
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle, uids
-from etude.sandbox.launch.launcher import LaunchCommand, Launcher, NamespaceRuntime
+from etude.sandbox.launch.launcher import LaunchCommand, Launcher, NamespaceRuntime, Programs
+from etude.sandbox.launch.native_program import NativeProgram
 from etude.sandbox.launch.uids import UidRange
-from etude.sandbox.native import build
 from etude.sandbox.spec import Isolation, SandboxSpec
 from etude.sandbox.wire.live import BackendHandle
 
@@ -109,14 +109,16 @@ class Zygote:
         zygote.uid_range_problem = answer["unranged"]
         return zygote
 
-    async def fork_sandbox(self, child: socket.socket, program: int = -1, uid_range: UidRange | None = None) -> None:
-        """Hand one end of a sandbox' socket over; the zygote answers through it. `program`: a native runner for it to become."""
+    async def fork_sandbox(
+        self, child: socket.socket, programs: tuple[int, ...], uid_range: UidRange | None = None
+    ) -> None:
+        """Hand one end of a sandbox' socket over; the zygote answers through it. `programs`: the C runner for it to become, and the code of
+        a warm interpreter if it has one."""
         words, descriptors = b"c", [child.fileno()]
         if uid_range is not None:
             words = b"c %d %d" % (uid_range.uid, uid_range.gid)
             descriptors.append(uid_range.lock)
-        if program >= 0:
-            descriptors.append(program)
+        descriptors += programs
         while True:
             try:
                 socket.send_fds(self._control, [words], descriptors)
@@ -146,37 +148,6 @@ class Zygote:
         self._process.wait()
 
 
-class NativeProgram:
-    """Built on first need, off the event loop, and opened once. Where it can't be built there is none, and the Python runner serves."""
-
-    def __init__(self) -> None:
-        self._opened: asyncio.Task[int] | None = None
-
-    async def descriptor(self) -> int:
-        """To execute, ours to close; -1 where there is none."""
-        if self._opened is None:
-            self._opened = asyncio.ensure_future(asyncio.to_thread(_open_program))
-        return await asyncio.shield(self._opened)
-
-    def close(self) -> None:
-        """Also what is still being built: it is closed as it comes."""
-        opened, self._opened = self._opened, None
-        if opened is not None and opened.done():
-            _close_program(opened)
-        elif opened is not None:
-            opened.add_done_callback(_close_program)
-
-
-def _open_program() -> int:
-    found = build.program()
-    return os.open(found, os.O_RDONLY | os.O_CLOEXEC) if isinstance(found, Path) else -1
-
-
-def _close_program(opened: asyncio.Task[int]) -> None:
-    if not opened.cancelled() and opened.exception() is None and opened.result() >= 0:
-        os.close(opened.result())
-
-
 class ZygotePool:
     """The back end of namespace sandboxes: one zygote for each root, started once for concurrent callers and restarted after its death."""
 
@@ -189,6 +160,7 @@ class ZygotePool:
     def __init__(self, stores: tuple[str, ...] = ()) -> None:
         self.stores = stores
         self._native = NativeProgram()
+        self._code = -1
         self.uid_range_problem = "no zygote has tried it yet"
         self._source = uids.source()
         self._ranges: uids.UidRangeAllocator | None = None
@@ -218,17 +190,27 @@ class ZygotePool:
             return await self._launcher().spawn(spec, control)
         ranged = spec.uid_mode == "range"
         zygote = await self._zygote(RootKey(spec.workdir, spec.read_only_binds, ranged))
-        program = -1 if spec.warm_python else await self._native.descriptor()
+        programs = (await self._native.descriptor(), *([await self._warm_code()] if spec.warm_python else []))
         if not ranged:
-            await zygote.fork_sandbox(control, program)
+            await zygote.fork_sandbox(control, programs)
             return None
         uid_range = self._claim()
         try:
-            await zygote.fork_sandbox(control, program, uid_range)
+            await zygote.fork_sandbox(control, programs, uid_range)
         except BaseException:
             uid_range.release()
             raise
         return uid_range
+
+    async def _warm_code(self) -> int:
+        """The program of warm interpreters, as an open file."""
+        if self._code < 0:
+            opened = await asyncio.to_thread(bundle.descriptor, interpreter.find())
+            if self._code >= 0:
+                os.close(opened)  # another create was faster
+            else:
+                self._code = opened
+        return self._code
 
     def _claim(self) -> UidRange:
         if self._ranges is None:
@@ -246,10 +228,14 @@ class ZygotePool:
 
     async def runner(self) -> str:
         """What serves where no warm interpreter is asked for: found by building it."""
-        return "native" if await self._native.descriptor() >= 0 else "python"
+        await self._native.descriptor()
+        return "native"
 
     async def close(self) -> None:
         self._native.close()
+        if self._code >= 0:
+            os.close(self._code)
+            self._code = -1
         if self._folder_launcher is not None:
             await self._folder_launcher.close()
         for task in self._zygotes.values():
@@ -288,7 +274,9 @@ class FolderRuntime(NamespaceRuntime):
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "around", "network": spec.network.mode, "steps": folder.mount_steps(spec)}
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
-        start = bundle.ISOLATING.format(program=program, control=control, network=spec.network.mode)
+    def launch(self, spec: SandboxSpec, control: int, programs: Programs, files: ExitStack) -> LaunchCommand:
+        start = bundle.ISOLATING.format(
+            code=programs.code, control=control, runner=programs.runner, network=spec.network.mode
+        )
         argv = [self._python.path, "-P", "-s", "-S", "-B", "-c", start]
         return LaunchCommand(argv, user=folder.launcher_uid(spec))

@@ -1,4 +1,4 @@
-"""The native runner as a program: compiled on first need, kept in the user's cache, used only after it has run a command.
+"""The native runner as a program: taken from the wheel or compiled on first need, kept in the user's cache, used only after it has run a command.
 
 Promise: `program` returns a runner that works on this machine, or the reason why there is none. Static, because it runs inside images
 whose libraries are somebody else's, or missing.
@@ -19,6 +19,7 @@ from pathlib import Path
 from etude.sandbox.inside import frames
 
 _SOURCES = Path(__file__).resolve().parent
+PREBUILT = _SOURCES / "runner"  # in a wheel that was built where a static program could be compiled (setup.py)
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-static", "-O2", "-Wall", "-Wextra", "-Werror")
 _MACHINES = ("x86_64", "aarch64")
@@ -26,7 +27,7 @@ _COMPILE_S = 120.0  # 2 s on a quiet core
 _TEST_S = 20.0
 # Others may execute it and not read it: files in /proc of a process whose program is closed to it belong to root of the namespace that
 # owns the program, and to root inside a sandbox (`uid_mode="range"`) the runner's descriptors and its oom_score_adj are closed.
-_MODE = 0o711
+RUNNER_MODE = 0o711
 _TEST_SPEC = {"env": {}, "memory_mb": 512, "data_mb": 0, "address_mb": 0, "pids": 4096, "disk_mb": 64, "files": []}
 _TEST_RUN = {
     "argv": ["/bin/true"],
@@ -51,6 +52,16 @@ def program() -> Path | str:
         return str(error)
     except (OSError, subprocess.SubprocessError) as error:
         return f"the native runner could not be built: {error}"
+
+
+def origin() -> str:
+    """Where this machine's runner is from: the wheel, or the compiler with this path. Raises `Unbuildable` where there is none."""
+    return "in the wheel" if PREBUILT.is_file() else f"compiled by {_compiler()}"
+
+
+def remedy() -> str:
+    """What a machine without a runner needs."""
+    return f"install a C compiler and the static C library (gcc, libc6-dev), or Etude's wheel for linux_{platform.machine()}"
 
 
 def sources() -> list[Path]:
@@ -115,9 +126,13 @@ def _found_or_made() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         fresh = Path(scratch) / "runner"
-        compile_to(fresh, *FLAGS)
+        if PREBUILT.is_file():
+            shutil.copyfile(PREBUILT, fresh)  # a copy, since installed files can be read by everyone
+            fresh.chmod(0o700)
+        else:
+            compile_to(fresh, *FLAGS)
         try_out(fresh)
-        fresh.chmod(_MODE)
+        fresh.chmod(RUNNER_MODE)
         fresh.replace(runner)  # a process that builds at the same time puts the same there
     return runner
 
@@ -129,6 +144,8 @@ def _cache() -> Path:
 
 def _key() -> str:
     """Other sources, flags, machines and compilers make other programs."""
+    if PREBUILT.is_file():
+        return hashlib.sha256(PREBUILT.read_bytes()).hexdigest()[:24]
     digest = hashlib.sha256()
     for path in [*sources(), *sorted(_SOURCES.glob("*.h"))]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -140,5 +157,5 @@ def _key() -> str:
 def _compiler() -> str:
     found = next(filter(None, map(shutil.which, COMPILERS)), None)
     if found is None:
-        raise Unbuildable(f"no C compiler (looked for {', '.join(COMPILERS)}): the Python runner serves instead")
+        raise Unbuildable(f"no C compiler (looked for {', '.join(COMPILERS)})")
     return found

@@ -17,6 +17,7 @@
 #include "offer.h"
 #include "spec.h"
 #include "supervise.h"
+#include "warm.h"
 
 static Job *job_new(Frame *frame, const Request *request) {
     Job *job = calloc(1, sizeof *job);
@@ -59,13 +60,17 @@ static void end_unborn(Job *job, const Ends *child, int code, const char *messag
 
 static bool start(Job *job, const char *program, const Request *request, Ends child, Failure *failure) {
     if (jobs != NULL && is_init()) {
-        job->supervisor = spawn_supervised(program, request, child, &job->leader, &job->report.fd, failure);
+        job->supervisor = (warm_serves(request) ? warm_supervised : spawn_supervised)(program, request, child, &job->leader, &job->report.fd, failure);
         return job->supervisor != 0;
     }
     if (is_init() && any_children()) {
         Processes list = processes_read();
         job->elders = list.all;
         job->elder_count = list.count;
+    }
+    if (warm_serves(request)) {
+        job->leader = warm_spawn(request, child, -1, failure);
+        return job->leader != 0;
     }
     offer_begin();
     job->leader = spawn(program, request, child, failure);

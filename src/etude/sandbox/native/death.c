@@ -1,11 +1,13 @@
 #include "death.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "fault.h"
 #include "supervise.h"
+#include "warm.h"
 
 #define DYING_S 5.0 /* a killed process that stays in the kernel for longer makes the sandbox unusable: it ends */
 enum { ROUNDS = 400 }; /* a fork bomb under the pid limit is caught in a few; this only bounds a race that should not exist */
@@ -20,6 +22,7 @@ static void adopt(Job *job, int status, const struct rusage *usage) {
 }
 
 static void reaped(pid_t pid, int status, const struct rusage *usage) {
+    if (pid == warm_pid()) return warm_forget();
     bool was_supervisor = supervisors_forget(pid);
     for (Job *job = jobs; job != NULL; job = job->next) {
         if (job->gone) continue;
@@ -46,6 +49,7 @@ static void mark_others(const Job *job, Processes *list) {
         return;
     }
     supervisors_mark(list, 0);
+    for (size_t n = 0; n < list->count; n++) list->all[n].marked |= list->all[n].pid == warm_pid();
     for (size_t n = 0; n < list->count; n++)
         for (size_t elder = 0; elder < job->elder_count; elder++)
             if (list->all[n].pid == job->elders[elder].pid && list->all[n].born == job->elders[elder].born) list->all[n].marked = true;
@@ -77,7 +81,7 @@ static void await_end(const Job *job, bool all) {
 static bool is_alone(const Job *job) {
     for (const Job *other = jobs; other != NULL; other = other->next)
         if (other != job && !other->gone) return false;
-    return job->supervisor == 0 && job->elder_count == 0 && !supervisors_any();
+    return job->supervisor == 0 && job->elder_count == 0 && !supervisors_any() && warm_pid() == 0;
 }
 
 /* A stopped supervisor stays the parent of its orphans until they are dead, and leaves it to us to wait for them. */
@@ -101,6 +105,16 @@ void job_kill(Job *job) {
         for (int round = 0; round < ROUNDS && send_each(job, SIGKILL) > 0; round++) pause_briefly();
         if (supervisor != 0) kill(supervisor, SIGKILL);
         await_end(job, false);
+    }
+}
+
+/* Everything that runs here, as an unsuccessful end of each command: its stderr says why. */
+void kill_all(const char *reason) {
+    if (jobs == NULL && is_init()) kill(-1, SIGKILL);
+    for (Job *job = jobs; job != NULL; job = job->next) {
+        if (job->gone) continue;
+        snprintf(job->note, sizeof job->note, "killed: %s\n", reason);
+        job_kill(job);
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 
@@ -72,6 +73,7 @@ void job_answer(Job *job) {
         leftover_take(&job->out, job->left_path);
         leftover_take(&job->err, job->left_path);
     }
+    if (job->streams) job_send_note(job);
     job_close(job);
     Bytes head = {0};
     say_end(job, &head);
@@ -83,7 +85,7 @@ void job_answer(Job *job) {
         Bytes out = output_result(&job->kept[0], &cut_out), err = output_result(&job->kept[1], &cut_err);
         bytes_say(&head, ",\"out\":%zu,\"truncated\":%s}", out.size, cut_out || cut_err ? "true" : "false");
         head.failed |= out.failed || err.failed;
-        wire_send(OK, job->stream, &head, (struct iovec[]){{out.data, out.size}, {err.data, err.size}}, 2, -1);
+        wire_send(OK, job->stream, &head, (struct iovec[]){{out.data, out.size}, {err.data, err.size}, {job->note, strlen(job->note)}}, 3, -1);
         bytes_free(&out);
         bytes_free(&err);
     }

@@ -33,6 +33,7 @@ typedef struct Job {
     long max_rss_kib;
     Process *elders; /* that were there before a command without a supervisor */
     size_t elder_count;
+    char note[192]; /* why the runner killed it, for its stderr; empty: it did not */
 } Job;
 
 extern Job *jobs;
@@ -46,6 +47,7 @@ void job_close(Job *job);
 void jobs_sweep(void); /* free what is gone */
 
 void job_drain(Job *job, Source *source); /* take what a pipe holds */
+void job_send_note(Job *job);              /* of an EXEC, as far as credit goes */
 void job_credit(Job *job, long long bytes);
 void job_feed(Job *job); /* give its stdin what fits */
 void job_stdin(Job *job, const Frame *frame);

@@ -9,6 +9,7 @@
 
 #include "job.h"
 #include "spec.h"
+#include "warm.h"
 
 static bool read_text(pid_t pid, const char *name, char *text, size_t room) {
     char path[64];
@@ -32,12 +33,18 @@ static long long line_kib(const char *text, const char *name) {
     return line == NULL ? 0 : strtoll(line + strlen(name), NULL, 10);
 }
 
-/* Its share of every page, so that shared ones count once; for one that hides that, what it holds that is no file's. */
+static long long anonymous(pid_t pid) {
+    char text[8192];
+    if (!read_text(pid, "status", text, sizeof text)) return 0; /* gone */
+    return (line_kib(text, "\nRssAnon:") + line_kib(text, "\nRssShmem:")) << 10;
+}
+
+/* Its share of every page, so that shared ones count once; for one that hides that (a warm run), what it holds beyond the interpreter. */
 static long long proportional(pid_t pid) {
     char text[8192];
     if (read_text(pid, "smaps_rollup", text, sizeof text)) return line_kib(text, "\nPss:") << 10;
-    if (read_text(pid, "status", text, sizeof text)) return (line_kib(text, "\nRssAnon:") + line_kib(text, "\nRssShmem:")) << 10;
-    return 0; /* gone */
+    long long own = anonymous(pid) - (warm_pid() > 0 ? anonymous(warm_pid()) : 0);
+    return own > 0 ? own : 0;
 }
 
 static const Process *process_of(const Processes *list, pid_t pid) {
@@ -60,10 +67,12 @@ void memory_watch(void) {
     long long most = spec.memory_mb << 20, sum = 0, largest = -1;
     pid_t hog = 0;
     Processes list = processes_read();
-    for (size_t n = 0; n < list.count; n++) sum += resident(list.all[n].pid);
+    for (size_t n = 0; n < list.count; n++)
+        if (list.all[n].pid != warm_pid()) sum += resident(list.all[n].pid);
     if (sum > most) {
         sum = 0;
         for (size_t n = 0; n < list.count; n++) {
+            if (list.all[n].pid == warm_pid()) continue;
             long long size = proportional(list.all[n].pid);
             sum += size;
             if (size > largest) {

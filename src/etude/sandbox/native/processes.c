@@ -10,12 +10,22 @@
 #include <unistd.h>
 
 #include "fault.h"
+#include "warm.h"
 
 bool is_init(void) { return getpid() == 1; }
 
 bool any_children(void) {
     siginfo_t info;
     return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}
+
+bool any_commands(void) {
+    if (!any_children()) return false;
+    if (warm_pid() == 0) return true;
+    Processes list = processes_read();
+    bool any = list.count > 1;
+    processes_free(&list);
+    return any;
 }
 
 static bool read_one(int folder, const char *name, Process *process) {

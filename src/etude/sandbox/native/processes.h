@@ -18,6 +18,7 @@ typedef struct {
 
 bool is_init(void); /* whether this process is the first of a pid namespace; if not, kill(-1) would be the end of the host */
 bool any_children(void); /* no child means no process: every orphan is process 1's child */
+bool any_commands(void); /* the same without the interpreter of warm runs */
 Processes processes_read(void); /* all but this one */
 void processes_free(Processes *processes);
 bool is_zombie(const Process *process);

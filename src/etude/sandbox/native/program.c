@@ -7,9 +7,10 @@
 #include <unistd.h>
 
 #include "spawn.h"
+#include "warm.h"
 
-/* chdir, but never into /proc: what a link there shows process 1 is not what it shows its children. NULL: done, else what is wrong. */
-static const char *enter_folder(const char *path) {
+/* What a link in /proc shows process 1 is not what it shows its children. */
+const char *folder_enter(const char *path) {
     struct stat status, proc;
     int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return strerror(errno);
@@ -48,9 +49,10 @@ static char *wrong(int *code, char **message, int said) {
 }
 
 char *program_find(const Request *request, int *code, char **message) {
-    const char *problem = enter_folder(request->cwd), *name = request->argv.list[0];
+    const char *problem = folder_enter(request->cwd), *name = request->argv.list[0];
     *code = 126;
     if (problem != NULL) return wrong(code, message, asprintf(message, "cwd %s: %s", request->cwd, problem));
+    if (warm_serves(request)) return strdup(name); /* no program is executed */
     *code = 127;
     if (strchr(name, '/') != NULL) {
         struct stat status;

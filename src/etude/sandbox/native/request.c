@@ -8,6 +8,7 @@
 #include "fault.h"
 #include "head.h"
 #include "spec.h"
+#include "warm.h"
 
 /* The same as the Python runner's (`inside/start.py`): a program must not behave otherwise under the one and the other. */
 static const char *const standard[] = {
@@ -133,10 +134,9 @@ static void read_stream(const Frame *frame, Request *request) {
 
 bool request_read(const Frame *frame, Request *request) {
     *request = (Request){0};
-    bool warm = false;
-    if (json_get(frame->head, "warm").at != NULL) warm = need_boolean(frame, "warm");
-    if (warm) {
-        answer_error(frame->stream, "Unsupported", "a warm run needs the Python runner: make the sandbox with warm_python=True");
+    if (json_get(frame->head, "warm").at != NULL) request->warm = need_boolean(frame, "warm");
+    if (request->warm && !warm_is_offered()) {
+        answer_error(frame->stream, "Unsupported", "a warm run needs an interpreter: make the sandbox with warm_python=True");
         return false;
     }
     if (frame->kind == EXEC) {

@@ -18,7 +18,7 @@ typedef struct {
     double timeout_s; /* INFINITY: none */
     size_t most_output;
     long long credit;
-    bool streams, open_stdin, has_tty, has_user;
+    bool streams, open_stdin, has_tty, has_user, warm;
     unsigned short rows, columns;
     uid_t uid;
     gid_t gid, groups[MOST_GROUPS];

@@ -4,6 +4,7 @@
    tree, double forks and new sessions included, and nothing else; a failed fork is PidsExhausted, never an empty success. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <malloc.h>
 #include <math.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 #include "commands.h"
 #include "connect.h"
 #include "death.h"
+#include "excess.h"
 #include "fault.h"
 #include "files.h"
 #include "freeze.h"
@@ -29,8 +31,9 @@
 #include "offer.h"
 #include "spec.h"
 #include "supervise.h"
+#include "warm.h"
 
-enum { EVENTS = 64 };
+enum { EVENTS = 64, KEPT = 4 }; /* descriptors that are handed in */
 
 static double next_watch_s;
 
@@ -90,9 +93,9 @@ static void check_jobs(void) {
     jobs_sweep();
 }
 
-/* Memory is looked at while anything lives, be it what a command left behind. */
-static void watch_memory(void) {
-    if (!is_init() || !(jobs != NULL || any_children())) {
+/* Memory and watched disks are looked at while anything lives, be it what a command left behind. */
+static void watch_limits(void) {
+    if (!is_init() || !(jobs != NULL || any_commands())) {
         next_watch_s = INFINITY;
         return;
     }
@@ -101,6 +104,7 @@ static void watch_memory(void) {
     if (now < next_watch_s) return;
     next_watch_s = now + WATCH_S;
     memory_watch();
+    excess_check();
 }
 
 static double wakes_s(void) {
@@ -109,17 +113,26 @@ static double wakes_s(void) {
     return earliest_s;
 }
 
-static void prepare(int control_fd, int spec_fd) {
+/* Whatever else the starter had open has no use inside. */
+static void close_others(const int kept[KEPT]) {
+    for (int fd = 3;;) {
+        int next = INT_MAX;
+        for (int n = 0; n < KEPT; n++)
+            if (kept[n] >= fd && kept[n] < next) next = kept[n];
+        if (next > fd) syscall(SYS_close_range, (unsigned)fd, next == INT_MAX ? ~0U : (unsigned)next - 1, 0U);
+        if (next == INT_MAX) return;
+        fd = next + 1;
+    }
+}
+
+static void prepare(int control_fd, const int kept[KEPT]) {
     mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     mallopt(M_TRIM_THRESHOLD, LARGE_BYTES);
     umask(022);
     signal(SIGPIPE, SIG_IGN);
-    int low = control_fd < spec_fd ? control_fd : spec_fd, high = control_fd < spec_fd ? spec_fd : control_fd;
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) give_up("/dev/null", errno);
-    syscall(SYS_close_range, 3U, (unsigned)low - 1, 0U); /* whatever else the starter had open is nobody's business inside */
-    syscall(SYS_close_range, (unsigned)low + 1, (unsigned)high - 1, 0U);
-    syscall(SYS_close_range, (unsigned)high + 1, ~0U, 0U);
+    close_others(kept);
     /* The program's file can be executed and not read (build.py), so the kernel starts it hidden; its own file is open to it only as it isn't. */
     prctl(PR_SET_DUMPABLE, 1UL, 0UL, 0UL, 0UL);
     offer_prepare();
@@ -146,12 +159,16 @@ static int number_of(const char *word) {
 
 int main(int count, char **words) {
     bool tested = count == 4 && strcmp(words[3], "--self-test") == 0;
+    int code_fd = count > 3 && !tested ? number_of(words[3]) : -1, server_fd = count == 6 ? number_of(words[4]) : -1;
+    pid_t server = count == 6 ? (pid_t)atoi(words[5]) : 0;
     int control_fd = count > 2 ? number_of(words[1]) : -1, spec_fd = count > 2 ? number_of(words[2]) : -1;
-    if (count != 3 + tested || control_fd < 0 || spec_fd < 0 || control_fd == spec_fd) {
-        fprintf(stderr, "usage: runner CONTROL SPEC: the numbers of two open descriptors, a socket and a file\n");
+    if (count != 3 + (tested || code_fd >= 0) + 2 * (server_fd >= 0 && server > 0) || control_fd < 0 || spec_fd < 0 || control_fd == spec_fd) {
+        fprintf(stderr, "usage: runner CONTROL SPEC [CODE [SOCKET PID]]: the numbers of open descriptors: a socket, a file, the program of the warm interpreter;"
+                        " the socket and the process of one that runs\n");
         return 64;
     }
-    prepare(control_fd, spec_fd);
+    prepare(control_fd, (int[]){control_fd, spec_fd, code_fd, server_fd});
+    warm_prepare(code_fd, server_fd, server);
     if (!is_init() && !tested) give_up("not process 1 of a pid namespace, so kill(-1) would reach the host", EPERM);
     spec_read(spec_fd);
     loop_open();
@@ -165,6 +182,6 @@ int main(int count, char **words) {
         for (int n = 0; n < many; n++) handle(events[n].data.ptr);
         check_jobs();
         connect_check();
-        watch_memory();
+        watch_limits();
     }
 }

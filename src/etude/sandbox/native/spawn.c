@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "spec.h"
+#include "warm.h"
 
 enum { JOB_FILES = 1024 }; /* the usual default */
 
@@ -22,12 +23,15 @@ static void limit(int which, rlim_t value) {
     setrlimit(which, &(struct rlimit){value, value});
 }
 
+/* The runner counts too, and the interpreter of warm runs. */
+static rlim_t processes_bound(void) { return (rlim_t)spec.pids + 1 + (warm_pid() > 0); }
+
 static void set_limits(const Request *request) {
     if (spec.data_mb > 0) limit(RLIMIT_DATA, (rlim_t)spec.data_mb << 20); /* 0: a control group bounds the memory */
     if (spec.address_mb > 0) limit(RLIMIT_AS, (rlim_t)spec.address_mb << 20);
     limit(RLIMIT_FSIZE, ((rlim_t)spec.disk_mb + 1) << 20); /* above the tmpfs: "no space left" comes first, not a signal */
     limit(RLIMIT_NOFILE, JOB_FILES);
-    limit(RLIMIT_NPROC, (rlim_t)spec.pids + 1); /* the runner counts too */
+    limit(RLIMIT_NPROC, processes_bound());
     /* A process in the background may outlive the time-out; it may not burn a core for ever. */
     if (!isinf(request->timeout_s)) limit(RLIMIT_CPU, (rlim_t)request->timeout_s + 2);
 }
@@ -82,7 +86,7 @@ pid_t spawn(const char *program, const Request *request, Ends ends, Failure *fai
     struct rlimit own, lowered;
     getrlimit(RLIMIT_NPROC, &own);
     lowered = own;
-    if (lowered.rlim_cur > (rlim_t)spec.pids + 1) lowered.rlim_cur = (rlim_t)spec.pids + 1;
+    if (lowered.rlim_cur > processes_bound()) lowered.rlim_cur = processes_bound();
     setrlimit(RLIMIT_NPROC, &lowered); /* a command more must fail here as a fork in a command would */
     /* As vfork, this goes on when the exec is done or has failed, but the memory is a copy: the peak of the runner's own would else
        count as the command's. There is little to copy. */

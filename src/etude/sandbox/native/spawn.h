@@ -25,6 +25,9 @@ typedef struct {
     int in, out, err;
 } Ends;
 
+/* chdir for good, but never into /proc. NULL: done, else what is wrong. */
+const char *folder_enter(const char *path);
+
 /* The program that a shell would take, allocated; NULL and what to say instead (126 or 127 in *code). Enters `cwd` for good. */
 char *program_find(const Request *request, int *code, char **message);
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "excess.h"
 #include "fault.h"
 #include "files.h"
 #include "head.h"
@@ -61,6 +62,9 @@ void spec_read(int fd) {
     spec.pids = need_integer(&frame, "pids");
     spec.disk_mb = need_integer(&frame, "disk_mb");
     need_list(&frame, "env", '{');
+    excess_watch(json_get(frame.head, "watched"));
+    Json python = json_get(frame.head, "python");
+    if (python.at != NULL && !json_is_null(python)) spec.python = words_or_refuse(0, python, "python");
     write_files(&frame);
     size_t kept = (size_t)(frame.head.end - data); /* the files themselves needn't stay in memory */
     spec.frame = realloc(data, kept);

@@ -7,6 +7,7 @@ typedef struct {
     long long memory_mb, data_mb, address_mb, pids, disk_mb;
     char *frame; /* the SPEC frame's payload: its `env` is read from there for every command */
     Json env;
+    char *python; /* the interpreter of warm runs; NULL: there is none */
 } Spec;
 
 extern Spec spec;

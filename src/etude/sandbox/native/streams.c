@@ -37,6 +37,14 @@ void job_drain(Job *job, Source *source) {
         output_add(&job->kept[source == &job->err], piece, (size_t)got);
 }
 
+void job_send_note(Job *job) {
+    size_t size = strlen(job->note);
+    if (job->credit < (long long)size) size = job->credit > 0 ? (size_t)job->credit : 0;
+    if (size == 0) return;
+    memcpy(piece, job->note, size);
+    send_output(job, 2, size);
+}
+
 void job_credit(Job *job, long long bytes) {
     if (bytes < 0 || job->credit > (1LL << 60)) broken("CREDIT of %lld bytes on stream %u", bytes, job->stream);
     if (job->over && job->credit <= 0) job->ended_s = now_s(); /* the drain time runs while the client listens */

@@ -10,6 +10,7 @@
 
 #include "fault.h"
 #include "offer.h"
+#include "warm.h"
 
 static pid_t *living; /* supervisors that are not reaped yet, with a command or with what one left */
 static size_t count, room;
@@ -65,6 +66,28 @@ static void become_supervisor(const char *program, const Request *request, Ends 
     supervise(report, start.leader);
 }
 
+/* Read the first report of a supervisor, if there is one. `told`: who the leader is if the report does not come; NULL: not known. */
+static pid_t accept_supervisor(pid_t pid, int pipe_end, pid_t *leader, int *report, Failure *failure, volatile Told *told) {
+    Report start = {0};
+    bool reported = false;
+    if (pid > 0) {
+        supervisors_remember(pid);
+        *failure = (Failure){STAGE_FORK, EIO};
+        reported = read(pipe_end, &start, sizeof start) == sizeof start;
+        if (reported) *failure = start.failure;
+        if (!reported && told != NULL) start.leader = told->pid; /* the command was so quick to kill its supervisor: `reap` will see to it */
+    }
+    if (start.leader > 0) {
+        *failure = (Failure){STAGE_NONE, 0};
+        *leader = start.leader;
+        *report = pipe_end;
+        fcntl(*report, F_SETFL, O_NONBLOCK);
+        return pid;
+    }
+    close(pipe_end);
+    return 0; /* the supervisor, if there was one, ends by itself and is reaped with all others */
+}
+
 pid_t spawn_supervised(const char *program, const Request *request, Ends ends, pid_t *leader, int *report, Failure *failure) {
     int pipe_ends[2];
     volatile Told *told = told_page(); /* before the fork, so that it is shared with the leader too */
@@ -81,23 +104,19 @@ pid_t spawn_supervised(const char *program, const Request *request, Ends ends, p
     failure->code = errno;
     offer_end();
     close(pipe_ends[1]);
-    Report start = {0};
-    bool reported = false;
-    if (pid > 0) {
-        supervisors_remember(pid);
-        reported = read(pipe_ends[0], &start, sizeof start) == sizeof start;
-        if (reported) *failure = start.failure;
-        if (!reported) start.leader = told->pid; /* the command was so quick to kill its supervisor: `reap` will see to it */
+    return accept_supervisor(pid, pipe_ends[0], leader, report, failure, told);
+}
+
+pid_t warm_supervised(const char *program, const Request *request, Ends ends, pid_t *leader, int *report, Failure *failure) {
+    int pipe_ends[2];
+    (void)program;
+    if (pipe2(pipe_ends, O_CLOEXEC) < 0) {
+        *failure = (Failure){STAGE_FORK, errno};
+        return 0;
     }
-    if (start.leader > 0) {
-        *failure = (Failure){STAGE_NONE, 0};
-        *leader = start.leader;
-        *report = pipe_ends[0];
-        fcntl(*report, F_SETFL, O_NONBLOCK);
-        return pid;
-    }
-    close(pipe_ends[0]);
-    return 0; /* the supervisor, if there was one, ends by itself and is reaped with all others */
+    pid_t pid = warm_spawn(request, ends, pipe_ends[1], failure);
+    close(pipe_ends[1]);
+    return accept_supervisor(pid, pipe_ends[0], leader, report, failure, NULL);
 }
 
 void report_read(Job *job) {

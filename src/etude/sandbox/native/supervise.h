@@ -12,6 +12,9 @@ typedef struct {
     struct rusage usage;
 } Report;
 
+/* The same for a warm run, whose supervisor is a fork of the interpreter. */
+pid_t warm_supervised(const char *program, const Request *request, Ends ends, pid_t *leader, int *report, Failure *failure);
+
 void supervisors_remember(pid_t pid);
 bool supervisors_forget(pid_t pid); /* whether it was one */
 bool supervisors_any(void);

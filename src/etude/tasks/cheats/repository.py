@@ -10,8 +10,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from etude.core.bounded_python import parse_python
+from etude.core.plugins import is_import_path
 from etude.tasks.cheats import javascript, python
 from etude.tasks.cheats.documented import DOCUMENTED
 from etude.tasks.cheats.exercise import CHEATS, Files, nop
@@ -21,7 +23,9 @@ from etude.tasks.cheats.repaired import REPAIRED
 from etude.tasks.cheats.reviewed import ANSWERED, REVIEWED
 from etude.tasks.cheats.written_scripts import WRITTEN_SCRIPTS
 from etude.tasks.cheats.written_tests import WRITTEN_TESTS
-from etude.tasks.task import Task
+from etude.tasks.errors import TaskDefective
+from etude.tasks.grading import describe_error
+from etude.tasks.task import CheatedGrader, Grader, Task
 
 _SCRIPT = re.compile(r"\.[cm]?[jt]sx?$")
 Cheat = Callable[[Task], Files]
@@ -175,12 +179,31 @@ def cheats_for(task: Task) -> dict[str, Cheat]:
     """The cheats that are tried on a task, by its grader and the language of what its reference touches."""
     if task.grader == "mutants" and _SCRIPT.search(task.hidden["path"]):
         return dict(WRITTEN_SCRIPTS)
+    if is_import_path(task.grader):
+        return {}  # nothing here knows such a grader: `cheats_with` takes those that it brings
     if task.grader in BY_GRADER:
         return dict(BY_GRADER[task.grader])
     if task.grader not in ("commands", "pytest"):
         return CHEATS
     scripts = sum(bool(_SCRIPT.search(path)) for path in task.solution)
     return SCRIPTED if scripts > sum(path.endswith(".py") for path in task.solution) else TEMPTATIONS
+
+
+def cheats_with(task: Task, grader: Grader) -> dict[str, Cheat]:
+    """As `cheats_for`, with those that the grader brings. Raises TaskDefective where it can't make them."""
+    if not isinstance(grader, CheatedGrader):
+        return cheats_for(task)
+    try:
+        brought = dict(grader.cheats(task))
+    except Exception as error:  # a grader by import path may raise anything
+        raise TaskDefective(
+            f"task {task.id}: grader {task.grader} can't make its cheats: {describe_error(error)}"
+        ) from error
+    return {**cheats_for(task), **{name: partial(_given, files) for name, files in brought.items()}}
+
+
+def _given(files: Files, task: Task) -> Files:
+    return files
 
 
 def _tests(task: Task) -> set[str]:

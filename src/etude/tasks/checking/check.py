@@ -10,63 +10,30 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache, partial
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from etude.core.plugins import is_import_path, source_digest, source_digests
 from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
 from etude.tasks.auditing.scan import audit_problems, scan_for_leaks
 from etude.tasks.cheats.agents import agents_for, behaved
 from etude.tasks.cheats.exercise import Files, nop
-from etude.tasks.cheats.repository import cheats_for
+from etude.tasks.cheats.repository import cheats_with
+from etude.tasks.checking.version import code_version, key_of, keys_of
 from etude.tasks.errors import TaskDefective, TaskError
 from etude.tasks.graders.commands import NAME
 from etude.tasks.graders.judged import brief, graded_files
 from etude.tasks.harbor import HarborError, read_task
-from etude.tasks.registry import GRADERS, grade
+from etude.tasks.registry import GRADERS, graders_with, no_grader
+from etude.tasks.registry import grade as grade_of_registry
 from etude.tasks.solved import reference_files
 from etude.tasks.store.folder import TaskFolder, is_folder
-from etude.tasks.task import Task
-
-# By which code a finding was made: findings of another grader, another cheat or another scan are found again.
-
-
-ROOMS = ("auditing", "cheats", "checking", "environment", "graders", "running")
-MODULES = ("audit", "calls", "faults", "leftovers", "patch", "protected", "registry", "restore", "solved")
-CODE = (".py", ".mjs", ".toml")
-
-
-@cache
-def code_version() -> str:
-    """SHA-256 of every file that decides what a check finds."""
-    root = files("etude.tasks")
-    digest = hashlib.sha256()
-    for room in ROOMS:
-        for path, file in sorted(_below(root / room, room)):
-            digest.update(path.encode() + b"\0" + file.read_bytes() + b"\0")
-    for module in MODULES:
-        digest.update(module.encode() + b"\0" + (root / f"{module}.py").read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
-def key_of(content: str) -> str:
-    """Of a task's content by this code."""
-    return hashlib.sha256(f"{code_version()} {content}".encode()).hexdigest()
-
-
-def _below(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
-    for entry in folder.iterdir():
-        if entry.is_dir() and entry.name != "__pycache__":
-            yield from _below(entry, f"{path}/{entry.name}")
-        elif entry.name.endswith(CODE):
-            yield f"{path}/{entry.name}", entry
-
+from etude.tasks.task import Grader, Task, Verdict
 
 TIMES = 3  # the reference
 KEPT = ".check.jsonl"
@@ -115,9 +82,12 @@ async def check_folder(
     *,
     concurrency: int = 2,
     again: bool = False,
+    plugins: Sequence[str] = (),
     progress: Callable[[int, int, CheckRow], None] = lambda done, whole, row: None,
 ) -> list[CheckRow]:
-    """Rows in the order of the folders; those known from before are not found again, unless `again`. Raises TaskError."""
+    """Rows in the order of the folders; those known from before are not found again, unless `again`. Raises TaskError, PluginError.
+    `plugins`: graders by import path that tasks may name. A row of such a grader holds for its source alone."""
+    graders, sources = graders_with(plugins), source_digests(plugins)
     stored = TaskFolder(root) if is_folder(root) else None
     folders = [root / task_id for task_id in stored.ids()] if stored else folders_of(root)
     kept = root / KEPT
@@ -128,14 +98,13 @@ async def check_folder(
     async def one(folder: Path) -> None:
         task_id = str(folder.relative_to(root)) if stored else ""
         content = stored.rows[task_id].digest if stored else await asyncio.to_thread(content_of, folder)
-        key = key_of(content)
+        kept_row = next((known[key] for key in keys_of(content, sources.values()) if key in known), None)
         async with gate:
             read = partial(stored.task, task_id) if stored else partial(read_task, folder)
-            row = known.get(key) or await check_task(task_id or folder.name, read, pool)
+            row, grader = (kept_row, "") if kept_row else await _checked(task_id or folder.name, read, pool, graders)
         rows[folder] = row
-        if key not in known and not row.problem:
-            with open(kept, "a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, **asdict(row)}) + "\n")
+        if kept_row is None and not row.problem:
+            _keep(kept, key_of(content, sources.get(grader, "")), row)
         if stored and not row.problem:
             stored.audits.add(
                 task_id, content, {**row.audit, "sound": row.good, "leaks": row.leaks, "cheats": row.cheats}
@@ -148,16 +117,30 @@ async def check_folder(
     return [rows[folder] for folder in folders]
 
 
-async def check_task(name: str, read: Callable[[], Task], pool: Machines) -> CheckRow:
+async def check_task(
+    name: str, read: Callable[[], Task], pool: Machines, graders: Mapping[str, Grader] = GRADERS
+) -> CheckRow:
     """One task. Never raises for what is wrong with it, or with the machine: that is in the row."""
+    return (await _checked(name, read, pool, graders))[0]
+
+
+async def _checked(
+    name: str, read: Callable[[], Task], pool: Machines, graders: Mapping[str, Grader]
+) -> tuple[CheckRow, str]:
+    """As `check_task`, with the name of the task's grader; "" where the task can't be read."""
     try:
         task = read()
     except (HarborError, TaskError, ValueError, KeyError, TypeError) as error:
-        return CheckRow(name, problem=f"malformed: {error}")
-    if task.grader not in GRADERS:
-        return CheckRow(task.id, task.category, problem=f"no grader {task.grader!r}; there are {', '.join(GRADERS)}")
+        return CheckRow(name, problem=f"malformed: {error}"), ""
+    if task.grader not in graders:
+        return CheckRow(task.id, task.category, problem=no_grader(task.grader, graders)), task.grader
+    return await _judged(task, pool, graders), task.grader
+
+
+async def _judged(task: Task, pool: Machines, graders: Mapping[str, Grader]) -> CheckRow:
+    """Why a task can't be judged is in the row."""
     try:
-        return await judge_task(task, pool)
+        return await judge_task(task, pool, graders)
     except TaskDefective as error:
         return CheckRow(task.id, task.category, problem=f"defective: {error}")
     except InfraError as error:
@@ -166,15 +149,16 @@ async def check_task(name: str, read: Callable[[], Task], pool: Machines) -> Che
         return CheckRow(task.id, task.category, problem=f"malformed: {type(error).__name__}: {error}")
 
 
-async def judge_task(task: Task, pool: Machines) -> CheckRow:
+async def judge_task(task: Task, pool: Machines, graders: Mapping[str, Grader] = GRADERS) -> CheckRow:
     """Raises InfraError."""
+    grade = partial(grade_of_registry, graders=graders)
     same = graded_files if task.grader == NAME else lambda task, files: files
-    found = await check(task, pool, grade=grade, cheats=cheats_for(task), as_graded=same)
+    found = await check(task, pool, grade=grade, cheats=cheats_with(task, graders[task.grader]), as_graded=same)
     scores = [found.reference]
     for _ in range(TIMES - 1):
         scores.append((await grade(task, reference_files(task), pool)).score)
     audit = await scan_for_leaks(task, pool)
-    acted = await _acted(task, pool, same, found.nop)
+    acted = await _acted(task, pool, same, found.nop, grade)
     return CheckRow(
         task.id,
         task.category,
@@ -189,12 +173,24 @@ async def judge_task(task: Task, pool: Machines) -> CheckRow:
             "bytes": audit["bytes"],
             "unread": len(audit["unread"]),
             "unread_files": audit["unread"][:MOST_UNREAD],
-            "by": code_version()[:16],
+            "by": _code_of(task),
         },
     )
 
 
-async def _acted(task: Task, pool: Machines, same: Callable[[Task, Files], Files], nothing: float) -> dict[str, float]:
+def _code_of(task: Task) -> str:
+    """By which code a task was judged, for its audit."""
+    own = f"+{source_digest(task.grader)[:16]}" if is_import_path(task.grader) else ""
+    return code_version()[:16] + own
+
+
+async def _acted(
+    task: Task,
+    pool: Machines,
+    same: Callable[[Task, Files], Files],
+    nothing: float,
+    grade: Callable[[Task, Files, Machines], Awaitable[Verdict]],
+) -> dict[str, float]:
     """Scores of the scripted agents, graded while their sandboxes live. What is graded as nothing done scores what that did."""
     untouched = same(task, nop(task))
     scores: dict[str, float] = {}
@@ -212,6 +208,11 @@ def content_of(folder: Path) -> str:
         data = path.read_bytes()
         digest.update(f"{path.relative_to(folder)} {len(data)} ".encode() + data)
     return digest.hexdigest()
+
+
+def _keep(kept: Path, key: str, row: CheckRow) -> None:
+    with open(kept, "a", encoding="utf-8") as file:
+        file.write(json.dumps({"key": key, **asdict(row)}) + "\n")
 
 
 def _known(kept: Path) -> dict[str, CheckRow]:

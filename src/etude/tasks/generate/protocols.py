@@ -68,7 +68,8 @@ class GenerationRequest:
     """What a generation run makes.
 
     `count`: tasks in all. `per_category`: tasks of each category. `budget_s`: seconds after which no new candidate
-    starts. `jobs`: workers. `timeout_s`: limit of one test run.
+    starts. `jobs`: workers. `timeout_s`: limit of one test run. `sources`: by import path, the digests of generators
+    that are in other packages.
     """
 
     projects: Sequence[str]
@@ -79,6 +80,7 @@ class GenerationRequest:
     jobs: int = 2
     seed: int = 0
     timeout_s: float = 120.0
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def identity(self) -> dict[str, object]:
         """What decides which candidates exist. A run resumes only with the same identity."""

@@ -26,13 +26,15 @@ class PresentationError(Exception):
 @dataclass(frozen=True)
 class PresentedTool:
     """A `Tool`. `presented` is from canonical path ("edits.old") to the name shown; what isn't there isn't offered. `fixed` are
-    canonical arguments that the preset gives itself. `wording` is the folder of older descriptions, "" for the present ones."""
+    canonical arguments that the preset gives itself. `wording` is the folder of older descriptions, "" for the present ones. `text` is a
+    description in place of the one next to the code."""
 
     name: str
     implementation: Implementation
     presented: Mapping[str, str]
     fixed: Mapping[str, Any]
     wording: str = ""
+    text: str = ""
     keep: Keep = "head"  # for failures; answers are cut by the tool
 
     @cached_property
@@ -61,7 +63,7 @@ class PresentedTool:
         """The function schema for policies that read descriptions."""
         function = {
             "name": self.name,
-            "description": describe(self.implementation, names, self.wording),
+            "description": self.text or describe(self.implementation, names, self.wording),
             "parameters": object_schema(self.shape),
         }
         return {"type": "function", "function": function}

@@ -7,12 +7,14 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from etude.agent.harness.presets.arguments import closest
+from etude.agent.harness.presets.definition import definition, read_definition, sources
 from etude.agent.harness.presets.presented_tool import PresentationError, PresentedTool
 from etude.agent.harness.services import ExternalTool
 from etude.agent.harness.settings import HarnessSettings
@@ -38,6 +40,7 @@ from etude.agent.harness.tools.web_fetch import WebFetchTool
 from etude.agent.harness.tools.web_search import WebSearchTool
 from etude.agent.harness.tools.write import WriteTool
 from etude.agent.policy.wire.outgoing import tool_name
+from etude.core.plugins import is_import_path
 from etude.sandbox import interpreter
 
 # Raised whenever the loop, a tool's answer or an error string changes what a policy observes.
@@ -70,10 +73,12 @@ class Preset:
     system: str = ""
     summary_query: str = ""
     names: ToolNames = field(default_factory=ToolNames)
+    quiet_tools: frozenset[str] = frozenset()  # names of own tools that only read
+    sources: Mapping[str, str] = field(default_factory=dict)  # digests by module, of a preset by import path
 
     @property
     def skinned(self) -> bool:
-        return self.name in _TOML_PRESETS
+        return _is_skinned(self.name)
 
     def does(self, name: str) -> str:
         """What a tool of this name does, whatever the preset calls it; "" for one that isn't there."""
@@ -84,7 +89,7 @@ class Preset:
 
     def quiet(self, name: str) -> bool:
         """Whether calls of this tool change nothing, so that they may run concurrently with others of their kind."""
-        return self.does(name) in QUIET
+        return self.does(name) in QUIET or name in self.quiet_tools
 
     def joined(self, served: tuple[ExternalTool, ...]) -> Preset:
         """With the tools of servers behind its own. Raises ValueError where there is no place for them."""
@@ -111,6 +116,8 @@ class Preset:
 @cache
 def preset(name: str, off: frozenset[str] = frozenset()) -> Preset:
     """The preset of this name without the tools `off`, named by their presented names or implementations. Raises ValueError."""
+    if is_import_path(name):
+        return _custom_preset(name, off)
     if name in _TOML_PRESETS:
         return _read_preset(name, off)
     if off:
@@ -131,7 +138,7 @@ def preset_of(settings: HarnessSettings, served: tuple[ExternalTool, ...] = ()) 
 
 
 def _selected_preset(settings: HarnessSettings) -> Preset:
-    if settings.preset not in _TOML_PRESETS:
+    if not _is_skinned(settings.preset):
         return preset(settings.preset, frozenset(settings.tools_off))
     off = {
         *settings.tools_off,
@@ -175,6 +182,7 @@ def harness_facts(
         "chat": chat_fingerprint,
         "python": ".".join(map(str, interpreter.find().version[:2])),  # the one inside: a policy sees its words
         **({"skins": TOML_PRESETS_VERSION} if chosen.skinned else {}),
+        **({"plugins": dict(chosen.sources)} if chosen.sources else {}),
     }
 
 
@@ -207,13 +215,30 @@ def _read_preset(name: str, off: frozenset[str]) -> Preset:
         if not off & {row["does"], row["name"]}:
             implementation = IMPLEMENTATIONS[row["does"]]
             skins.append(PresentedTool(row["name"], implementation, row["parameters"], row.get("fixed", {}), wording))
+    return _presented_preset(name, skins, _prompt(data["system"]), _prompt(data["summary_query"]))
+
+
+def _custom_preset(path: str, off: frozenset[str]) -> Preset:
+    """The preset at an import path. Raises PluginError."""
+    defined = definition(path)
+    found = _presented_preset(path, read_definition(path, off, IMPLEMENTATIONS), defined.system, defined.summary_query)
+    return replace(
+        found, quiet_tools=frozenset(row.name for row in defined.tools if row.reads_only), sources=sources(path)
+    )
+
+
+def _presented_preset(name: str, skins: list[PresentedTool], system: str, summary_query: str) -> Preset:
     names = ToolNames(
         {skin.implementation.name: skin.name for skin in skins},
         {skin.implementation.name: skin.presented for skin in skins},
     )
     schemas = tuple(skin.schema(names) for skin in skins)
     tools: dict[str, Tool] = {skin.name: skin for skin in skins}
-    return Preset(name, tools, schemas, _prompt(data["system"]), _prompt(data["summary_query"]), names)
+    return Preset(name, tools, schemas, system, summary_query, names)
+
+
+def _is_skinned(name: str) -> bool:
+    return name in _TOML_PRESETS or is_import_path(name)
 
 
 def _data(name: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from etude.tasks.errors import TaskError
 from etude.evaluate.bench.suites.suite import Suite, label
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.registry import no_grader
 from etude.tasks.task import Task
 
 SHOWN = 5  # complaints that a person reads
@@ -38,7 +39,7 @@ def checked_tasks(suite: Suite, ids: Sequence[str]) -> list[Task]:
             wrong[task_id] = str(error)
             continue
         if task.grader not in suite.graders:
-            wrong[task_id] = f"its grader {task.grader!r} is none of {', '.join(sorted(suite.graders))}"
+            wrong[task_id] = no_grader(task.grader, suite.graders)
             continue
         _strict(task, spec)
         tasks.append(task)

@@ -54,13 +54,16 @@ class TaskSuite(ManifestSuite):
         weights: Mapping[str, float] | None = None,
         content: Callable[[], object] | None = None,
     ) -> None:
-        self.manifest, self.ids, self.graders, self.weights = manifest, list(ids), graders, weights
+        self.manifest, self.ids, self.graders, self.weights = manifest, ids, graders, weights
         self._make, self._adapt, self._made_of = make, adapt, content
         self._known: dict[str, Task] = {}
 
     def _content(self) -> Sequence[object]:
         """Of the tasks themselves, or of what they are made from where that is cheaper."""
-        return [self.ids, self._made_of() if self._made_of else [asdict(self.task(task_id)) for task_id in self.ids]]
+        return [
+            list(self.ids),
+            self._made_of() if self._made_of else [asdict(self.task(task_id)) for task_id in self.ids],
+        ]
 
     def task(self, task_id: str) -> Task:
         self._require(task_id, self.ids)

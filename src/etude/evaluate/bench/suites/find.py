@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from etude.core.spelling import similar
@@ -33,9 +33,9 @@ def find_folder(named: str, shelf: Path = SHELF) -> Path:
     raise UnknownSuite(_unknown(named, [folder.name for folder in suite_folders(shelf)], shelf))
 
 
-def read_suite(named: str, shelf: Path = SHELF, cache: Path | None = None) -> FolderSuite:
-    """A suite in a folder. Raises UnknownSuite, SuiteError."""
-    return FolderSuite(find_folder(named, shelf), cache)
+def read_suite(named: str, shelf: Path = SHELF, cache: Path | None = None, plugins: Sequence[str] = ()) -> FolderSuite:
+    """A suite in a folder; `plugins` are graders by import path that its tasks may name. Raises UnknownSuite, SuiteError, PluginError."""
+    return FolderSuite(find_folder(named, shelf), cache, plugins)
 
 
 def _unknown(named: str, there: Iterable[str], shelf: Path) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from etude.core.plugins import source_digests
 from etude.evaluate.bench import prices
 from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.grading.rubric import RubricError, read_rubric
@@ -23,7 +24,7 @@ from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.graders.script import ScriptGrader
 from etude.tasks.harbor import HarborError, read_task
 from etude.tasks.real.grader import PytestGrader
-from etude.tasks.registry import GRADERS
+from etude.tasks.registry import graders_with
 from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Grader, Task
 
@@ -37,7 +38,8 @@ class FolderSuite(ManifestSuite):
 
     weights: Mapping[str, float] | None = None
 
-    def __init__(self, root: Path, cache: Path | None = None) -> None:
+    def __init__(self, root: Path, cache: Path | None = None, plugins: Sequence[str] = ()) -> None:
+        """`plugins`: graders by import path that tasks may name. Raises SuiteError, PluginError."""
         self.root = root
         self.manifest = manifest.read_manifest(root / manifest.NAME)
         self._lock = lock.read_lock(root)
@@ -45,7 +47,8 @@ class FolderSuite(ManifestSuite):
         cache = cache or default_cache()
         self.equipment = Equipment(self.manifest.environment, root, cache)
         own: dict[str, Grader] = {"commands": CommandsGrader(self._fit), "script": ScriptGrader(self._fit)}
-        self.graders: Mapping[str, Grader] = {**GRADERS, "pytest": PytestGrader(cache), **own}
+        self.graders: Mapping[str, Grader] = {**graders_with(plugins), "pytest": PytestGrader(cache), **own}
+        self._plugins = source_digests(plugins)
         self._known: dict[str, Task] = {}
 
     @property
@@ -60,7 +63,8 @@ class FolderSuite(ManifestSuite):
         files = [*sorted((self.root / RUBRICS).glob("*.toml"))]
         if self.manifest.environment.requirements:
             files.append(self.root / self.manifest.environment.requirements)
-        return [self._lock, {str(file.relative_to(self.root)): _digest_of(file) for file in files}]
+        rubrics = {str(file.relative_to(self.root)): _digest_of(file) for file in files}
+        return [self._lock, rubrics, *([{"plugins": self._plugins}] if self._plugins else [])]
 
     def task(self, task_id: str) -> Task:
         self._require(task_id, self._lock)

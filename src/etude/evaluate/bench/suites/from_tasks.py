@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
-from etude.tasks.cheats.repository import cheats_for
+from etude.tasks.cheats.repository import cheats_with
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.grading import graded
+from etude.tasks.registry import no_grader
 from etude.tasks.task import Grader, Split, Task, Verdict
 from etude.tasks.validation.suite_build import Candidate
 
@@ -58,8 +59,8 @@ def _builder(task: Task, pool: Machines, graders: Mapping[str, Grader], *, train
                 "it is of the training split: a suite of it would measure what was learnt (--split train takes it)"
             )
         if task.grader not in graders:
-            raise CandidateRejected(f"it names the grader {task.grader!r}; there are {', '.join(graders)}")
-        found = await check(task, pool, grade=grade, cheats=cheats_for(task))
+            raise CandidateRejected(no_grader(task.grader, graders))
+        found = await check(task, pool, grade=grade, cheats=cheats_with(task, graders[task.grader]))
         if not found.sound:
             raise CandidateRejected(f"not sound: {found.complaint()}")
         return task

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from etude.agent.harness.settings import HarnessSettings
 from etude.core import bounded_toml
+from etude.core.plugins import is_import_path
 from etude.evaluate.bench.errors import NewerSuite, SuiteError
 from etude.rollout.settings import AttemptSettings
 
@@ -105,6 +106,10 @@ def check(row: dict[str, Any], place: str) -> SuiteManifest:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         raise SuiteError(f"{place}: {key}: {first['msg']}, not {first['input']!r}") from error
+    if is_import_path(str(found.harness.get("preset", ""))):
+        raise SuiteError(
+            f"{place}: harness.preset = {found.harness['preset']!r}: a suite may not name code; choose the preset with --preset"
+        )
     for key in ("name", "version"):
         if not _PLAIN.fullmatch(value := getattr(found, key)):
             raise SuiteError(f"{place}: {key} = {value!r}: use letters, digits, '.', '_' and '-'")

@@ -28,7 +28,7 @@ from etude.rollout.campaign import CampaignJob, NullCampaignObserver, run_campai
 from etude.rollout.code_search import code_search
 from etude.rollout.retry import InfraFault
 from etude.sandbox.fleet.open import open_sandboxes
-from etude.tasks.registry import GRADERS
+from etude.tasks.registry import graders_with
 
 GROUPS = "groups"  # inside the stage's folder
 SEED_STRIDE = 7919  # apart from RL's own seeds by the seed of the run alone: other draws from the same distribution
@@ -78,7 +78,8 @@ async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> 
         async with code_search(recipe.harness) as search:
             renderer = load_renderer(start)
             await _check_prompts(context, tasks, engine.max_len, renderer)
-            setup = AttemptSetup(policy, pool, GRADERS, recipe.harness, renderer, recipe.rl.attempt, search=search)
+            graders = graders_with(recipe.tasks.plugins)
+            setup = AttemptSetup(policy, pool, graders, recipe.harness, renderer, recipe.rl.attempt, search=search)
             await GroupSampler(context, tasks, store, setup).run()
     finally:
         policy.close()

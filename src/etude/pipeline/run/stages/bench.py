@@ -32,7 +32,7 @@ from etude.sandbox.protocol import Machines
 from etude.tasks.generate.exercises.overlap import overlap, seen_share, shared_with_validation
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.generate.scripted_policies import BASELINES
-from etude.tasks.registry import GRADERS
+from etude.tasks.registry import graders_with
 from etude.tasks.task import Task
 
 ON_ANY_TASK: dict[str, Script] = {
@@ -145,7 +145,8 @@ def _scripted(context: Context, script: Script) -> Callable[[Machines], Abstract
 
 def _setup(context: Context, pool: Machines, policy: EnginePolicy | Script, renderer: Renderer) -> AttemptSetup:
     harness = context.recipe.harness.model_copy(update={"temperature": context.recipe.bench.temperature})
-    return AttemptSetup(policy, pool, GRADERS, harness, renderer, context.recipe.rl.attempt)
+    graders = graders_with(context.recipe.tasks.plugins)
+    return AttemptSetup(policy, pool, graders, harness, renderer, context.recipe.rl.attempt)
 
 
 def _summary(context: Context, outcomes: dict[str, list[Outcome]]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from etude.pipeline.run.stages.pretraining import CHECKPOINT
 from etude.rl.observer import EventLogObserver
 from etude.rl.run import run_rl
 from etude.rl.run_context import RunContext
+from etude.tasks.registry import graders_with
 
 
 def run(context: Context) -> None:
@@ -31,6 +32,7 @@ def run(context: Context) -> None:
             fleet=recipe.fleet,
             cluster=recipe.cluster,
             harder=harder,
+            graders=graders_with(recipe.tasks.plugins),
             judge=rubric_judge(recipe.rl.rewards, recipe.rl.attempt, context.folder),
         )
     )

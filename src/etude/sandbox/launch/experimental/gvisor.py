@@ -26,7 +26,7 @@ from etude.sandbox.inside.root import INSIDE_UID
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle, rootfs
 from etude.sandbox.launch.experimental import oci
-from etude.sandbox.launch.launcher import LaunchCommand
+from etude.sandbox.launch.launcher import LaunchCommand, Programs
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 _PROGRAM = "/opt/etude/program"
@@ -45,6 +45,7 @@ class GvisorRuntime:
     isolation: Isolation = "gvisor"
     end_signal: signal.Signals = signal.SIGKILL
     drops_root = False
+    becomes_native = False
     egress = False  # its sockets are its own kernel's: none can be handed out
 
     def __init__(self, python: Interpreter) -> None:
@@ -72,7 +73,7 @@ class GvisorRuntime:
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "container", "renews": True, "apart": True}
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
+    def launch(self, spec: SandboxSpec, control: int, programs: Programs, files: ExitStack) -> LaunchCommand:
         name, at = self._bundle(spec)
         return LaunchCommand(
             [*self._words(), "run", "--bundle", str(at), name], is_first_process=True, name=name, folder=at

@@ -14,7 +14,7 @@ from etude.sandbox.cleanup.undo import RemoveFolder, Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
-from etude.sandbox.launch.launcher import LaunchCommand
+from etude.sandbox.launch.launcher import LaunchCommand, Programs
 from etude.sandbox.launch.zygotes import hidden
 from etude.sandbox.spec import Isolation, SandboxSpec
 
@@ -27,6 +27,7 @@ class ProcessRuntime:
     end_signal: signal.Signals = signal.SIGTERM  # the keeper must outlive what it keeps
     drops_root = False
     egress = False
+    becomes_native = False
 
     def __init__(self, python: Interpreter) -> None:
         self._python = python
@@ -59,6 +60,6 @@ class ProcessRuntime:
             subprocess.run(["chmod", "-R", "u+rwX", "--", str(self._folder)], capture_output=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
-        start = bundle.COMMAND.format(program=program, control=control)
+    def launch(self, spec: SandboxSpec, control: int, programs: Programs, files: ExitStack) -> LaunchCommand:
+        start = bundle.COMMAND.format(code=programs.code, control=control, runner=programs.runner)
         return LaunchCommand([self._python.path, "-P", "-s", "-S", "-B", "-c", start])

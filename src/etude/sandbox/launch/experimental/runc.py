@@ -22,8 +22,8 @@ from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle, rootfs
 from etude.sandbox.launch.experimental import oci
-from etude.sandbox.launch.handing import INHERITED, RENUMBER, duplicate_high
-from etude.sandbox.launch.launcher import LaunchCommand
+from etude.sandbox.launch.handing import RENUMBER, duplicate_high, inherited_command
+from etude.sandbox.launch.launcher import LaunchCommand, Programs
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 _PATIENCE_S = 10.0
@@ -37,6 +37,7 @@ class RuncRuntime:
     end_signal: signal.Signals = signal.SIGKILL
     drops_root = False  # it makes the user namespace, and maps uid 0 inside to an unprivileged one
     egress = True
+    becomes_native = True
 
     def __init__(self, python: Interpreter) -> None:
         found = shutil.which("runc")
@@ -58,18 +59,18 @@ class RuncRuntime:
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "container"}
 
-    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> LaunchCommand:
+    def launch(self, spec: SandboxSpec, control: int, programs: Programs, files: ExitStack) -> LaunchCommand:
         with self._building:
             base = self._root(spec.workdir)
             name = f"etude-{os.getpid()}-{self._folder.name[-8:]}-{next(self._numbers)}"
         binds = rootfs.binds(spec, self._python)
         binds += rootfs.covers([target for _, target in binds], self._python, self._folder / "empty")
-        start = bundle.COMMAND.format(program=INHERITED[1], control=INHERITED[0])
+        start = inherited_command(programs)
         python = [self._python.path, "-P", "-s", "-S", "-B", "-c"]
         argv = [*python, bundle.NESTED, *python, start]
         at = self._folder / name
         oci.write(at, base, argv, binds, spec, self._outside, bundle.NEEDS)
-        high = duplicate_high((control, program), files)
+        high = duplicate_high((control, *programs.open()), files)
         words = [
             self._runc,
             "--root",
@@ -77,12 +78,12 @@ class RuncRuntime:
             "run",
             "--no-new-keyring",  # a user has 200 keys, kept for minutes; no command may ask for one anyway
             "--preserve-fds",
-            "2",
+            str(len(high)),
             "--bundle",
             str(at),
             name,
         ]
-        keep = [self._python.path, "-I", "-S", "-c", RENUMBER, *map(str, high), *words]
+        keep = [self._python.path, "-I", "-S", "-c", RENUMBER, ",".join(map(str, high)), *words]
         environment = {"PATH": os.environ.get("PATH", os.defpath), "XDG_RUNTIME_DIR": str(self._folder)}
         return LaunchCommand(keep, high, environment)
 

@@ -56,6 +56,13 @@ class TaskIds(Sequence[str]):
             raise IndexError(f"task number {index} of {self._count}")
         return self._id(number)
 
+    def __contains__(self, task_id: object) -> bool:
+        """By its number, without making the others."""
+        last = str(task_id).rpartition("/")[2]
+        if not (last.isascii() and last.isdigit() and len(last) <= len(f"{self._count:06d}")):
+            return False
+        return int(last) < self._count and self._id(int(last)) == task_id
+
     def _id(self, number: int) -> str:
         level = self._names[0]
         if len(self._names) > 1:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
+from etude.core.plugins import PluginError, import_object
 from etude.tasks.generate.generator import Generator
 from etude.tasks.generate.generators.bugs.injection import BugInjection
 from etude.tasks.generate.generators.combined import CombinedBugs
@@ -46,6 +48,23 @@ GENERATORS: dict[str, Generator] = {
         RecordedSessions(),
     )
 }
+
+
+def custom_generator(path: str) -> Generator:
+    """The generator at an import path. Raises PluginError where it does not follow `Generator`."""
+    found: Any = import_object(path)
+    if isinstance(found, type):
+        raise PluginError(f"{path} is a class; a generator is an object, so name an instance of it")
+    name, languages = getattr(found, "name", None), getattr(found, "languages", None)
+    if not isinstance(name, str) or not name or name in GENERATORS:
+        raise PluginError(f"{path}: its name is {name!r}; it needs a name that no built-in generator has")
+    if not isinstance(getattr(found, "category", None), str):
+        raise PluginError(f"{path} has no category; see docs/extending/generators.md")
+    if not isinstance(languages, tuple) or not languages:
+        raise PluginError(f'{path}: its languages are {languages!r}; give a tuple such as ("python",)')
+    if not callable(getattr(found, "candidates", None)):
+        raise PluginError(f"{path} has no method candidates(project, bench, seed); see docs/extending/generators.md")
+    return cast(Generator, found)
 
 
 def with_environments(chosen: Mapping[str, Generator], environments: Environments) -> dict[str, Generator]:

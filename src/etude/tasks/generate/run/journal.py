@@ -7,7 +7,7 @@ again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -62,19 +62,23 @@ class GenerationJournal:
     """Reads and appends the journal in a folder.
 
     `identity` distinguishes this run from another into the same folder: the seed, because it decides which candidates
-    exist.
+    exist. `sources`: the digests of the generators that an import path names. Raises TaskError where the folder was
+    begun with another source of one of them.
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, identity: dict[str, Any], sources: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / FILE
         self.candidates: dict[str, CandidateDecision] = {}
         self.installs: dict[str, InstallDecision] = {}
         self.spent: dict[str, float] = {"seconds": 0.0, "core_s": 0.0}
         before = None
+        bound: dict[str, str] = {}
         for kind, row in self._rows():
             if kind == "asked":
                 before = row
+            elif kind == "sources":
+                bound |= row
             elif kind == "spent":
                 self.spent = {name: self.spent.get(name, 0.0) + value for name, value in row.items()}
             else:
@@ -85,6 +89,16 @@ class GenerationJournal:
             )
         if before is None:
             self._append("asked", identity)
+        self._bind(bound, sources or {})
+
+    def _bind(self, bound: Mapping[str, str], sources: Mapping[str, str]) -> None:
+        if changed := [path for path, digest in sources.items() if bound.get(path, digest) != digest]:
+            raise TaskError(
+                f"{self.path}: the source of the generator {changed[0]} has changed since the run began: put it back, or "
+                "give another --out"
+            )
+        if new := {path: digest for path, digest in sources.items() if path not in bound}:
+            self._append("sources", new)
 
     def record(self, row: JournalRow) -> None:
         """Appends the decision and counts it."""
