@@ -93,7 +93,11 @@ def _collected(order: CollectionOrder, recipe: Recipe, manner: PolicyOptions, *,
     teacher = collecting.teacher(order, suite, recipe, manner, EventLog.null())
     if dry_run:
         count = len(suite.ids)
-        plan = {**collecting.asked(order, teacher), "count": count, "most_attempts": count * order.tries}
+        plan = {
+            **collecting.asked(order, teacher, recipe.tasks.plugins),
+            "count": count,
+            "most_attempts": count * order.tries,
+        }
         return Answer(
             plan, f"would ask {teacher.key} at {count} tasks, {order.tries} times each at most, into {order.folder}"
         )

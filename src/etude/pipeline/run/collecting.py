@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.core.events.log import EventLog
+from etude.core.plugins import source_digests
 from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.prices import Price, Prices, priced_by, shipped
 from etude.evaluate.bench.runs.cost import dollars_of_usage
@@ -130,7 +131,7 @@ async def collect(
             f"--max-cost needs to know what {entrant.model} costs, and no list names it: give --price-in and --price-out, or: "
             f"{priced_by(entrant.model)}"
         )
-    tries = CollectionLog(order.folder, asked(order, entrant))
+    tries = CollectionLog(order.folder, asked(order, entrant, recipe.tasks.plugins))
     facts = {"teacher": entrant.name, "effort": entrant.effort}
     wanted = CollectionSettings(
         suite.ids, suite.task, order.keep, order.per_task, order.tries, order.concurrency, order.seed, order.max_cost,
@@ -149,8 +150,9 @@ async def collect(
         await pool.close()
 
 
-def asked(order: CollectionOrder, entrant: Participant) -> dict[str, Any]:
-    """What makes sessions of one folder alike."""
+def asked(order: CollectionOrder, entrant: Participant, plugins: Sequence[str] = ()) -> dict[str, Any]:
+    """What makes sessions of one folder alike. `plugins`: graders by import path. Raises PluginError."""
+    bound = {"plugins": source_digests(plugins)} if plugins else {}
     return {
         "teacher": entrant.name,
         "model": entrant.model,
@@ -159,6 +161,7 @@ def asked(order: CollectionOrder, entrant: Participant) -> dict[str, Any]:
         "keep": order.keep,
         "tasks": order.tasks,
         "seed": order.seed,
+        **bound,
     }
 
 
