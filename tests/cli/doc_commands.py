@@ -16,7 +16,7 @@ SHOWN = re.compile(r"(?:\./)?etude ")
 COMMENT = re.compile(r"\s#\s.*")
 # A page may leave out what does not matter there; brackets are around what may be left out.
 LEFT_OUT, BRACKETS = re.compile(r"(?<=\s)(?:…|\.\.\.|\[DIR…?\])(?=\s|$)"), re.compile(r"[\[\]]")
-# `etude corpus stats|show` names two verbs.
+# `etude corpus show|export` names two verbs.
 EITHER = re.compile(r"^\w+(?:\|\w+)+$")
 
 

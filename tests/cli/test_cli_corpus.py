@@ -32,13 +32,13 @@ def test_a_library_is_built_counted_and_looked_into(here: Here, tmp_path: Path) 
     lay_out(tmp_path)
     built = document(here("corpus", "build", "mine.toml", "--out", "lib", "--json"))
     assert built["sources"]["mine"]["texts"] == 1 and built["copies"]["kept"] == 1
-    assert document(here("corpus", "stats", "lib", "--json")) == built
+    assert document(here("corpus", "show", "lib", "--summary", "--json")) == built
     assert document(here("corpus", "build", "mine.toml", "--out", "lib", "--json")) == built, (
         "a second build changes nothing"
     )
     shown = document(here("corpus", "show", "lib", "--number", "0", "--json"))
     assert shown["text"] == CODE and shown["language"] == "python"
-    text = here("corpus", "stats", "lib").stdout
+    text = here("corpus", "show", "lib", "--summary").stdout
     assert "mine: 1 projects, 1 texts" in text and "refused (files): binary by name 1" in text
     assert "def total(items)" in here("corpus", "show", "lib").stdout
 
@@ -109,7 +109,7 @@ def test_perplexity_refuses_what_does_not_fit(here: Here, tmp_path: Path) -> Non
 def test_errors_say_what_to_do(here: Here, tmp_path: Path) -> None:
     lay_out(tmp_path)
     assert "names no source" in here("corpus", "build", "--out", "lib").stderr
-    assert "run `etude corpus build` first" in here("corpus", "stats", "code").stderr
+    assert "run `etude corpus build` first" in here("corpus", "show", "code", "--summary").stderr
     assert "there is no such recipe file" in here("corpus", "build", "gone.toml").stderr
     here("corpus", "build", "mine.toml", "--out", "lib")
     assert "no text of language 'rust'; there are: python" in here("corpus", "show", "lib", "--language", "rust").stderr

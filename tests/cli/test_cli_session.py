@@ -160,12 +160,12 @@ def test_import_of_what_is_no_log_is_one_clear_line(here: Here, tmp_path: Path) 
 
 def test_fidelity_says_what_differs_and_what_a_policy_could_see_of_it(here: Here, tmp_path: Path) -> None:
     one = record(tmp_path / "a.jsonl")
-    assert document(here("session", "fidelity", str(one), str(one), "--json"))["same"] is True
+    assert document(here("session", "diff", "--harness", str(one), str(one), "--json"))["same"] is True
     row = json.loads(one.read_text().splitlines()[0])
     row |= {"harness": "b" * 16, "harness_facts": {"system": "Be brief.\nBe kind."}, "settings": {"temperature": 0.5}}
     other = tmp_path / "b.jsonl"
     other.write_text("\n".join([json.dumps(row), *one.read_text().splitlines()[1:]]) + "\n")
-    done = here("session", "fidelity", str(one), str(other))
+    done = here("session", "diff", "--harness", str(one), str(other))
     assert done.returncode == 1 and "different" in done.stdout and "+Be kind." in done.stdout
     assert "settings.temperature: only the second session has it" in done.stdout.split("could not see")[1]
 

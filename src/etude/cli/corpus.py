@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from etude.cli.answer import Answer
+from etude.cli.former import print_present_spelling
 from etude.cli.option import Json, Overrides, Recipes
 
 app = typer.Typer(
@@ -55,9 +56,14 @@ def build(
     return _counts(out, overview(out))
 
 
-@app.command()
-def stats(folder: Folder, json: Json = False) -> Answer:
+@app.command("stats", hidden=True)
+def former_stats(folder: Folder, json: Json = False) -> Answer:
     """Count what a library holds: by source, language and licence, why files were refused, and how many are copies."""
+    print_present_spelling("corpus stats", "corpus show --summary")
+    return _summary(folder)
+
+
+def _summary(folder: Path) -> Answer:
     from etude.learn.corpus.overview import overview
 
     return _counts(folder, overview(folder))
@@ -70,9 +76,17 @@ def show(
         int | None, typer.Option("--number", min=0, help="Number of the text. Default: a random one.")
     ] = None,
     language: Annotated[str, typer.Option("--language", help="Show a random text in this language.")] = "",
+    summary: Annotated[
+        bool,
+        typer.Option("--summary", help="Count texts by source, language and licence, refusals by reason, and copies."),
+    ] = False,
     json: Json = False,
 ) -> Answer:
-    """Show one text of a library with its provenance, to see what a model would learn from."""
+    """Show one text of a library with its provenance, or with --summary what the library holds."""
+    if summary:
+        if number is not None or language:
+            raise typer.BadParameter("--summary counts the whole library; leave out --number and --language")
+        return _summary(folder)
     from etude.learn.corpus.build import COPIES
     from etude.learn.corpus.choose import choose
     from etude.learn.corpus.dedup.clusters import Clusters

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from etude.cli.answer import Answer
+from etude.cli.former import print_present_spelling
 from etude.cli.option import Json
 from etude.core.events.stopping import StopFlag
 
@@ -26,7 +27,16 @@ class NoStore(Exception):
 
 
 @app.command()
-def show(store: _Store, json: Json = False) -> Answer:
+def show(
+    store: _Store,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Decode everything and reach every version once; exit 1 if something is damaged."
+        ),
+    ] = False,
+    json: Json = False,
+) -> Answer:
     """List anchors and deltas with their sizes."""
     from etude.learn.weights import inspect
     from etude.learn.weights.store import WeightStore
@@ -36,12 +46,20 @@ def show(store: _Store, json: Json = False) -> Answer:
     ratio = document["mean_ratio"]
     lines.append(f"{document['anchors']} anchors, {document['deltas']} deltas, newest version {document['newest']}")
     lines += [f"a delta is {100 * ratio:.1f}% of an anchor on average"] if ratio is not None else []
-    return Answer(document, "\n".join(lines))
+    if not verify:
+        return Answer(document, "\n".join(lines))
+    verified = _verified(store)
+    return Answer({**document, **verified.document}, "\n".join([*lines, verified.text]), verified.code)
 
 
-@app.command()
-def verify(store: _Store, json: Json = False) -> Answer:
+@app.command("verify", hidden=True)
+def former_verify(store: _Store, json: Json = False) -> Answer:
     """Decode everything and reach every version once; exits 1 if something is damaged."""
+    print_present_spelling("weights verify", "weights show --verify")
+    return _verified(store)
+
+
+def _verified(store: str) -> Answer:
     from etude.learn.weights import inspect
     from etude.learn.weights.store import WeightStore
 

@@ -102,9 +102,10 @@ async def test_the_verbs_add_list_export_import_verify_and_remove(root: Path, tm
     code, again = _etude(tmp_path, "layers", "import", "it.tar", "--name", "same", *other)
     assert code == 0 and again["digest"] == made["digest"]
     (victim,) = (tmp_path / "two/layers").glob("*/tree/etc/os")
-    assert _etude(tmp_path, "layers", "verify", *other) == (0, {"layers": 1, "problems": {}})
+    code, found = _etude(tmp_path, "layers", "list", "--verify", *other)
+    assert (code, found["layers"], found["problems"]) == (0, 1, {}) and found["snapshots"]
     victim.write_text("evil\n")
-    code, found = _etude(tmp_path, "layers", "verify", *other)
+    code, found = _etude(tmp_path, "layers", "list", "--verify", *other)
     assert code == 1 and list(found["problems"]) == made["layers"]
     assert _etude(tmp_path, "image", "remove", "absent", *store)[1]["error"]["type"] == "UserError"
     assert _etude(tmp_path, "image", "remove", "tiny:1", *store)[0] == 0

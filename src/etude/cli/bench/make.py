@@ -103,7 +103,7 @@ def make(
     read = read_recipe_named(recipe, overrides)
     facts = {"version": version, "description": description, "refresh": refresh}
     words = {"category": category, "level": level, "split": split, "seed": seed, "repository": repository}
-    words |= {"sessions": from_sessions, "tasks": from_tasks, "command": test_command, "count": count}
+    words |= {"sessions": from_sessions, "tasks": from_tasks, "command": test_command, "count": count, **_bound(read)}
     limits, pytest = _test_runs(from_sessions, from_tasks, test_command, test_timeout)
     making = planned(name, facts, words, out, after, prices, requirements, limits=limits, pytest=pytest)
     making = sized(making, count or (24 if from_tasks == "exercises" else None), concurrency, test_timeout)
@@ -162,6 +162,13 @@ def of_sessions(
         return plan(making, [one.id for one in found], left_out)
     command = tuple(shlex.split(test_command or ""))
     return finished(recipe, making, lambda bench: candidates(found, bench, command), left_out, drafts=True)
+
+
+def _bound(recipe: Recipe) -> dict[str, Any]:
+    """The digests of the graders by import path that tasks may name: an unfinished suite goes on with the same ones alone."""
+    from etude.core.plugins import source_digests
+
+    return {"plugins": source_digests(recipe.tasks.plugins)} if recipe.tasks.plugins else {}
 
 
 def _tasks(

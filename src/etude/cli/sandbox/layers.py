@@ -9,18 +9,24 @@ from typing import Annotated
 import typer
 
 from etude.cli.answer import Answer
+from etude.cli.former import print_present_spelling
 from etude.cli.option import Json
 from etude.cli.sandbox.stores import StoreAt, opened, size
 
-app = typer.Typer(
-    no_args_is_help=True, help="Snapshots and the layers they are made of: list, gc, verify, export, import."
-)
+app = typer.Typer(no_args_is_help=True, help="Snapshots and the layers they are made of: list, gc, export, import.")
 
 Ref = Annotated[str, typer.Argument(metavar="REF", help="A name, a digest, or its first eight digits.")]
 
 
 @app.command("list")
-def list_(store: StoreAt = None, json: Json = False) -> Answer:
+def list_(
+    store: StoreAt = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Read every layer whole; exit 1 if one is not what its digest says."),
+    ] = False,
+    json: Json = False,
+) -> Answer:
     """Every snapshot, with what it takes and what goes with it."""
     from etude.sandbox.layers.usage import snapshot_usage
 
@@ -31,7 +37,11 @@ def list_(store: StoreAt = None, json: Json = False) -> Answer:
         f"{'  image' if one.is_image else ''}{'  in use' if one.in_use else ''}  {', '.join(one.names)}".rstrip()
         for one in found
     ]
-    return Answer({"snapshots": [asdict(one) for one in found]}, "\n".join(lines) or "nothing is kept here")
+    listed = Answer({"snapshots": [asdict(one) for one in found]}, "\n".join(lines) or "nothing is kept here")
+    if not verify:
+        return listed
+    verified = _verified(store)
+    return Answer({**listed.document, **verified.document}, f"{listed.text}\n{verified.text}", verified.code)
 
 
 @app.command()
@@ -54,9 +64,14 @@ def gc(
     return Answer(asdict(found), text)
 
 
-@app.command()
-def verify(store: StoreAt = None, json: Json = False) -> Answer:
+@app.command("verify", hidden=True)
+def former_verify(store: StoreAt = None, json: Json = False) -> Answer:
     """Read every layer whole; exits 1 if one is not what its digest says."""
+    print_present_spelling("sandbox layers verify", "sandbox layers list --verify")
+    return _verified(store)
+
+
+def _verified(store: Path | None) -> Answer:
     from etude.sandbox.layers.errors import LayerError
     from etude.sandbox.layers.usage import snapshot_usage
     from etude.sandbox.layers.verification import verify_layer as read

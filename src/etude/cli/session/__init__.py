@@ -9,7 +9,7 @@ from etude.cli.session.check import check
 from etude.cli.session.collect import collect
 from etude.cli.session.diff import diff
 from etude.cli.session.export import export
-from etude.cli.session.fidelity import fidelity_of
+from etude.cli.session.fidelity import former_fidelity
 from etude.cli.session.forget import forget_session
 from etude.cli.session.link import link
 from etude.cli.session.listing import list_sessions
@@ -30,7 +30,7 @@ app.command("import")(bring)
 app.command(
     "collect", cls=settings_command("--policy", "--tasks", "--out", "--per-task", "--tries", "--count", "--max-cost")
 )(collect)
-app.command("fidelity")(fidelity_of)
+app.command("fidelity", hidden=True)(former_fidelity)
 app.command("check")(check)
 app.command("replay")(replay)
 app.command("link")(link)

@@ -94,7 +94,11 @@ def _collected(order: CollectionOrder, recipe: Recipe, options: PolicyOptions, *
     if dry_run:
         count = len(suite.ids)
         plan = {
+<<<<<<< HEAD
             **collecting.collection_conditions(order, teacher),
+=======
+            **collecting.asked(order, teacher, recipe.tasks.plugins),
+>>>>>>> origin/restructure
             "count": count,
             "most_attempts": count * order.tries,
         }

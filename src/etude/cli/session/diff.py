@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
+from etude.cli.session.fidelity import compare_harnesses
 from etude.cli.session.places import File, find_session
 
 if TYPE_CHECKING:
@@ -18,8 +21,19 @@ if TYPE_CHECKING:
 LEAST_COLUMN = 30
 
 
-def diff(first: File, second: File, json: Json = False) -> Answer:
+Harness = Annotated[
+    bool,
+    typer.Option(
+        "--harness",
+        help="Compare the recorded harnesses instead of the turns; exit 1 if a policy could see a difference.",
+    ),
+]
+
+
+def diff(first: File, second: File, harness: Harness = False, json: Json = False) -> Answer:
     """Print the first difference between two sessions (except times) and their turns next to each other; exit 1 if they differ."""
+    if harness:
+        return compare_harnesses(first, second)
     from etude.agent.harness.replay import compare
     from etude.core.trace.reader import read_session
 

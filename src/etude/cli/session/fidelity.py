@@ -1,4 +1,4 @@
-"""`etude session fidelity`: what differs between the harness of two sessions, one of use and one of training."""
+"""`etude session diff --harness`: what differs between the harness of two sessions, one of use and one of training."""
 
 from __future__ import annotations
 
@@ -7,18 +7,27 @@ import json as json_room
 from typing import TYPE_CHECKING, Any
 
 from etude.cli.answer import Answer
+from etude.cli.former import print_present_spelling
 from etude.cli.option import Json
 from etude.cli.session.places import File, find_session
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from etude.core.trace.fidelity import FactDifference
 
 # Maximum printed lines of a prompt's or schema's difference; --json has all of them.
 SHOWN_LINES = 12
 
 
-def fidelity_of(first: File, second: File, json: Json = False) -> Answer:
+def former_fidelity(first: File, second: File, json: Json = False) -> Answer:
     """Print the harness facts that differ between two sessions; exit 1 if a policy could see any of them."""
+    print_present_spelling("session fidelity", "session diff --harness")
+    return compare_harnesses(first, second)
+
+
+def compare_harnesses(first: Path, second: Path) -> Answer:
+    """Exit status 1 if a policy could see a difference."""
     from etude.agent.git_links.home import read_entries
     from etude.core.trace.fidelity import fidelity, same_harness
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,6 +12,10 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 from etude.cli.tasks.source import NoTask, RecipeName, exercises
+from etude.cli.tasks.stats import summary_of
+
+if TYPE_CHECKING:
+    from etude.tasks.task_row import TaskRow
 
 Value = Annotated[str | None, typer.Option(help="Only tasks of a folder with this value.")]
 
@@ -35,6 +39,10 @@ def list_tasks(
         ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows to print.")] = 20,
+    summary: Annotated[
+        bool,
+        typer.Option("--summary", help="Count a folder's tasks by kind, with lengths of prompts and sizes of changes."),
+    ] = False,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
     json: Json = False,
@@ -42,7 +50,12 @@ def list_tasks(
     """Print which tasks there are; exercises are made only when shown, exported or attempted."""
     if folder is not None:
         asked = {"split": split, "level": level, "category": category, "generator": generator, "project": project}
-        return _folder(folder, {key: value for key, value in asked.items() if value is not None}, limit, difficulty)
+        given = {key: value for key, value in asked.items() if value is not None}
+        return summary_of(_rows(folder, given, difficulty)) if summary else _folder(folder, given, limit, difficulty)
+    if summary:
+        raise NoTask(
+            "--summary: exercises are made only when they are asked for; name a folder of tasks for this option"
+        )
     named = (("--category", category), ("--generator", generator), ("--project", project), ("--difficulty", difficulty))
     for option, value in named:
         if value is not None:
@@ -68,9 +81,8 @@ def _bounds(difficulty: str) -> tuple[float, float]:
     return bounds
 
 
-def _folder(folder: Path, asked: dict[str, str], limit: int, difficulty: str | None) -> Answer:
-    from dataclasses import asdict
-
+def _rows(folder: Path, asked: dict[str, str], difficulty: str | None) -> list[TaskRow]:
+    """The rows with these values. Raises NoTask for a range of what was not measured."""
     from etude.tasks.store.opened import open_tasks
 
     rows = [
@@ -83,6 +95,14 @@ def _folder(folder: Path, asked: dict[str, str], limit: int, difficulty: str | N
         if rows and all(row.difficulty is None for row in rows):
             raise NoTask(f"--difficulty {difficulty}: none was measured yet; `etude tasks difficulty {folder}` does")
         rows = [row for row in rows if row.difficulty is not None and low <= row.difficulty <= high]
+    return rows
+
+
+def _folder(folder: Path, asked: dict[str, str], limit: int, difficulty: str | None) -> Answer:
+    from dataclasses import asdict
+
+    rows = _rows(folder, asked, difficulty)
+    if difficulty is not None:
         asked = {**asked, "difficulty": difficulty}
     shown = rows[:limit]
     document: dict[str, Any] = {

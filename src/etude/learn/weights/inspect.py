@@ -1,4 +1,4 @@
-"""What a weight store holds and whether it is whole (`etude weights show`, `etude weights verify`), and states to measure a sync with."""
+"""What a weight store holds and whether it is whole (`etude weights show`, with `--verify`), and states to measure a sync with."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.core.events.log import EventLog
+from etude.core.plugins import source_digests
 from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.prices import Price, Prices, priced_by, shipped_prices
 from etude.evaluate.bench.runs.cost import dollars_of_usage
@@ -130,7 +131,7 @@ async def collect(
             f"--max-cost needs to know what {participant.model} costs, and no list names it: give --price-in and --price-out, or: "
             f"{priced_by(participant.model)}"
         )
-    tries = CollectionLog(order.folder, collection_conditions(order, participant))
+    tries = CollectionLog(order.folder, collection_conditions(order, participant, recipe.tasks.plugins))
     facts = {"teacher": participant.name, "effort": participant.effort}
     wanted = CollectionSettings(
         suite.ids, suite.task, order.keep, order.per_task, order.tries, order.concurrency, order.seed, order.max_cost,
@@ -149,8 +150,11 @@ async def collect(
         await pool.close()
 
 
-def collection_conditions(order: CollectionOrder, participant: Participant) -> dict[str, Any]:
-    """What makes sessions of one folder alike."""
+def collection_conditions(
+    order: CollectionOrder, participant: Participant, plugins: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What makes sessions of one folder alike. `plugins`: graders by import path. Raises PluginError."""
+    bound = {"plugins": source_digests(plugins)} if plugins else {}
     return {
         "teacher": participant.name,
         "model": participant.model,
@@ -159,6 +163,7 @@ def collection_conditions(order: CollectionOrder, participant: Participant) -> d
         "keep": order.keep,
         "tasks": order.tasks,
         "seed": order.seed,
+        **bound,
     }
 
 
