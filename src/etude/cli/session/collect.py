@@ -94,11 +94,7 @@ def _collected(order: CollectionOrder, recipe: Recipe, options: PolicyOptions, *
     if dry_run:
         count = len(suite.ids)
         plan = {
-<<<<<<< HEAD
-            **collecting.collection_conditions(order, teacher),
-=======
-            **collecting.asked(order, teacher, recipe.tasks.plugins),
->>>>>>> origin/restructure
+            **collecting.collection_conditions(order, teacher, recipe.tasks.plugins),
             "count": count,
             "most_attempts": count * order.tries,
         }
