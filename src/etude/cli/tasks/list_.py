@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from etude.tasks.task_row import TaskRow
 
 Value = Annotated[str | None, typer.Option(help="Only tasks of a folder with this value.")]
+Difficulty = Annotated[
+    str | None,
+    typer.Option(
+        "--difficulty", metavar="FROM-TO", help="Range of measured difficulty of a folder's tasks, e.g. 0.5-1."
+    ),
+]
+Summary = Annotated[
+    bool,
+    typer.Option("--summary", help="Count a folder's tasks by kind, with lengths of prompts and sizes of changes."),
+]
 
 
 def list_tasks(
@@ -32,17 +42,9 @@ def list_tasks(
     category: Value = None,
     generator: Value = None,
     project: Value = None,
-    difficulty: Annotated[
-        str | None,
-        typer.Option(
-            "--difficulty", metavar="FROM-TO", help="Range of measured difficulty of a folder's tasks, e.g. 0.5-1."
-        ),
-    ] = None,
+    difficulty: Difficulty = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows to print.")] = 20,
-    summary: Annotated[
-        bool,
-        typer.Option("--summary", help="Count a folder's tasks by kind, with lengths of prompts and sizes of changes."),
-    ] = False,
+    summary: Summary = False,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
     json: Json = False,
