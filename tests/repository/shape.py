@@ -40,6 +40,8 @@ PLUGINS = (
     "etude.tasks.generate.generators",
     "etude.tasks.generate.install.agents",
     "etude.tasks.graders",
+    "etude.tasks.importers",
+    "etude.tasks.running.channels",
     "etude.tasks.running.parsers",
 )
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etude.sandbox.spec import WORKDIR
+from etude.tasks import harbor_test
 from etude.tasks.audit import leaks
 from etude.tasks.generate.exercises.source import LEVELS, ExerciseSource
 from etude.tasks.harbor import HarborError, read_task, write_task
@@ -122,6 +123,17 @@ def test_broken_directories_say_what_is_wrong(tmp_path: Path, source: ExerciseSo
     (folder / "tests" / "hidden.json").write_text("{}")
     with pytest.raises(HarborError, match="lacks"):
         read_task(folder)
+
+
+def test_a_grader_of_another_package_gives_no_reward_in_a_foreign_harness(
+    tmp_path: Path, source: ExerciseSource, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = replace(source.task(source.ids("train")[0]), grader="my_graders:strict")
+    folder, reward = write_task(task, tmp_path / "task"), tmp_path / "reward.json"
+    reward.write_text("of an earlier run")
+    (tmp_path / "work").mkdir()
+    assert harbor_test.main([str(folder), str(tmp_path / "work"), str(reward)]) == harbor_test.INFRA_STATUS
+    assert "no grader 'my_graders:strict'" in capsys.readouterr().err and not reward.exists()
 
 
 def test_a_foreign_harness_grades_with_test_sh(tmp_path: Path, source: ExerciseSource) -> None:

@@ -1,7 +1,7 @@
 """Grades a workspace for a foreign Harbor harness: `python -m etude.tasks.harbor_test TASK_DIR WORKSPACE REWARD_JSON`.
 
-The verdict is that of the task's own grader, in sandboxes opened here. Infra trouble ends with status 3 and no reward
-file, so that it is never read as a score.
+The verdict is that of the task's own grader, in sandboxes opened here. Infra trouble, a task that can't be read and a
+grader of another package end with status 3 and no reward file, so that they are never read as a score.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pathlib import Path
 from etude.sandbox.errors import InfraError
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
-from etude.tasks.harbor import read_task
-from etude.tasks.registry import grade
+from etude.tasks.errors import TaskError
+from etude.tasks.harbor import HarborError, read_task
+from etude.tasks.registry import GRADERS, grade, no_grader
 from etude.tasks.task import Verdict
 
 INFRA_STATUS = 3
@@ -24,8 +25,10 @@ MAX_FILE_BYTES = 1 << 20
 
 
 async def judge(task_folder: Path, workspace: Path) -> Verdict:
-    """The verdict on the regular files of `workspace`; links are not followed."""
+    """The verdict on the regular files of `workspace`; links are not followed. Raises InfraError, TaskError, HarborError."""
     task = read_task(task_folder)
+    if task.grader not in GRADERS:
+        raise TaskError(no_grader(task.grader, GRADERS))
     files = {
         str(path.relative_to(workspace)): path.read_bytes()
         for path in sorted(workspace.rglob("*"))
@@ -46,6 +49,9 @@ def main(arguments: list[str]) -> int:
         verdict = asyncio.run(judge(task_folder, workspace))
     except InfraError as error:
         print(f"no verdict, the machine is at fault: {error}", file=sys.stderr)
+        return INFRA_STATUS
+    except (TaskError, HarborError) as error:
+        print(f"no verdict: {task_folder}: {error}", file=sys.stderr)
         return INFRA_STATUS
     passed = sum(verdict.tests.values())
     reward.write_text(json.dumps({"reward": verdict.score, "tests_passed": passed, "tests": len(verdict.tests)}))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-RecipeName = Annotated[str, typer.Option("--recipe", help="The recipe whose [exercises] make the tasks.")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="The recipe whose table `exercises` makes the tasks.")]
 From = Annotated[
     Path | None, typer.Option("--from", metavar="DIR", help="A folder of tasks. Default: the exercises of the recipe.")
 ]
