@@ -87,3 +87,22 @@ async def test_cold_and_warm_commands_overlap(box: Sandbox) -> None:
     killed = await box.run("kill -9 $$")
     assert killed.signal == 9
     assert (await slow).out == b"slow\n"
+
+
+OTHERS_MEMORY = """
+import os
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    if int(pid) != os.getpid():
+        try:
+            os.close(os.open(f"/proc/{pid}/mem", os.O_RDWR))
+        except OSError:
+            continue
+        print(pid, open(f"/proc/{pid}/comm").read())
+"""
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+async def test_no_command_opens_the_memory_of_the_interpreter_or_the_runner(box: Sandbox, warm: bool) -> None:
+    """What could write there could change what later warm runs print."""
+    await box.run(["python", "-c", "pass"], warm=True)
+    assert (await box.run(["python", "-c", OTHERS_MEMORY], warm=warm)).out == b""
