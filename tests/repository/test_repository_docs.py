@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # A module (`rl/window.py`, below src/etude) or a path of the repository (`tests/rl`, `docs/rl.md`) in backticks. Names in capitals are placeholders.
 PATHS = re.compile(r"`((?:[\w.-]+/)+[\w.-]*\.(?:py|c|h)|(?:src|tests|docs|benchmarks|recipes)/[\w./-]+)`")
-# A source file without its folder (`sieve.py`), which only the whole tree can hold.
+# A source file without its folder (`listing_filter.py`), which only the whole tree can hold.
 BARE = re.compile(r"`([\w-]+\.(?:py|c|h))`")
 TREE = {
     path.name

@@ -41,7 +41,7 @@ from etude.tasks.content import (
 from etude.tasks.environment.environment import Environment
 from etude.tasks.environment.workspace import open_workspace, read_workspace, special_of
 from etude.tasks.graders import documentation, mutants
-from etude.tasks.graders.edits import apply_edits, encoded
+from etude.tasks.graders.edits import apply_edits, encode_files
 from etude.tasks.harbor import read_task, write_task
 from etude.tasks.patch import PatchRefused, apply_patch
 from etude.tasks.solved import reference_files
@@ -99,7 +99,7 @@ def test_only_files_that_a_sandbox_can_not_be_created_with_are_written_afterward
 def test_an_edited_latin_1_text_keeps_its_bytes() -> None:
     before = file_text(b"# caf\xe9\nx = 1\n")
     after = apply_edits({"a.py": before}, [{"path": "a.py", "at": before.index("1"), "old": "1", "new": "2"}])
-    assert encoded(after) == {"a.py": b"# caf\xe9\nx = 2\n"}
+    assert encode_files(after) == {"a.py": b"# caf\xe9\nx = 2\n"}
     assert mode_of(like(FileText("a", EXECUTABLE), str.__getitem__(file_text(b"\xe9"), slice(None)))) == EXECUTABLE
 
 

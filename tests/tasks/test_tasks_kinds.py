@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from etude.tasks.environment.workspace import missing_files
 from etude.tasks.errors import TaskError
 from etude.tasks.graders.answer import objection
-from etude.tasks.graders.documented import bare, dead_links, same_signature, sections, untold
+from etude.tasks.graders.documented import bare, dead_links, missing_facts, same_signature, sections
 from etude.tasks.graders.edits import apply_edits
 from etude.tasks.graders.examples import UnreadableExamples, read_examples
-from etude.tasks.graders.mutants import copied, solid
-from etude.tasks.graders.review import MalformedComments, matched, read_comments
+from etude.tasks.graders.mutants import copied_share, solid
+from etude.tasks.graders.review import MalformedComments, match_comments, read_comments
 from etude.tasks.graders.workflow import WorkflowError, commands_of
 from etude.tasks.task import Task
 
@@ -75,14 +75,14 @@ def test_a_missing_review_is_not_an_empty_one() -> None:
 @given(st.lists(st.integers(1, 400), max_size=60), st.lists(st.integers(1, 400), min_size=1, max_size=4, unique=True))
 def test_no_comments_are_right_beyond_two_a_defect(lines: list[int], wrong: list[int]) -> None:
     data = "\n".join(comment(line) for line in lines).encode()
-    found, right = matched(read_comments(data, "c"), [{"path": "a.py", "first": n, "last": n} for n in wrong])
+    found, right = match_comments(read_comments(data, "c"), [{"path": "a.py", "first": n, "last": n} for n in wrong])
     assert right <= min(len(lines), 2 * sum(found))
     assert all(any(abs(line - n) <= 2 for line in lines) for n, hit in zip(wrong, found, strict=True) if hit)
 
 
 def test_a_sweep_over_the_lines_around_a_defect_is_mostly_false_alarms() -> None:
     comments = read_comments("\n".join(comment(line) for line in range(8, 13)).encode(), "c")
-    assert matched(comments, [{"path": "a.py", "first": 10, "last": 10}]) == ([True], 2)
+    assert match_comments(comments, [{"path": "a.py", "first": 10, "last": 10}]) == ([True], 2)
 
 
 MODULE = (
@@ -91,9 +91,9 @@ MODULE = (
 
 
 def test_copies_of_the_module_are_seen_as_text_and_as_a_string() -> None:
-    assert copied(MODULE, MODULE) == 1.0
-    assert copied(f"TEXT = {MODULE!r}", MODULE) > 0.25
-    assert copied("def test_scale():\n    assert scale(2, 3) == 6\n", MODULE) == 0.0
+    assert copied_share(MODULE, MODULE) == 1.0
+    assert copied_share(f"TEXT = {MODULE!r}", MODULE) > 0.25
+    assert copied_share("def test_scale():\n    assert scale(2, 3) == 6\n", MODULE) == 0.0
     assert solid("t.py", f"TEXT = {'YWJj' * 600!r}") and not solid("t.py", f"TEXT = {'word ' * 600!r}")
     assert solid("t.js", f"x = '{'YWJj' * 600}'") and not solid("t.js", f"x = '{'word ' * 600}'")
 
@@ -127,8 +127,8 @@ def test_links_that_lead_nowhere_are_found() -> None:
 
 def test_what_is_not_said_is_named() -> None:
     facts = {"parameter": ["low", "high"], "exception": ["ValueError"], "default": {"low": "0"}}
-    assert untold("low and high; ValueError; low=0", facts) == []
-    assert untold("lowest", facts)[:2] == ["the parameter low", "the parameter high"]
+    assert missing_facts("low and high; ValueError; low=0", facts) == []
+    assert missing_facts("lowest", facts)[:2] == ["the parameter low", "the parameter high"]
 
 
 FLOW = """

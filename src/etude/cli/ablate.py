@@ -52,7 +52,7 @@ def _find(name: str) -> Path:
 def _open(file: Path, overrides: list[str], out: Path | None) -> Ablation:
     from pydantic import ValidationError
 
-    from etude.cli.prepare import fitted
+    from etude.cli.prepare import with_model_limits
     from etude.pipeline.recipe.errors import RecipeError
     from etude.pipeline.recipe.read import find_recipe, parse, read_recipe
     from etude.pipeline.run.ablation import Ablation
@@ -66,7 +66,7 @@ def _open(file: Path, overrides: list[str], out: Path | None) -> Ablation:
     recipe = find_recipe(settings.recipe)
 
     def resolve(cell: list[str]) -> Recipe:
-        return fitted(read_recipe([recipe], [*settings.overrides, *overrides, *cell]))
+        return with_model_limits(read_recipe([recipe], [*settings.overrides, *overrides, *cell]))
 
     return Ablation(settings, resolve, out or Path("runs/ablations") / settings.name)
 

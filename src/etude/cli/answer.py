@@ -75,9 +75,9 @@ def _outcome(verb: Callable[[], Any], words: Sequence[str]) -> tuple[dict[str, A
     try:
         answer = verb()
     except KeyboardInterrupt as stop:
-        return _error("Interrupted", stopped(stop, words), status_of(stop))
+        return _error("Interrupted", describe_stop(stop, words), status_of(stop))
     except Interrupted as error:
-        return _error("Interrupted", stopped(error.stop, words), status_of(error.stop))
+        return _error("Interrupted", describe_stop(error.stop, words), status_of(error.stop))
     except BrokenPipeError as error:
         if not _reader_is_gone():
             return _error(type(error).__name__, str(error), 1)
@@ -115,7 +115,7 @@ def _is_expected(error: Exception) -> bool:
     return own and code.co_code[step.tb_lasti] == _RAISE
 
 
-def stopped(stop: KeyboardInterrupt, words: Sequence[str]) -> str:
+def describe_stop(stop: KeyboardInterrupt, words: Sequence[str]) -> str:
     """What stopped a command, what of its work is kept, and the command that goes on."""
     sentences = [f"stopped by {name_of(stop)}", *getattr(stop, "__notes__", ())]
     if words[:1] and words[0] in RESUMABLE or " ".join(words[:2]) in RESUMABLE:

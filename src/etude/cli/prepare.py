@@ -32,12 +32,12 @@ def prepare(
     named = [] if address is None else [f"cluster.address={json.dumps(address)}"]
     recipe = read_recipe(files, [*(overrides or []), *named])
     _find_checkpoints(recipe)
-    recipe = fitted(recipe)
+    recipe = with_model_limits(recipe)
     folder = out if out is not None else Path("runs") / recipe.run.name
     return Run(recipe, folder, graph_of(recipe, GRAPH))
 
 
-def fitted(recipe: Recipe) -> Recipe:
+def with_model_limits(recipe: Recipe) -> Recipe:
     """With the limits that the recipe leaves out. Raises RecipeError for a checkpoint that the model code can't build."""
     from etude.learn.model.hf_config import UnsupportedConfig
     from etude.learn.weights.hf_files import CheckpointError

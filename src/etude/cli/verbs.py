@@ -84,7 +84,7 @@ class Verb:
         refuse_empty_paths(command)
         return command
 
-    def listed(self) -> Any:
+    def listing(self) -> Any:
         """What `etude --help` needs of the command."""
         return TyperCommand(self.name, help=self.help, hidden=self.hidden, rich_markup_mode=None)
 
@@ -178,11 +178,11 @@ class LazyCommands(dict[str, Any]):
     """Commands by name. A command is loaded when it is taken out."""
 
     def __init__(self, verbs: tuple[Verb, ...]) -> None:
-        super().__init__({verb.name: verb.listed() for verb in verbs})
+        super().__init__({verb.name: verb.listing() for verb in verbs})
         self._verbs = {verb.name: verb for verb in verbs}
         self._loaded: dict[str, Any] = {}
 
-    def listed(self, name: str) -> Any:
+    def listing(self, name: str) -> Any:
         """The name and the help alone; None for a name that is no verb."""
         return super().get(name)
 

@@ -146,7 +146,7 @@ def relay(
     from etude.learn.weights.relay_ends import source_store, target_store
 
     say = lambda event: typer.echo(
-        jsonlib.dumps({"time": round(time.time(), 3), **event}) if json else said(event), err=True
+        jsonlib.dumps({"time": round(time.time(), 3), **event}) if json else describe_event(event), err=True
     )
     one = WeightRelay(source_store(_place(source)), target_store(_place(target)), say)
     if follow:
@@ -158,7 +158,7 @@ def relay(
     return Answer(document, f"version {one.newest} is in {target}; {one.crossed.bytes / 1e6:.2f} MB crossed the link")
 
 
-def said(event: dict[str, Any]) -> str:
+def describe_event(event: dict[str, Any]) -> str:
     """An event for people."""
     match event:
         case {"event": "copied"}:

@@ -21,7 +21,7 @@ from etude.agent.harness.agent import AgentOutcome, build_agent
 from etude.agent.harness.approval import Approver
 from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.header import session_header
-from etude.agent.harness.instructions import NAME, InstructionFile, fit, rendered
+from etude.agent.harness.instructions import NAME, InstructionFile, fit, render_instructions
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
@@ -273,7 +273,9 @@ async def _export(sandbox: Disposable, task: Task, settings: AttemptSettings) ->
 
 def task_facts(task: Task) -> TaskFacts:
     """The facts that the agent gets: the request, its repository's AGENTS.md, and what the task says of the surroundings."""
-    instructions = rendered(fit([InstructionFile(NAME, task.files[NAME])]).files) if NAME in task.files else ""
+    instructions = (
+        render_instructions(fit([InstructionFile(NAME, task.files[NAME])]).files) if NAME in task.files else ""
+    )
     surroundings = str(task.metadata.get("surroundings", ""))
     return TaskFacts(task.id, task.instruction, task.test_command, instructions, surroundings)
 

@@ -78,6 +78,6 @@ def overheard(task: Task) -> tuple[Inbox, AgentObserver]:
     """The inbox and the person of a task in which somebody speaks; a closed inbox for the others. Raises ValueError."""
     rows = task.metadata.get("interjections")
     if not rows:
-        return Inbox.closed(), NullObserver()
+        return Inbox.closed_inbox(), NullObserver()
     inbox = Inbox()
     return inbox, Interjector([Interjection.from_json(row, task.id) for row in rows], inbox)

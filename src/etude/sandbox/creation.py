@@ -177,13 +177,13 @@ class SandboxCreator:
             group.enter(channel.pidfd)
             self._groups.park(self._backend.parent(sandbox.spec))  # behind it in the same line: it may take its time
             if len(request) > _LARGE_BYTES:
-                await group.entered()
+                await group.require_entered()
         self.before("spec")
         channel.send(request)
         self.before("ready")
         await channel.ready
         if group is not None:
-            await group.entered()  # nothing of the client's runs before
+            await group.require_entered()  # nothing of the client's runs before
         if sandbox.spec.network.mode == "allowlist":
             self.before("egress")
             await self._open_egress(sandbox)

@@ -27,7 +27,7 @@ async def test_words_are_acknowledged_once_the_agent_has_them(tmp_path: Path) ->
     ]
     assert acknowledged_bytes(tmp_path) == 0
     await InboxReader(tmp_path, inbox).listen(lambda: True)  # ends once all was taken and no message follows
-    assert acknowledged_bytes(tmp_path) == said[-1] and inbox.steered() == ["one"]
+    assert acknowledged_bytes(tmp_path) == said[-1] and inbox.take_steering() == ["one"]
     assert inbox.summary_asked() == SummaryRequest("the names") and await inbox.next_request() == "two"
 
 
@@ -49,7 +49,7 @@ async def test_a_torn_line_waits_for_its_end(tmp_path: Path) -> None:
     (tmp_path / "inbox.jsonl").write_bytes(line[:9])
     assert not control._read_new()
     (tmp_path / "inbox.jsonl").write_bytes(line)
-    assert control._read_new() and inbox.steered() == ["whole"]
+    assert control._read_new() and inbox.take_steering() == ["whole"]
 
 
 def test_a_run_that_begins_hears_nothing_of_the_one_before(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ class Scene:
         self.log = EditLog(self.recorder)
 
     def answer(self, call_id: str) -> list[int]:
-        return self.log.answered(call_id, self.log.changes(call_id))
+        return self.log.record_changes(call_id, self.log.changes(call_id))
 
     @property
     def recorded_edits(self) -> list[tuple]:

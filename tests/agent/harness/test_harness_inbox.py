@@ -10,7 +10,7 @@ from etude.agent.harness.inbox import Inbox, InboxClosed, TurnInterrupted
 
 
 async def test_a_closed_inbox_has_no_next_request() -> None:
-    assert await Inbox.closed().next_request() is None
+    assert await Inbox.closed_inbox().next_request() is None
 
 
 async def test_what_was_queued_is_answered_before_the_inbox_ends() -> None:
@@ -24,8 +24,8 @@ async def test_what_was_queued_is_answered_before_the_inbox_ends() -> None:
 async def test_steering_is_heard_once_and_too_late_becomes_the_next_request() -> None:
     inbox = Inbox()
     inbox.say("steer", "use pathlib")
-    assert inbox.steered() == ["use pathlib"]
-    assert inbox.steered() == []
+    assert inbox.take_steering() == ["use pathlib"]
+    assert inbox.take_steering() == []
     inbox.say("steer", "and test it")
     assert await inbox.next_request() == "and test it"
 

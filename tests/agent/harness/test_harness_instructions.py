@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.agent.harness.instructions import MAX_BYTES, InstructionFile, find_instructions, fit, rendered
+from etude.agent.harness.instructions import MAX_BYTES, InstructionFile, find_instructions, fit, render_instructions
 
 
 def repository_of(folder: Path, files: dict[str, str]) -> Path:
@@ -23,7 +23,7 @@ def test_instructions_go_from_the_repository_root_down_to_the_folder(tmp_path: P
     root = repository_of(tmp_path / "repository", {"AGENTS.md": "root\n", "src/deep/AGENTS.md": "deep\n"})
     found = find_instructions(root / "src" / "deep")
     assert [(one.path, one.text) for one in found.files] == [("AGENTS.md", "root"), ("src/deep/AGENTS.md", "deep")]
-    assert rendered(found.files).index("root") < rendered(found.files).index("deep")
+    assert render_instructions(found.files).index("root") < render_instructions(found.files).index("deep")
     assert found.problems == []
 
 
@@ -32,7 +32,7 @@ def test_a_folder_without_a_repository_has_only_its_own(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     assert find_instructions(tmp_path / "inner").files == []
     assert [one.text for one in find_instructions(tmp_path).files] == ["above"]
-    assert rendered([]) == ""
+    assert render_instructions([]) == ""
 
 
 def test_long_instructions_are_cut_at_a_line_and_both_sides_learn_of_it(tmp_path: Path) -> None:

@@ -315,7 +315,7 @@ def test_secrets_are_hidden_by_name_and_folders_are_not() -> None:
         "token-value": "${SHELF_TOKEN}",
         "word-value": "${SHELF_WORD}",
     }
-    assert server.filled(environ).headers == {"Authorization": "Bearer word-value"}
+    assert server.fill_variables(environ).headers == {"Authorization": "Bearer word-value"}
 
 
 @given(st.sampled_from(["command", "args", "env", "cwd", "url", "headers", "name"]), st.text(min_size=1, max_size=9))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.sandbox.egress.address import AddressError, followed, origin_of, split_address
+from etude.sandbox.egress.address import AddressError, origin_of, redirect_target, split_address
 from etude.sandbox.egress.certificates import CertificateError, certificates
 from etude.sandbox.egress.environment_proxy import proxy_for
 
@@ -68,7 +68,7 @@ def test_any_text_is_an_address_or_an_address_error(url: str) -> None:
     ],
 )
 def test_a_redirect_is_followed_within_its_origin_alone(url: str, location: str, target: str | None) -> None:
-    assert followed(url, location) == target
+    assert redirect_target(url, location) == target
 
 
 def test_an_origin_names_the_port_that_is_meant() -> None:

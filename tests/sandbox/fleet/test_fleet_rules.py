@@ -166,16 +166,16 @@ def test_only_kinds_that_are_asked_for_often_are_kept_warm() -> None:
     plan, kind = WarmPlan(8, ready_s=2.0), warmth.kind(SandboxSpec(image="hot"))
     assert kind == warmth.kind(SandboxSpec(image="hot", files={"a": b""}, labels={"b": "c"}))
     assert kind != warmth.kind(SandboxSpec(image="hot", memory_mb=1))
-    plan.asked(kind, 0.0)
-    plan.asked(kind, 1.0)
-    assert plan.wanted(kind, 1.0) == 0
+    plan.on_request(kind, 0.0)
+    plan.on_request(kind, 1.0)
+    assert plan.wanted_count(kind, 1.0) == 0
     for at in range(2, 12):
-        plan.asked(kind, float(at))
-    assert plan.wanted(kind, 11.0) == 3  # twelve in eleven seconds, two seconds each
-    assert plan.wanted(kind, 200.0) == 0
+        plan.on_request(kind, float(at))
+    assert plan.wanted_count(kind, 11.0) == 3  # twelve in eleven seconds, two seconds each
+    assert plan.wanted_count(kind, 200.0) == 0
     for _ in range(1000):
-        plan.asked(kind, 300.0)
-    assert plan.wanted(kind, 300.0) == 8
+        plan.on_request(kind, 300.0)
+    assert plan.wanted_count(kind, 300.0) == 8
     assert not warmth.claimable(SandboxSpec(ttl_s=5)) and warmth.claimable(SandboxSpec())
 
 

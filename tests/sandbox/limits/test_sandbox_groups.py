@@ -57,7 +57,7 @@ async def test_a_group_that_can_not_be_made_is_a_typed_error(tmp_path: Path, tur
     with subprocess.Popen(["sleep", "1000"]) as process:
         group.enter(_pidfd(process))
         with pytest.raises(CapacityExhausted, match="control group one"):
-            await group.entered()
+            await group.require_entered()
         process.kill()
     await group.remove()
 
@@ -80,7 +80,7 @@ async def test_the_kernel_holds_what_was_written_and_the_group_goes_with_its_pro
     group = real.make(spec)
     with subprocess.Popen(["sleep", "1000"]) as process:
         group.enter(_pidfd(process))
-        await group.entered()
+        await group.require_entered()
         texts = {file.name: file.read_text() for folder in group.folders for file in _readable(folder)}
         assert str(process.pid) in texts["cgroup.procs"] and texts["pids.max"].strip() == "18"
         memory = texts.get("memory.max") or texts["memory.limit_in_bytes"]

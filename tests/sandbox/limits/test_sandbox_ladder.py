@@ -12,7 +12,7 @@ import pytest
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.limits import kernel, owner
 from etude.sandbox.limits.groups import ControlGroups, sweep
-from etude.sandbox.limits.hierarchy import mounted
+from etude.sandbox.limits.hierarchy import mounted_hierarchies
 from etude.sandbox.spec import SandboxSpec
 
 V1_FILES = {
@@ -70,7 +70,7 @@ class Machine:
         mounts, groups = self.root / "mountinfo", self.root / "cgroup"
         mounts.write_text("\n".join(self.mounts) + "\n")
         groups.write_text("".join(line + "\n" for line in self.groups))
-        return ControlGroups.find(mounted(mounts, groups))
+        return ControlGroups.find(mounted_hierarchies(mounts, groups))
 
     def ours(self) -> list[str]:
         return [path.name for path in self.root.rglob("etude-*")]
@@ -123,7 +123,7 @@ def test_without_any_the_last_step_says_why(machine: Machine) -> None:
     assert not found.available and found.limits == "rlimits+watch (no cgroup: none is mounted)"
     with pytest.raises(Unsupported, match=r"needs a control group \(found: rlimits"):
         found.require(SandboxSpec(cpus=1))
-    assert mounted(machine.root / "absent", machine.root / "absent") == []
+    assert mounted_hierarchies(machine.root / "absent", machine.root / "absent") == []
 
 
 def test_a_v2_that_refuses_leaves_nothing_behind(machine: Machine) -> None:

@@ -78,7 +78,7 @@ async def test_a_child_is_born_in_its_group_with_its_bounds(groups: ControlGroup
     assert parent.pid in members(group)
     pidfd = parent.spawn()
     group.enter(pidfd)
-    await group.entered()
+    await group.require_entered()
     os.close(pidfd)
     assert parent.children[0] in members(group)
     limits = [(folder / "pids.max").read_text() for folder in group.folders if (folder / "pids.max").exists()]
@@ -91,7 +91,7 @@ async def test_a_child_that_was_born_elsewhere_is_moved(groups: ControlGroups, p
     await parked(groups, parent)  # it has gone on to the next one before it bore this one's
     pidfd = parent.spawn()
     group.enter(pidfd)
-    await group.entered()
+    await group.require_entered()
     os.close(pidfd)
     assert members(group) == {parent.children[0]}
 
@@ -102,7 +102,7 @@ async def test_a_parent_on_its_way_is_not_waited_for(groups: ControlGroups, pare
     group = groups.make(SandboxSpec(), parent.pid)
     pidfd = parent.spawn()
     group.enter(pidfd)
-    await group.entered()
+    await group.require_entered()
     os.close(pidfd)
     assert parent.children[0] in members(group)
 
@@ -118,5 +118,5 @@ async def test_a_parent_that_died_is_forgotten(groups: ControlGroups, parent: Pa
     assert gone.pid not in groups._spots
     pidfd = parent.spawn()
     group.enter(pidfd)
-    await group.entered()
+    await group.require_entered()
     os.close(pidfd)

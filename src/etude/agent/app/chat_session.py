@@ -24,7 +24,7 @@ from etude.agent.harness.approval import Approver
 from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.header import session_header
 from etude.agent.harness.inbox import Inbox
-from etude.agent.harness.instructions import find_instructions, rendered
+from etude.agent.harness.instructions import find_instructions, render_instructions
 from etude.agent.harness.observer import AgentObserver
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
@@ -171,7 +171,7 @@ def _facts(
     found = find_instructions(place.folder)
     for problem in found.problems:
         report(problem)
-    instructions = rendered(found.files)
+    instructions = render_instructions(found.files)
     return TaskFacts(
         "", start.request, start.test_command, instructions=instructions, surroundings=describe_surroundings(place)
     )

@@ -191,7 +191,7 @@ class Agent:
         """Take one turn: a self-summary if the segment is full, else act and observe."""
         if self._turns_in_request >= self._budget.turns:
             raise RequestEnd("max_turns")
-        for text in self._inbox.steered():
+        for text in self._inbox.take_steering():
             self._transcript.hear(Message("user", text, delivery="steer"))
         if (asked := self._inbox.summary_asked()) is not None:
             return await self._summarize_on_request(asked, "steer")
@@ -230,7 +230,7 @@ class Agent:
             try:
                 answer = await self._inbox.turn(self._policy.complete(request))
             except ContextOverflow as error:
-                is_shorter = self._window.refused(error)
+                is_shorter = self._window.shorten_refused(error)
                 if not summary and (self._may_summarize() if is_shorter else self._must_summarize()):
                     raise WindowOverflow from error
                 if not is_shorter:
@@ -245,7 +245,7 @@ class Agent:
                 break
             finally:
                 self._seconds["policy"] += time.perf_counter() - start
-        self._window.taken()
+        self._window.on_accepted()
         if answer.finish == "abort":
             raise PolicyError(answer.problem or "the policy aborted the completion; sample the session again")
         message = self._transcript.completion(answer)
@@ -309,7 +309,7 @@ class Agent:
 
     async def _summarize_on_request(self, asked: SummaryRequest, manner: Delivery) -> None:
         """Write a summary that the user requested, unless the segment has no turn yet."""
-        for text in (*self._inbox.steered(), asked.words):
+        for text in (*self._inbox.take_steering(), asked.words):
             if text:
                 self._transcript.hear(Message("user", text, delivery="steer"))
         if any(message.role == "assistant" for message in self._transcript.messages):

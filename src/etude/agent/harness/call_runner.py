@@ -162,7 +162,7 @@ class CallRunner:
             self.repeats.clear()
         message = Message("tool", shown, call_id=call.id)
         self.transcript.result(message, call.name, result.failed, details)
-        self.edits.answered(call.id, changes)
+        self.edits.record_changes(call.id, changes)
 
     def _shown(self, call: ToolCall, result: ToolResult) -> str:
         """The text that the policy sees. A text that the tool has cut itself is never cut again."""
@@ -180,7 +180,7 @@ class CallRunner:
         """What is wrong with a call, or None. Renderers parse strictly, but endpoints may send anything."""
         tool = self.preset.tools.get(call.name)
         if tool is None:
-            return self.preset.unknown(call.name)
+            return self.preset.unknown_tool_answer(call.name)
         if self.preset.skinned:
             return None  # its tools check their arguments themselves, as strictly as the settings say
         if set(call.arguments) != set(tool.parameters):

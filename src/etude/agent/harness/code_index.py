@@ -17,8 +17,8 @@ from etude.agent.code_index.base import Base
 from etude.agent.code_index.errors import EmbedderFailed, IndexRefused, ServiceLost
 from etude.agent.code_index.hit import Hit
 from etude.agent.code_index.index import Index
+from etude.agent.code_index.listing_filter import EXCLUDE, IGNORE, ListingFilter
 from etude.agent.code_index.reading import digest_of
-from etude.agent.code_index.sieve import EXCLUDE, IGNORE, Sieve
 from etude.agent.code_index.update import Progress
 from etude.agent.code_index.walk import CACHE_MARKS, NEVER
 from etude.agent.harness.services import CodeHit
@@ -67,9 +67,9 @@ class OverlaidIndex:
     def __init__(self, session: SessionIndex, machine: Operations, base: Base) -> None:
         self._session, self._machine = session, machine
         self._looking = asyncio.Lock()
-        sieve = Sieve({p: d.decode(errors="replace") for p, d in base.files.items() if _ignores(p)})
+        listing = ListingFilter({p: d.decode(errors="replace") for p, d in base.files.items() if _ignores(p)})
         # Digests of the session's files that the index holds.
-        self._held = {p: digest_of(d).hex() for p, d in base.files.items() if sieve.keeps(p, len(d))}
+        self._held = {p: digest_of(d).hex() for p, d in base.files.items() if listing.keeps(p, len(d))}
 
     async def search(self, query: str, *, limit: int, under: str | None) -> Sequence[CodeHit]:
         return await _searched(self._search(query, limit, under))
@@ -82,8 +82,8 @@ class OverlaidIndex:
     async def _follow(self) -> None:
         """Send the files that differ from the index. They count as held only after the service has accepted them."""
         tree = await self._listing()
-        sieve = Sieve(tree["ignores"])
-        now: dict[str, str] = {p: digest for p, (size, digest) in tree["files"].items() if sieve.keeps(p, size)}
+        listing = ListingFilter(tree["ignores"])
+        now: dict[str, str] = {p: digest for p, (size, digest) in tree["files"].items() if listing.keeps(p, size)}
         changed: dict[str, bytes | None] = {p: None for p in self._held if p not in now}
         for path, digest in now.items():
             if digest != self._held.get(path):

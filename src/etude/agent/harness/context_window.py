@@ -65,22 +65,22 @@ class ContextWindow:
         if self.tokens is not None and self._transcript.segment_tokens > self.tokens - self._reserve():
             self._transcript.shorten(int(self.tokens * FITTED_SHARE), {"window": self.tokens})
 
-    def refused(self, overflow: ContextOverflow) -> bool:
+    def shorten_refused(self, overflow: ContextOverflow) -> bool:
         """Shorten a conversation that the endpoint refused, and return whether it is shorter now."""
         if self.exact:
             return False
         self._refusals += 1
         if overflow.prompt_tokens is not None:
-            self._transcript.measured(overflow.prompt_tokens)
+            self._transcript.take_token_count(overflow.prompt_tokens)
         else:  # the conversation exceeds the window, and some endpoints report too few tokens
-            self._transcript.measured(max(self.tokens or 0, self._transcript.estimated_tokens))
+            self._transcript.take_token_count(max(self.tokens or 0, self._transcript.estimated_tokens))
         most = min(self.tokens or self._transcript.segment_tokens, self._transcript.segment_tokens)
         facts = {"window": self.tokens, "prompt": overflow.prompt_tokens, "refused": True}
         halvings = min(self._refusals, MAX_REFUSALS) - 1
         shorter = self._transcript.shorten(int(most * FITTED_SHARE * 0.5**halvings), facts)
         return shorter and self._refusals <= MAX_REFUSALS
 
-    def taken(self) -> None:
+    def on_accepted(self) -> None:
         """The endpoint accepted a request."""
         self._refusals = 0
 

@@ -28,7 +28,7 @@ class AgentDependencies:
     seed: int | None = None  # of the first turn; each later turn adds one
     services: AgentServices = field(default_factory=AgentServices)  # tools outside the sandbox that settings switch on
     user_journal: Journal | None = None  # the caller's journal: gets every file change of a tool
-    inbox: Inbox = field(default_factory=Inbox.closed)  # messages after the request; a closed one has none
+    inbox: Inbox = field(default_factory=Inbox.closed_inbox)  # messages after the request; a closed one has none
     approver: Approver = field(default_factory=Approver)  # decides calls; the default asks no questions
     watcher: AgentObserver = field(default_factory=NullObserver)
     resumed: Session | None = None  # the session to resume

@@ -50,7 +50,7 @@ class Inbox:
         self._closed = self._accepts_nothing = False
 
     @classmethod
-    def closed(cls) -> Inbox:
+    def closed_inbox(cls) -> Inbox:
         """An inbox that accepts no message, not even a stop."""
         inbox = cls()
         inbox.close()
@@ -90,7 +90,7 @@ class Inbox:
         request, self._summary = self._summary, None
         return request
 
-    def steered(self) -> list[str]:
+    def take_steering(self) -> list[str]:
         """Take out the steering messages."""
         messages = list(self._steered)
         self._steered.clear()

@@ -75,7 +75,7 @@ def fit(files: Iterable[InstructionFile]) -> ProjectInstructions:
     return ProjectInstructions(kept[::-1], problems[::-1])
 
 
-def rendered(files: Iterable[InstructionFile]) -> str:
+def render_instructions(files: Iterable[InstructionFile]) -> str:
     """The files as the system prompt shows them; empty for none."""
     return "\n\n".join(
         f'<instructions path="{file.path}">\n{file.text}\n</instructions>' for file in files if file.text

@@ -62,7 +62,7 @@ class RecordedInbox(Inbox):
             elif delivery == "stop":
                 self._stops.add(turns)
 
-    def steered(self) -> list[str]:
+    def take_steering(self) -> list[str]:
         return self._said.pop(self._turns, [])
 
     def summary_asked(self) -> SummaryRequest | None:

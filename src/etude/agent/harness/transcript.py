@@ -198,7 +198,7 @@ class Transcript:
         self._start_segment()
         self._add(carried, self._render(carried), "summary", {**data, "message": carried.to_json()})
 
-    def measured(self, prompt_tokens: int) -> None:
+    def take_token_count(self, prompt_tokens: int) -> None:
         """Take the endpoint's token count of the current messages."""
         if prompt_tokens > 0:
             self._estimate = prompt_tokens
@@ -245,7 +245,7 @@ class Transcript:
         if self._renderer is None:
             message = self._distinct(_require(answer))
             routes, tokens, kinds = None, None, count_turn_tokens(message)._asdict()
-            self.measured(answer.usage.input_tokens)
+            self.take_token_count(answer.usage.input_tokens)
             self._estimate = answer.usage.input_tokens + answer.usage.output_tokens or self._estimate + estimate(
                 message
             )

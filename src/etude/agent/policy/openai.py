@@ -29,7 +29,7 @@ from etude.core.trace.completion import Completion, Usage
 from etude.core.trace.message import Message
 from etude.core.trace.plain_json import plain
 from etude.core.trace.unicode import whole
-from etude.sandbox.egress.address import followed, origin_of, split_address
+from etude.sandbox.egress.address import origin_of, redirect_target, split_address
 from etude.sandbox.egress.environment_proxy import ConnectionSettingError
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class OpenAIPolicy:
             self._most_tokens = refusal.answer_tokens
         if refusal.kind == "field" and self._max_tokens_field == "max_tokens":
             self._max_tokens_field = "max_completion_tokens"
-        if reply.status in _KEEPS_METHOD and (target := followed(self._url, reply.location)):
+        if reply.status in _KEEPS_METHOD and (target := redirect_target(self._url, reply.location)):
             self._url = target
 
     def _completion(self, reply: Reply) -> dict[str, Any]:

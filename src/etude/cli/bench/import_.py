@@ -24,11 +24,11 @@ from etude.cli.bench.making import (
     Requirements,
     TestTimeout,
     Version,
-    finished,
+    finish_suite,
     plan,
-    planned,
+    plan_suite,
     read_recipe_named,
-    sized,
+    size_suite,
 )
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
@@ -76,14 +76,14 @@ def swe_bench(
     facts = {"version": version, "description": description or f"SWE-bench rows of {rows.name}", "refresh": refresh}
     words = {"rows": rows, "repos": repos, "command": test_command, "count": count}
     limits, pytest = {"test_timeout_s": test_timeout}, test_command is None
-    making = planned(name, facts, words, out, after, prices, requirements, limits=limits, pytest=pytest)
-    making = sized(making, count, concurrency, test_timeout)
+    making = plan_suite(name, facts, words, out, after, prices, requirements, limits=limits, pytest=pytest)
+    making = size_suite(making, count, concurrency, test_timeout)
     if dry_run:
         absent = without_clone(found, repos)
         return plan(making, [row.instance_id for row in found if row.instance_id not in absent], left_out | absent)
     command = tuple(shlex.split(test_command or ""))
     read = read_recipe_named(recipe, overrides)
-    return finished(read, making, lambda bench: candidates(found, repos, bench, command), left_out)
+    return finish_suite(read, making, lambda bench: candidates(found, repos, bench, command), left_out)
 
 
 def _swe_bench_rows(rows: Path, repositories: Path) -> tuple[list[SweBenchRow], dict[str, str]]:
@@ -123,14 +123,14 @@ def harbor(
     found, left_out = read_foreign_tasks(folder)
     facts = {"version": version, "description": description or f"tasks of {folder.name}", "refresh": refresh}
     words = {"folder": folder, "images": images, "count": count}
-    making = planned(
+    making = plan_suite(
         name, facts, words, out, after, prices, None, limits={"test_timeout_s": 300.0}, pytest=False, images=images
     )
-    making = sized(making, count, concurrency, TEST_TIMEOUT_S)
+    making = size_suite(making, count, concurrency, TEST_TIMEOUT_S)
     if dry_run:
         return plan(making, [task.id for task in found], left_out)
     read = read_recipe_named(recipe, overrides)
-    return finished(read, making, lambda bench: harbor_candidates(found, images, bench), left_out)
+    return finish_suite(read, making, lambda bench: harbor_candidates(found, images, bench), left_out)
 
 
 def _pair(words: str) -> tuple[str, str]:

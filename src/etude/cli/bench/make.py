@@ -28,11 +28,11 @@ from etude.cli.bench.making import (
     Sessions,
     TestTimeout,
     Version,
-    finished,
+    finish_suite,
     plan,
-    planned,
+    plan_suite,
     read_recipe_named,
-    sized,
+    size_suite,
     tell_rubric,
 )
 from etude.cli.option import Json, Overrides
@@ -105,8 +105,8 @@ def make(
     words = {"category": category, "level": level, "split": split, "seed": seed, "repository": repository}
     words |= {"sessions": from_sessions, "tasks": from_tasks, "command": test_command, "count": count, **_bound(read)}
     limits, pytest = _test_runs(from_sessions, from_tasks, test_command, test_timeout)
-    making = planned(name, facts, words, out, after, prices, requirements, limits=limits, pytest=pytest)
-    making = sized(making, count or (24 if from_tasks == "exercises" else None), concurrency, test_timeout)
+    making = plan_suite(name, facts, words, out, after, prices, requirements, limits=limits, pytest=pytest)
+    making = size_suite(making, count or (24 if from_tasks == "exercises" else None), concurrency, test_timeout)
     if from_sessions:
         asked = asked_of(from_sessions, repository)
         return of_sessions(read, making, *asked, test_command, (rubrics, key_env), dry_run)
@@ -161,7 +161,7 @@ def of_sessions(
     if dry_run:
         return plan(making, [one.id for one in found], left_out)
     command = tuple(shlex.split(test_command or ""))
-    return finished(recipe, making, lambda bench: candidates(found, bench, command), left_out, drafts=True)
+    return finish_suite(recipe, making, lambda bench: candidates(found, bench, command), left_out, drafts=True)
 
 
 def _bound(recipe: Recipe) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def _tasks(
     tasks = source_of(source, recipe, choice)
     if dry_run:
         return plan(making, tasks.ids[:100], {}, len(tasks.ids))
-    return finished(
+    return finish_suite(
         recipe,
         making,
         lambda bench: candidates(

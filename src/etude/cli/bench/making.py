@@ -76,7 +76,7 @@ RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe to take sandbo
 Plan = Annotated[bool, typer.Option("--dry-run", help="Print the candidates; run nothing and write nothing.")]
 
 
-def planned(
+def plan_suite(
     name: str,
     facts: dict[str, str],
     words: dict[str, Any],
@@ -120,7 +120,7 @@ def there(file: Path | None) -> None:
         raise FileNotFoundError(f"{file}: there is no such file")
 
 
-def sized(making: SuiteBuildPlan, count: int | None, concurrency: int, timeout_s: float) -> SuiteBuildPlan:
+def size_suite(making: SuiteBuildPlan, count: int | None, concurrency: int, timeout_s: float) -> SuiteBuildPlan:
     """How many tasks are wanted, and how they are proved."""
     from dataclasses import replace
 
@@ -159,7 +159,7 @@ def plan(
     return Answer(document, "\n".join([*lines, *reasons("retired", making.retired), *reasons("left out", left_out)]))
 
 
-def finished(
+def finish_suite(
     recipe: Recipe,
     making: SuiteBuildPlan,
     candidates: Callable[[GradingContext], Sequence[Candidate]],

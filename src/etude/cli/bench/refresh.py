@@ -24,7 +24,7 @@ from etude.cli.bench.making import (
     Sessions,
     price_list,
     read_recipe_named,
-    sized,
+    size_suite,
 )
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
@@ -106,7 +106,7 @@ def refresh(
     words |= {"repository": repository, "command": test_command, "count": count}
     making = _making(before, found, words, version, out, prices)
     pinned = float(before.manifest.harness.get("test_timeout_s", TEST_TIMEOUT_S))
-    making = sized(making, count, concurrency, test_timeout or pinned)
+    making = size_suite(making, count, concurrency, test_timeout or pinned)
     command = shlex.join(command_of(map(before.task, before.ids))) if test_command is None else test_command
     read = read_recipe_named(recipe, overrides)
     return of_sessions(read, making, fresh, left_out | old, command, (rubrics, key_env), dry_run)

@@ -33,7 +33,7 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}:{parts.port or _PORTS[parts.scheme]}"
 
 
-def followed(url: str, location: str) -> str | None:
+def redirect_target(url: str, location: str) -> str | None:
     """Where a redirect leads that may be followed with the same key: to the same host and port, or from http's own port to that of https.
     None for any other, which a person must decide on."""
     try:

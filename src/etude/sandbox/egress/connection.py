@@ -85,7 +85,7 @@ class ProxyConnection:
                 if streams is not None:
                     streams[1].close()
 
-    def permitted(self) -> bool:
+    def is_permitted(self) -> bool:
         """Whether what it does now would be allowed now. Between requests it does nothing."""
         if self._goal is None:
             return True

@@ -48,7 +48,7 @@ class EgressProxy:
         """From now on this policy. What passes by the old one alone is cut before this returns."""
         self._state.policy, self._state.services = policy, dict(services or {})
         for connection in list(self._connections.values()):
-            if not connection.permitted():
+            if not connection.is_permitted():
                 connection.cut("cut: the policy has changed")
 
     async def close(self) -> None:

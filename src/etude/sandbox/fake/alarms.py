@@ -63,5 +63,5 @@ class Alarms:
         self._end(name, "its ttl is over" if due == times.end_s else "its idle ttl is over")
 
 
-def ended(name: str, why: str) -> SandboxNotFound:
+def sandbox_ended(name: str, why: str) -> SandboxNotFound:
     return SandboxNotFound(f"{name} was ended: {why}")

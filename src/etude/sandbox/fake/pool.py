@@ -19,7 +19,7 @@ from etude.sandbox.errors import (
     Unsupported,
     UserError,
 )
-from etude.sandbox.fake.alarms import Alarms, ended
+from etude.sandbox.fake.alarms import Alarms, sandbox_ended
 from etude.sandbox.fake.box import FakeSandbox
 from etude.sandbox.fake.command import Program
 from etude.sandbox.fake.faults import FaultPlan, Faults
@@ -187,7 +187,7 @@ class FakePool:
             raise Unsupported(f"uid_mode={spec.uid_mode!r}: back end fake has no users; take single")
 
     def _expire(self, name: str, why: str) -> None:
-        self._live[name].end(lambda: ended(name, why))
+        self._live[name].end(lambda: sandbox_ended(name, why))
 
     def _forget_failure(self, key: str, done: asyncio.Future[FakeSandbox]) -> None:
         if done.cancelled() or done.exception() is not None:

@@ -51,7 +51,7 @@ class WarmPool:
         if not warmth.claimable(spec):
             return None
         kind, now = warmth.kind(spec), asyncio.get_running_loop().time()
-        self._plan.asked(kind, now)
+        self._plan.on_request(kind, now)
         self._specs[kind] = warmth.bare(spec)
         self._fill(kind)
         idle = self._idle.get(kind, [])
@@ -88,7 +88,7 @@ class WarmPool:
         return True
 
     def _fill(self, kind: Hashable) -> None:
-        wanted = self._plan.wanted(kind, asyncio.get_running_loop().time())
+        wanted = self._plan.wanted_count(kind, asyncio.get_running_loop().time())
         have = len(self._idle.get(kind, ())) + self._coming.get(kind, 0)
         for _ in range(wanted - have):
             self._coming[kind] = self._coming.get(kind, 0) + 1
@@ -109,7 +109,7 @@ class WarmPool:
             await asyncio.sleep(_SWEEP_S)
             now = asyncio.get_running_loop().time()
             for kind in list(self._idle):
-                wanted = self._plan.wanted(kind, now)
+                wanted = self._plan.wanted_count(kind, now)
                 idle = self._idle[kind]
                 surplus, self._idle[kind] = idle[wanted:], idle[:wanted]
                 await asyncio.gather(*(box.kill() for box in surplus))

@@ -37,11 +37,11 @@ class WarmPlan:
         self._most, self._ready_s = most, ready_s
         self._asked: dict[Hashable, deque[float]] = {}
 
-    def asked(self, kind: Hashable, now_s: float) -> None:
+    def on_request(self, kind: Hashable, now_s: float) -> None:
         times = self._asked.setdefault(kind, deque(maxlen=4096))
         times.append(now_s)
 
-    def wanted(self, kind: Hashable, now_s: float) -> int:
+    def wanted_count(self, kind: Hashable, now_s: float) -> int:
         times = self._asked.get(kind, deque())
         while times and times[0] < now_s - WINDOW_S:
             times.popleft()

@@ -150,7 +150,7 @@ class DockerRuntime:
         )
         shutil.rmtree(base)
         if done.returncode:
-            raise Unsupported(f"back end {self.backend}: the engine can't import a root: {engine.said(done)}")
+            raise Unsupported(f"back end {self.backend}: the engine can't import a root: {engine.engine_message(done)}")
         self._built[key] = name
         return name
 

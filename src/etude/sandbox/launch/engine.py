@@ -39,11 +39,11 @@ def require(words: tuple[str, ...], backend: str) -> None:
         raise Unsupported(f"back end {backend}: `{words[0]} version`: {error}") from None
     if done.returncode:
         raise Unsupported(
-            f"back end {backend}: no engine answers: {said(done)}; start it, set DOCKER_HOST, or take podman or local"
+            f"back end {backend}: no engine answers: {engine_message(done)}; start it, set DOCKER_HOST, or take podman or local"
         )
 
 
-def said(done: subprocess.CompletedProcess[bytes]) -> str:
+def engine_message(done: subprocess.CompletedProcess[bytes]) -> str:
     return done.stderr.decode(errors="replace").strip()[-_SHOWN:] or f"it ended with {done.returncode}"
 
 

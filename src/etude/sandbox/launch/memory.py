@@ -125,7 +125,7 @@ class MemorySandboxFactory:
             channel.take_up()
             if sandbox.group is not None:
                 sandbox.group.enter(channel.pidfd)
-                await sandbox.group.entered()
+                await sandbox.group.require_entered()
             await channel.call(frames.STAT, {"path": "."}, patience_s=_PATIENCE_S)
         except BaseException:
             await discard(channel, backend_handle)

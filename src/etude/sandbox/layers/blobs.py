@@ -88,7 +88,7 @@ def require_digest(file: IO[bytes], digest: str) -> None:
         raise BadImage(f"a layer is not what its digest {digest[:19]} says")
 
 
-def decompressed(file: IO[bytes]) -> IO[bytes]:
+def open_decompressed(file: IO[bytes]) -> IO[bytes]:
     """By its first bytes."""
     head = file.read(4)
     file.seek(0)

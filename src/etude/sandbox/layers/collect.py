@@ -34,7 +34,7 @@ class CollectionResult:
 
 def collect(store: LayerStore, *, patience_s: float = PATIENCE_S) -> CollectionResult:
     """`patience_s`: how long after its last use a snapshot stays that has neither name nor holder."""
-    with store.locked(fcntl.LOCK_EX):
+    with store.lock(fcntl.LOCK_EX):
         held, drafts = set[str](), 0
         for backing in store.backings:
             holds, dead = leases(backing.live)

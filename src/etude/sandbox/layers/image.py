@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from etude.core.archives import open_tar
-from etude.sandbox.layers.blobs import BROKEN, Blobs, FolderBlobs, TarBlobs, decompressed, record, require_digest
+from etude.sandbox.layers.blobs import BROKEN, Blobs, FolderBlobs, TarBlobs, open_decompressed, record, require_digest
 from etude.sandbox.layers.bounds import Bounds
 from etude.sandbox.layers.errors import BadImage, UnsafeContent
 from etude.sandbox.layers.snapshot import Snapshot
@@ -134,7 +134,7 @@ def _layered(store: LayerStore, blobs: Blobs, plan: _Plan, name: str, bounds: Bo
             file = stack.enter_context(blobs.open(part))
             if digest:
                 require_digest(file, digest)
-            sources.append((decompressed(file), inner))
+            sources.append((open_decompressed(file), inner))
         return _stacked(store, sources, plan.config, plan.base, name, bounds)
 
 
@@ -212,7 +212,7 @@ def _plain_tar(source: Path, most_bytes: int) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise BadImage(f"{source}: {error.strerror}") from error
     with file:
-        plain = decompressed(file)
+        plain = open_decompressed(file)
         if plain is file:
             yield file
             return

@@ -38,5 +38,5 @@ class Snapshot:
         """Whether its files are a whole root file system."""
         return self.base > 0
 
-    def topped(self, layer: str) -> Snapshot:
+    def with_layer(self, layer: str) -> Snapshot:
         return replace(self, layers=(layer, *self.layers))

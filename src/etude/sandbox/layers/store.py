@@ -91,7 +91,7 @@ class LayerStore:
         self._looked_at: set[str] = set()
         self.memory: StoreBacking | None = None
         if in_memory:
-            with self.locked(fcntl.LOCK_SH):
+            with self.lock(fcntl.LOCK_SH):
                 self.memory = memory_backing(root)
 
     @property
@@ -143,8 +143,8 @@ class LayerStore:
         """`below` with the draft on top, if there is one: recorded, named, and held."""
         if name:
             names_.require_name(name)
-        with self.locked(fcntl.LOCK_SH):
-            snapshot = below.topped(self.add(draft)) if draft is not None else below
+        with self.lock(fcntl.LOCK_SH):
+            snapshot = below.with_layer(self.add(draft)) if draft is not None else below
             return self.record(snapshot, name=name, transient=transient)
 
     def record(self, snapshot: Snapshot, *, name: str = "", transient: bool = False) -> PinnedSnapshot:
@@ -184,7 +184,7 @@ class LayerStore:
 
     def hold(self, ref: str) -> PinnedSnapshot:
         """Its layers, checked and safe from collection until released. Raises UnknownSnapshot, LayerCorrupt."""
-        with self.locked(fcntl.LOCK_SH):
+        with self.lock(fcntl.LOCK_SH):
             snapshot = self.resolve(ref)
             first = self.lease.hold(snapshot.digest)
             with suppress(FileNotFoundError):
@@ -216,7 +216,7 @@ class LayerStore:
     def close(self) -> None:
         """All holds of this object end."""
         if self.memory is not None:
-            with self.locked(fcntl.LOCK_EX):
+            with self.lock(fcntl.LOCK_EX):
                 self.memory.close_and_remove()
             self.memory = None
         self.disk.close()
@@ -228,7 +228,7 @@ class LayerStore:
         self.close()
 
     @contextmanager
-    def locked(self, how: int) -> Iterator[None]:
+    def lock(self, how: int) -> Iterator[None]:
         """Shared: nothing is collected meanwhile. Exclusive: nothing is made or taken."""
         fd = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

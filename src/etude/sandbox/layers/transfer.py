@@ -24,7 +24,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 def pin_present(store: LayerStore, digests: Iterable[str]) -> PinnedSnapshot:
     """Those of these layers that are here, none of them collected while held. Not looked into."""
     asked = [digest for digest in digests if _is_digest(digest)]
-    with store.locked(fcntl.LOCK_SH):
+    with store.lock(fcntl.LOCK_SH):
         present = tuple(digest for digest in asked if (store.layer(digest) / "manifest").exists())
         return store.record(Snapshot(present), transient=True)
 
@@ -49,7 +49,7 @@ def record_snapshot(store: LayerStore, record: bytes, name: str = "") -> PinnedS
         name = ""
     if name:
         require_name(name)
-    with store.locked(fcntl.LOCK_SH):
+    with store.lock(fcntl.LOCK_SH):
         for digest in snapshot.layers:
             if not (store.layer(digest) / "manifest").exists():
                 raise UnknownSnapshot(

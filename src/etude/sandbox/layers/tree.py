@@ -75,12 +75,12 @@ def _walk(folder: int, prefix: str) -> Iterator[tuple[str, int, str]]:
     for name in os.listdir(folder):
         yield prefix + name, folder, name
         if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            with entered(name, folder) as fd:
+            with enter_folder(name, folder) as fd:
                 yield from _walk(fd, f"{prefix}{name}/")
 
 
 @contextmanager
-def entered(name: str, folder: int) -> Iterator[int]:
+def enter_folder(name: str, folder: int) -> Iterator[int]:
     """A folder's descriptor; meanwhile its owner may look into it, whatever its mode says before and after."""
     fd = open_anyway(name, folder, FOLDER)
     status = os.fstat(fd)

@@ -16,7 +16,7 @@ from etude.sandbox.layers.bounds import Bounds, BoundsCounter
 from etude.sandbox.layers.draft import MODE_BITS, LayerDraft
 from etude.sandbox.layers.errors import UnsafeContent
 from etude.sandbox.layers.manifest import LayerEntry, LayerManifest
-from etude.sandbox.layers.tree import CREATE, FOLDER, PIECE_BYTES, READ, entered, open_anyway, read_entry, walk
+from etude.sandbox.layers.tree import CREATE, FOLDER, PIECE_BYTES, READ, enter_folder, open_anyway, read_entry, walk
 
 
 class TreeImporter:
@@ -51,7 +51,7 @@ class TreeImporter:
                 self._draft.note(LayerEntry(path, "gone"))
 
     def _below(self, source: int, target: int, name: str, path: str, status: os.stat_result) -> None:
-        with entered(name, source) as theirs:
+        with enter_folder(name, source) as theirs:
             opaque, own = _attributes(theirs, path)
             os.mkdir(name, 0o700, dir_fd=target)
             ours = os.open(name, FOLDER, dir_fd=target)

@@ -23,10 +23,10 @@ class LayerView:
 
     @classmethod
     def of(cls, store: LayerStore, snapshot: Snapshot) -> LayerView:
-        return cls.stacked((digest, store.manifest(digest)) for digest in reversed(snapshot.layers))
+        return cls.stack((digest, store.manifest(digest)) for digest in reversed(snapshot.layers))
 
     @classmethod
-    def stacked(cls, lowest_first: Iterable[tuple[str, LayerManifest]]) -> LayerView:
+    def stack(cls, lowest_first: Iterable[tuple[str, LayerManifest]]) -> LayerView:
         view = cls({}, {})
         for digest, manifest in lowest_first:
             view.apply(manifest.entries, digest)

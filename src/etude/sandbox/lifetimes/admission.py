@@ -69,7 +69,7 @@ class Admission:
     def arrive(self) -> int:
         """A place at the end of the line. Raises CapacityExhausted when it is full."""
         if len(self._line) >= self._most_waiting:
-            raise self.exhausted(f"{len(self._line)} creates wait already")
+            raise self.capacity_error(f"{len(self._line)} creates wait already")
         self._last_ticket += 1
         self._line[self._last_ticket] = None
         return self._last_ticket
@@ -103,7 +103,7 @@ class Admission:
         """Until the rate lets the next one in; None where none waits, or for a departure."""
         return self._bucket.wait_s() if self._line and self.live < self.max_live else None
 
-    def exhausted(self, why: str) -> CapacityExhausted:
+    def capacity_error(self, why: str) -> CapacityExhausted:
         """When to come again: as many departures at the present pace as there are before it."""
         pace_s = self._bucket.wait_s() if self.live < self.max_live else self._pace_s
         retry_s = min(_MOST_S, max(_LEAST_S, pace_s * (1 + len(self._line))))
@@ -138,7 +138,7 @@ class AdmissionQueue:
                 await turn
         except TimeoutError:
             if self._gave_up(ticket):
-                raise self.admission.exhausted(f"none became free within {self._patience_s:g} s") from None
+                raise self.admission.capacity_error(f"none became free within {self._patience_s:g} s") from None
         except asyncio.CancelledError:
             if not self._gave_up(ticket):
                 self.leave()

@@ -62,7 +62,7 @@ class ControlGroup:
         """Begin to move a process in, unless it was born there; `entered` says how it went. Raises SandboxDied."""
         self._entered = self._turns.submit(self._enter, _pid(pidfd))
 
-    async def entered(self) -> None:
+    async def require_entered(self) -> None:
         """Raises CapacityExhausted, SandboxDied."""
         assert self._entered is not None, "enter first"
         await asyncio.wrap_future(self._made)

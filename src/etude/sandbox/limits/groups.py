@@ -13,7 +13,7 @@ from pathlib import Path
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.limits import kernel, owner
 from etude.sandbox.limits.group import ControlGroup
-from etude.sandbox.limits.hierarchy import Hierarchy, mounted
+from etude.sandbox.limits.hierarchy import Hierarchy, mounted_hierarchies
 from etude.sandbox.limits.steps import GroupFolder, GroupV1, GroupV2, GroupVersion
 from etude.sandbox.spec import SandboxSpec
 
@@ -50,7 +50,7 @@ class ControlGroups:
     @classmethod
     def find(cls, hierarchies: list[Hierarchy] | None = None) -> ControlGroups:
         """Never raises: what can't be had is a reason. Removes what pools of dead processes left next to ours."""
-        found = mounted() if hierarchies is None else hierarchies
+        found = mounted_hierarchies() if hierarchies is None else hierarchies
         unified, legacy = [one for one in found if one.version == 2], [one for one in found if one.version == 1]
         reasons = [] if found else ["none is mounted"]
         for one in unified:

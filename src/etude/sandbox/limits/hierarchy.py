@@ -20,7 +20,7 @@ class Hierarchy:
     own: Path
 
 
-def mounted(mounts: Path = _MOUNTS, own: Path = _OWN) -> list[Hierarchy]:
+def mounted_hierarchies(mounts: Path = _MOUNTS, own: Path = _OWN) -> list[Hierarchy]:
     """Those in which the group of this process is in sight; none where nothing is mounted or nothing can be read."""
     try:
         groups, lines = _own_groups(own.read_text()), mounts.read_text().splitlines()

@@ -168,5 +168,5 @@ class PackageIndexes:
 
 
 def _index_service(index: Index, rule: PackageRule) -> ProxyService:
-    named = rules.named(rule)
+    named = rules.named_rule(rule)
     return PipService(index, named) if isinstance(index, PipIndex) else NpmService(index, named, f"{rules.URL}/npm/")

@@ -26,7 +26,7 @@ def require(network: Network) -> None:
         raise UserError(f"two package rules of one kind among {kinds}: name all packages in one")
     policy(network)
     for rule in network.packages:
-        named(rule)
+        named_rule(rule)
 
 
 def policy(network: Network) -> AllowList:
@@ -37,7 +37,7 @@ def policy(network: Network) -> AllowList:
         raise UserError(f"network: {problem}") from None
 
 
-def named(rule: PackageRule) -> PackageFilter:
+def named_rule(rule: PackageRule) -> PackageFilter:
     """Raises UserError."""
     try:
         normal = pip_name if rule.kind == "pip" else npm_name

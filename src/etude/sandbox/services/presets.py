@@ -79,7 +79,7 @@ def by_name(name: str) -> ServiceSpec:
     return PRESETS[name]()
 
 
-def seeded(name: str, files: Mapping[str, str]) -> ServiceSpec:
+def seed_service(name: str, files: Mapping[str, str]) -> ServiceSpec:
     """The service with these files in its data folder before it starts: records of the log service (`log.jsonl`), objects of the store.
     Raises UserError."""
     service = by_name(name)

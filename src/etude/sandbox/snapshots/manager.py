@@ -93,7 +93,7 @@ class LayerSnapshotManager:
             async with self._frozen() as upper:
                 pair = await self._layer_cache.work(lambda: self._written_out(upper, before, folder))
             with pair:
-                return await pair.compared()
+                return await pair.compare()
 
     async def _freeze(self, name: str, memory: bool, transient: bool = False) -> PinnedSnapshot:
         if memory:
@@ -166,7 +166,7 @@ class LayerSnapshotManager:
 
     def _written_out(self, upper: int, before: LayerView, workdir: str) -> patch.PatchFolders:
         sources = patch.FileSources(self._layer_cache.store, upper, self._sandbox.spec)
-        return patch.PatchFolders.written(sources, before, self._seen(upper), workdir)
+        return patch.PatchFolders.write_folders(sources, before, self._seen(upper), workdir)
 
 
 async def gather_created(births: list[Awaitable[LiveSandbox]]) -> list[LiveSandbox | SandboxError]:

@@ -92,7 +92,7 @@ class PatchFolders:
         self._folder = folder
 
     @classmethod
-    def written(cls, sources: FileSources, before: LayerView, after: LayerView, workdir: str) -> PatchFolders:
+    def write_folders(cls, sources: FileSources, before: LayerView, after: LayerView, workdir: str) -> PatchFolders:
         """What differs below `workdir`, apart from what git keeps for itself. Raises OutputLimit."""
         prefix = workdir.strip("/") + "/"
         paths = [one.path for one in differences(before, after) if one.path.startswith(prefix)]
@@ -115,7 +115,7 @@ class PatchFolders:
             sources.close()
         return pair
 
-    async def compared(self) -> bytes:
+    async def compare(self) -> bytes:
         git = shutil.which("git")
         if git is None:
             raise Unsupported("git_patch: the host has no git; install it, or take `diff` and `get_tar`")

@@ -23,7 +23,7 @@ from etude.core.archives import (
 )
 from etude.sandbox.errors import OutputLimit, SandboxError, UserError
 from etude.sandbox.inside import frames
-from etude.sandbox.wire.exchange import PendingCall, reported
+from etude.sandbox.wire.exchange import PendingCall, error_of_frame
 
 MOST_ENTRIES = 100_000
 _MOST_NAME, _MOST_DEPTH = (
@@ -128,7 +128,7 @@ class Download(PendingCall):
 
     def take(self, frame: frames.Frame, descriptors: list[int]) -> None:
         if frame.kind == frames.ERROR:
-            self.fail(reported(frame))
+            self.fail(error_of_frame(frame))
             return
         if self._problem is None:
             self._keep(frame)

@@ -15,7 +15,7 @@ from typing import Any
 
 from etude.sandbox import errors
 from etude.sandbox.inside import frames
-from etude.sandbox.wire.exchange import PendingCall, StreamExchange, closes, reported
+from etude.sandbox.wire.exchange import PendingCall, StreamExchange, closes, error_of_frame
 
 _READ_BYTES = 1 << 18
 _SLACK_BYTES = 1 << 16  # a frame's JSON part, in addition to the bytes the caller allowed
@@ -233,7 +233,7 @@ class ControlChannel:
 
     def _dispatch_own(self, frame: frames.Frame) -> None:
         if frame.kind == frames.ERROR:
-            self.fail(reported(frame))
+            self.fail(error_of_frame(frame))
         elif frame.kind == frames.HELLO and self.pidfd < 0:
             self.introduce(self._claim(1)[0])
         elif frame.kind == frames.GRANT and not self._is_ready:

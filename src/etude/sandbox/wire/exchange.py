@@ -49,7 +49,7 @@ class PendingCall:
             for fd in descriptors:
                 os.close(fd)
         elif frame.kind == frames.ERROR:
-            self.fail(reported(frame))
+            self.fail(error_of_frame(frame))
         else:
             self.answer.set_result((frame, descriptors))
 
@@ -65,7 +65,7 @@ class PendingCall:
                 os.close(fd)
 
 
-def reported(frame: frames.Frame) -> errors.SandboxError:
+def error_of_frame(frame: frames.Frame) -> errors.SandboxError:
     """What an ERROR frame says, as the exception to raise."""
     kind = _ERRORS.get(str(frame.head.get("error")), errors.InfraError)
     return kind(str(frame.head.get("message", "no message")))

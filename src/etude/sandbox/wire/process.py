@@ -16,7 +16,7 @@ from etude.sandbox.inside.output import Output
 from etude.sandbox.spec import ExecResult, OutputChunk, TerminalSize
 from etude.sandbox.wire import request
 from etude.sandbox.wire.channel import ControlChannel
-from etude.sandbox.wire.exchange import reported
+from etude.sandbox.wire.exchange import error_of_frame
 
 GRACE_S = 10.0  # the runner kills at the time-out; this long after it we stop believing in the runner
 WINDOW_BYTES = 1 << 20
@@ -109,7 +109,7 @@ class LiveProcess:
         elif frame.kind == frames.SPENT:
             self._room = min(self._room + _count(frame.head.get("bytes")), _STDIN_BYTES)
         elif frame.kind == frames.ERROR:
-            self._failure = reported(frame)
+            self._failure = error_of_frame(frame)
         else:
             request.result(frame.head, b"", b"")  # read once here, where nonsense ends the connection
             self._exit = frame.head

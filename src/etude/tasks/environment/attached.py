@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from etude.sandbox.services.presets import seeded
+from etude.sandbox.services.presets import seed_service
 from etude.sandbox.spec import ServiceSpec
 from etude.tasks.errors import TaskError
 
@@ -31,4 +31,4 @@ def _service(row: object) -> ServiceSpec:
     texts = isinstance(files, Mapping) and all(isinstance(one, str) for pair in files.items() for one in pair)
     if not isinstance(name, str) or not texts:
         raise TaskError(f"metadata.{KEY} holds {row!r:.80}: a row has a `name`, and `files` with texts by path")
-    return seeded(name, files)
+    return seed_service(name, files)

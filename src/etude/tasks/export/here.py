@@ -22,7 +22,7 @@ from typing import Any
 
 from etude.sandbox.spec import ExecResult, SandboxSpec
 from etude.tasks.content import files_below, read_file, write_file
-from etude.tasks.graders.judged import MAX_FILE_BYTES, AttemptJudgement, judged, limit_s, tests_to_grade
+from etude.tasks.graders.judged import MAX_FILE_BYTES, AttemptJudgement, judge_hidden_tests, limit_s, tests_to_grade
 from etude.tasks.protected import is_protected
 from etude.tasks.running.channel import INSIDE
 from etude.tasks.running.testrun import run_tests
@@ -117,7 +117,7 @@ def grade_attempt(tests: Path, workdir: Path) -> AttemptJudgement:
     plan = tests_to_grade(hidden)
     own = {path: (workdir / path).read_bytes() for path in plan.files if (workdir / path).is_file()}
     ran = asyncio.run(run_tests(plan, {**own, **tree}, Here(workdir).fresh, limit_s(hidden["seconds"])))
-    return judged(hidden, ran)
+    return judge_hidden_tests(hidden, ran)
 
 
 def main(arguments: list[str]) -> int:

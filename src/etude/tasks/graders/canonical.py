@@ -31,7 +31,7 @@ class Program:
     bound: dict[str, dict[str, str]] = field(default_factory=dict)
     packages: frozenset[str] = frozenset()
 
-    def resolved(self, dotted: str) -> str:
+    def resolve_name(self, dotted: str) -> str:
         """What a dotted name means, by the modules' own imports."""
         for _ in range(MAX_HOPS):
             module, _, rest = self.split(dotted)
@@ -168,13 +168,13 @@ class _Canon(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if isinstance(node.ctx, ast.Load) and node.id in self.scope:
-            return ast.Name(self.program.resolved(self.scope[node.id]), ast.Load())
+            return ast.Name(self.program.resolve_name(self.scope[node.id]), ast.Load())
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         value = self.visit(node.value)
         if isinstance(value, ast.Name) and value.id in self.program.trees and isinstance(node.ctx, ast.Load):
-            return ast.Name(self.program.resolved(f"{value.id}.{node.attr}"), ast.Load())
+            return ast.Name(self.program.resolve_name(f"{value.id}.{node.attr}"), ast.Load())
         return ast.Attribute(value, node.attr, node.ctx)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:

@@ -16,7 +16,7 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.workspace import open_workspace
 from etude.tasks.errors import TaskDefective
 from etude.tasks.faults import FaultRow
-from etude.tasks.graders.judged import graded_files, judged, limit_s, tests_to_grade
+from etude.tasks.graders.judged import graded_files, judge_hidden_tests, limit_s, tests_to_grade
 from etude.tasks.running.supervised import supervised_spec
 from etude.tasks.running.testrun import Opener, RunReport, Tests, run_tests
 from etude.tasks.solved import reference_files
@@ -67,11 +67,11 @@ class CommandsGrader:
         """Raises InfraError for what is no fault of the attempt (`tasks.faults`)."""
         start = time.perf_counter()
         ran = await self._run(task, files, pool)
-        outcome = judged(task.hidden, ran)
+        outcome = judge_hidden_tests(task.hidden, ran)
         if outcome.fault is not None and outcome.fault.fault == "doubtful":
             await self._well(task, pool, outcome.fault)
             # The machine is well now. Was it then? A process that the kernel chose when memory was short is no evidence: the second run says.
-            outcome = judged(task.hidden, await self._run(task, files, pool))
+            outcome = judge_hidden_tests(task.hidden, await self._run(task, files, pool))
         return Verdict(float(not outcome.reason), outcome.tests, outcome.reason, time.perf_counter() - start)
 
     async def _run(self, task: Task, files: dict[str, bytes], pool: Machines) -> RunReport:
@@ -86,7 +86,7 @@ class CommandsGrader:
             raise InfraError(
                 f"{task.id}: {row.sign}, and the reference does not pass here either: {ran.objection or ran.output}"
             )
-        if missing := [name for name, good in judged(task.hidden, ran).tests.items() if not good]:
+        if missing := [name for name, good in judge_hidden_tests(task.hidden, ran).tests.items() if not good]:
             raise TaskDefective(
                 f"task {task.id}: its reference does not pass {missing[0]} here and now ({len(missing)} of its tests), so no attempt can be "
                 "judged: the test may hold on the day of its proof alone; mend or remove the task (etude tasks check)"

@@ -28,7 +28,7 @@ from etude.sandbox.spec import ExecResult
 from etude.tasks.bounded import LimitReached, run_bounded
 from etude.tasks.content import laid_over
 from etude.tasks.graders.commands import keep_spec, machine
-from etude.tasks.graders.edits import apply_edits, encoded
+from etude.tasks.graders.edits import apply_edits, encode_files
 from etude.tasks.graders.workflow import WorkflowError, commands_of
 from etude.tasks.restore import editable, restore_files, text_of
 from etude.tasks.task import Task, Verdict
@@ -89,7 +89,7 @@ async def objection(task: Task, files: dict[str, bytes], scenario: Mapping[str, 
     """What speaks against the files in this scenario; empty if nothing."""
     nonce = secrets.token_hex(8)
     tree = apply_edits(task.files, scenario.get("edits", ())) | scenario.get("files", {})
-    graded = encoded(
+    graded = encode_files(
         {path: text.replace(NONCE, nonce) if path in scenario.get("files", {}) else text for path, text in tree.items()}
     )
     kept = restore_files(task, files)

@@ -24,7 +24,7 @@ from etude.sandbox.protocol import Machines
 from etude.tasks.bounded import LimitReached, run_bounded
 from etude.tasks.content import same_content
 from etude.tasks.graders import documented
-from etude.tasks.graders.edits import Edit, apply_edits, encoded
+from etude.tasks.graders.edits import Edit, apply_edits, encode_files
 from etude.tasks.graders.examples import (
     MAX_EXAMPLES,
     ExampleGroup,
@@ -87,7 +87,7 @@ async def outcomes(
 ) -> list[ExamplesOutcome]:
     module = task.hidden["import"] if task.hidden["form"] == "docstrings" else ""
     base = {path: text for path, text in task.files.items() if path != task.hidden["path"] or path.endswith(".py")}
-    trees = [encoded(apply_edits(base, edits)) for edits in variants]
+    trees = [encode_files(apply_edits(base, edits)) for edits in variants]
     found: list[ExamplesOutcome] = []
     for at in range(0, len(trees), TOGETHER):
         runs = (run_examples(task, tree, groups, module, pool, LIMIT_S) for tree in trees[at : at + TOGETHER])
@@ -150,7 +150,7 @@ def _of_examples(task: Task, text: str) -> list[ExampleGroup]:
 
 
 def _group(task: Task, name: str, doc: str) -> ExampleGroup:
-    missing = documented.untold(doc, task.hidden["facts"].get(name, {}))
+    missing = documented.missing_facts(doc, task.hidden["facts"].get(name, {}))
     if missing:
         raise Poor(f"{name}: its documentation does not tell {missing[0]}")
     group = read_examples(name, doc)

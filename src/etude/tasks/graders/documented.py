@@ -88,7 +88,7 @@ def same_signature(heading: str, wanted: str) -> bool:
     return isinstance(node, ast.FunctionDef) and signature(node) == wanted
 
 
-def untold(doc: str, facts: Mapping[str, Any]) -> list[str]:
+def missing_facts(doc: str, facts: Mapping[str, Any]) -> list[str]:
     """Which of the facts a reader would not find: parameters, defaults, exceptions by their names."""
     missing = [
         f"the {kind} {word}"

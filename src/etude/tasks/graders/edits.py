@@ -24,5 +24,5 @@ def apply_edits(files: Mapping[str, str], edits: Sequence[Edit]) -> dict[str, st
     return found
 
 
-def encoded(files: Mapping[str, str]) -> dict[str, bytes]:
+def encode_files(files: Mapping[str, str]) -> dict[str, bytes]:
     return {path: text.encode() for path, text in files.items()}

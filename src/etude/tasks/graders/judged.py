@@ -48,7 +48,7 @@ def brief(task: Task) -> Task:
     return replace(task, hidden={**task.hidden, BRIEF: True})
 
 
-def judged(hidden: Mapping[str, Any], ran: RunReport) -> AttemptJudgement:
+def judge_hidden_tests(hidden: Mapping[str, Any], ran: RunReport) -> AttemptJudgement:
     """By the hidden part of a task alone: only expected names count, skipped or missing is failed."""
     names = [*hidden["fail_to_pass"], *hidden["pass_to_pass"]]
     row = fault_of(ran, tests_to_grade(hidden).kind)

@@ -27,7 +27,7 @@ from etude.tasks.bounded import LimitReached, run_bounded
 from etude.tasks.content import same_content
 from etude.tasks.environment.environment import TestPlan, environment_of
 from etude.tasks.graders.commands import keep_spec, machine
-from etude.tasks.graders.edits import Edit, apply_edits, encoded
+from etude.tasks.graders.edits import Edit, apply_edits, encode_files
 from etude.tasks.graders.judged import MAX_FILE_BYTES
 from etude.tasks.restore import text_of
 from etude.tasks.running.testrun import RunReport, Tests, run_tests
@@ -105,7 +105,7 @@ class _Runs:
         self.limit_s = max(FEWEST_S, TIMES_S * float(task.hidden["seconds"]))
 
     async def once(self, edits: Sequence[Edit], needed: Collection[str] = ()) -> RunReport:
-        graded = encoded(apply_edits(self.task.files, edits)) | self.tests
+        graded = encode_files(apply_edits(self.task.files, edits)) | self.tests
         fresh = machine(self.task, self.pool, keep_spec)
         return await run_tests(tests_of(self.task, (self.path,), needed), graded, fresh, self.limit_s)
 
@@ -128,7 +128,7 @@ def objection(task: Task, files: Mapping[str, bytes]) -> str:
     for known, before in task.files.items():
         if known != path and _CODE.search(known) and not same_content(before, files.get(known)):
             return f"{known} was changed or removed: only {path} may be written"
-    if (share := copied(text, task.files[task.hidden["module"]])) > MAX_COPIED:
+    if (share := copied_share(text, task.files[task.hidden["module"]])) > MAX_COPIED:
         return (
             f"{path} repeats {share:.0%} of the lines of {task.hidden['module']}: it is compared with a copy of itself"
         )
@@ -137,7 +137,7 @@ def objection(task: Task, files: Mapping[str, bytes]) -> str:
     return ""
 
 
-def copied(tests: str, module: str) -> float:
+def copied_share(tests: str, module: str) -> float:
     """The share of the module's telling lines that stand in the tests, be it as text."""
     lines = {line.strip() for line in module.splitlines()}
     telling = {line for line in lines if len(line) >= TELLING_CHARS and not _COMMON.match(line)}

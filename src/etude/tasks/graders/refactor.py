@@ -155,12 +155,12 @@ def _public(reference: Program, submission: Program, request: Mapping[str, Any])
 
 def _imported(made: Program, node: ast.AST, module: str, thing: str) -> list[str]:
     bound = imported_bindings(node, module, module in made.packages)
-    return [name for name, meant in bound.items() if made.resolved(meant) == thing]
+    return [name for name, meant in bound.items() if made.resolve_name(meant) == thing]
 
 
 def _meant(made: Program, module: str) -> dict[str, str]:
     """Top-level names that mean something of the project, and what."""
-    found = {name: made.resolved(meant) for name, meant in made.bound[module].items()}
+    found = {name: made.resolve_name(meant) for name, meant in made.bound[module].items()}
     return {name: meant for name, meant in found.items() if made.split(meant)[0] and meant not in made.trees}
 
 

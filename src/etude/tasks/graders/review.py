@@ -53,7 +53,7 @@ class ReviewGrader:
             comments = read_comments(files.get(task.hidden["path"]), task.hidden["path"])
         except MalformedComments as error:
             return Verdict(0.0, dict.fromkeys(names, False), str(error), time.perf_counter() - start)
-        found, right = matched(comments, defects)
+        found, right = match_comments(comments, defects)
         results = dict(zip(names, found, strict=True))
         recall = sum(found) / len(found)
         precision = right / len(comments) if comments else 0.0
@@ -96,7 +96,7 @@ def _comment(line: str, where: str) -> Comment:
     return Comment(path.removeprefix("./"), at)
 
 
-def matched(comments: Sequence[Comment], defects: Sequence[Mapping[str, Any]]) -> tuple[list[bool], int]:
+def match_comments(comments: Sequence[Comment], defects: Sequence[Mapping[str, Any]]) -> tuple[list[bool], int]:
     """Which defects were found, and how many comments are right. A comment counts for the nearest defect alone."""
     hits = [0] * len(defects)
     for comment in comments:

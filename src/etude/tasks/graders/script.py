@@ -131,7 +131,7 @@ async def _scored(sandbox: Disposable, task: Task, below: str) -> tuple[float, d
     if hidden["parser"]:
         try:
             text = ran.out.decode("utf-8", "replace")
-            return await run_bounded_if_large(ran.out, parsed, text, ran.truncated, hidden["parser"])
+            return await run_bounded_if_large(ran.out, parse_reward, text, ran.truncated, hidden["parser"])
         except LimitReached as error:
             return 0.0, {}, str(error)
     try:
@@ -141,7 +141,7 @@ async def _scored(sandbox: Disposable, task: Task, below: str) -> tuple[float, d
     return found.score, {}, "" if found.score >= 1 else f"reward {found.value:g}: {_end(ran.out)}"
 
 
-def parsed(text: str, truncated: bool, parser: str) -> tuple[float, dict[str, bool], str]:
+def parse_reward(text: str, truncated: bool, parser: str) -> tuple[float, dict[str, bool], str]:
     """Score, tests by name, and why the score is 0."""
     if truncated:
         return 0.0, {}, f"the tests printed more than {MAX_PRINTED_BYTES >> 20} MiB, so their results can't be read"

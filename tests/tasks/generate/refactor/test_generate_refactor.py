@@ -55,7 +55,7 @@ def test_a_move_takes_its_imports_along_and_leaves_nothing(ink: InstalledProject
     changed = move_symbol(sources, WRAP, "ink/marks.py")
     after = program({**files, **changed}, sources.python)
     assert "wrap_line" not in after.bound["ink.lines"] and "wrap_line" in after.bound["ink.marks"]
-    assert after.resolved("ink.wrap_line") == "ink.marks.wrap_line"
+    assert after.resolve_name("ink.wrap_line") == "ink.marks.wrap_line"
     assert "from ink.lines import WIDTH" in changed["ink/marks.py"] and "import textwrap" in changed["ink/marks.py"]
     assert "from ink.marks import wrap_line" in changed["tests/test_ink.py"]
     assert "from ink.lines import count_lines\n" in changed["tests/test_ink.py"]

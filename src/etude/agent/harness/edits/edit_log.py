@@ -8,7 +8,7 @@ steps is one entry, one that came to nothing is none.
     result = await tool.run(...)
     changes = log.changes(call.id)
     (the answer is recorded)
-    log.answered(call.id, changes)
+    log.record_changes(call.id, changes)
 """
 
 from __future__ import annotations
@@ -44,6 +44,6 @@ class EditLog:
         found = [TextChange.of_bytes(path, before, after) for path, (before, after) in sides.items() if before != after]
         return [change for change in found if change is not None]
 
-    def answered(self, call_id: str, changes: list[TextChange]) -> list[int]:
+    def record_changes(self, call_id: str, changes: list[TextChange]) -> list[int]:
         """Record a call's changes; the ids of the entries (an `undo` entry names them)."""
         return [self._recorder.append("edit", change.to_entry(call_id)) for change in changes]

@@ -51,7 +51,7 @@ class McpConnection:
         self.server = server
         self._folder = folder
         environ = os.environ if environ is None else environ
-        self._filled = server.filled(environ)
+        self._filled = server.fill_variables(environ)
         self._secrets = server.secrets(environ)
         self._running: _RunningClient | None = None
         self._restarts = 0

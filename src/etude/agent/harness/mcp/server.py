@@ -49,7 +49,7 @@ class McpServer:
         text = json.dumps([str(folder.resolve()), row], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def filled(self, environ: Mapping[str, str]) -> McpServer:
+    def fill_variables(self, environ: Mapping[str, str]) -> McpServer:
         """With `${NAME}` and `${NAME:-else}` filled in. Raises McpConfigError for a variable that is not set."""
 
         def fill(text: str) -> str:

@@ -91,7 +91,7 @@ class Preset:
         """Whether calls of this tool change nothing, so that they may run concurrently with others of their kind."""
         return self.does(name) in QUIET or name in self.quiet_tools
 
-    def joined(self, served: tuple[ExternalTool, ...]) -> Preset:
+    def with_server_tools(self, served: tuple[ExternalTool, ...]) -> Preset:
         """With the tools of servers behind its own. Raises ValueError where there is no place for them."""
         if not served:
             return self
@@ -102,7 +102,7 @@ class Preset:
         tools = {**self.tools, **{tool.name: tool for tool in served}}
         return replace(self, tools=tools, schemas=(*self.schemas, *(dict(tool.schema) for tool in served)))
 
-    def unknown(self, name: str) -> str:
+    def unknown_tool_answer(self, name: str) -> str:
         """What a call of a tool that isn't there is answered with."""
         if not self.skinned:
             return f"no tool {name}"
@@ -134,7 +134,7 @@ def preset(name: str, off: frozenset[str] = frozenset()) -> Preset:
 
 def preset_of(settings: HarnessSettings, served: tuple[ExternalTool, ...] = ()) -> Preset:
     """The preset that settings ask for, with the tools of servers. Raises ValueError where they leave out a tool that isn't there."""
-    return _selected_preset(settings).joined(served)
+    return _selected_preset(settings).with_server_tools(served)
 
 
 def _selected_preset(settings: HarnessSettings) -> Preset:

@@ -68,7 +68,7 @@ async def _updated(
 ) -> list[_FileStep]:
     loose = any(how != "exact" for how in done.hows)
     path = change.target or change.path
-    said = replacing.said(path, done).removeprefix("ok").removeprefix("\n")
+    said = replacing.describe_edits(path, done).removeprefix("ok").removeprefix("\n")
     if not change.target:
         return [_FileStep(path, before, done.file, said, loose)]
     if await workspace.bytes_of(path) is not None:

@@ -26,7 +26,7 @@ async def replace_in(path: str, edits: list[Replace], tool: str, context: ToolCo
             f"{_old(tool, context)} matches {path} only if blanks are ignored, and {wrong}\nnothing was changed"
         )
     await context.workspace.save(path, done.file)
-    return ToolResult(context.show(said(path, done), "head"), facts=facts(done))
+    return ToolResult(context.show(describe_edits(path, done), "head"), facts=facts(done))
 
 
 async def damage_by(path: str, before: TextFile, done: EditedFile) -> str:
@@ -41,7 +41,7 @@ async def damage_by(path: str, before: TextFile, done: EditedFile) -> str:
     )
 
 
-def said(path: str, done: EditedFile) -> str:
+def describe_edits(path: str, done: EditedFile) -> str:
     """One line an edit: where it is, and by what it matched if not exactly."""
     rows = []
     for how, (first, last) in zip(done.hows, done.spans, strict=True):
@@ -75,7 +75,7 @@ async def _create(path: str, text: str, tool: str, context: ToolContext) -> Tool
     file = TextFile.like(text, None)
     await context.workspace.save(path, file)
     done = EditedFile(file, ("exact",), ((1, max(1, len(file.lines) - (file.lines[-1] == ""))),))
-    return ToolResult(context.show(said(path, done), "head"), facts=facts(done))
+    return ToolResult(context.show(describe_edits(path, done), "head"), facts=facts(done))
 
 
 def _old(tool: str, context: ToolContext) -> str:

@@ -18,7 +18,7 @@ from etude.sandbox.egress.errors import RequestRefused
 from etude.sandbox.egress.packages.cache import ALGORITHMS, Digest, FileCache, best
 from etude.sandbox.egress.packages.pip import MetadataCache
 from etude.sandbox.egress.packages.rule import PackageFilter, npm_name
-from etude.sandbox.egress.packages.upstream import IndexUpstream, joined
+from etude.sandbox.egress.packages.upstream import IndexUpstream, join_link
 from etude.sandbox.egress.service import ServiceRequest, ServiceResponse
 
 _PRERELEASE = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+-")
@@ -92,7 +92,7 @@ class NpmService:
         digest = _digest(entry["dist"])
         if digest is None:
             raise RequestRefused(403, f"the registry gives no digest for {file}")
-        url = joined(self._index.upstream.urls[0], str(entry["dist"]["tarball"]))
+        url = join_link(self._index.upstream.urls[0], str(entry["dist"]["tarball"]))
         stream = self._index.cache.pieces(digest, self._index.upstream.pieces(url))
         return ServiceResponse(
             headers=(("Content-Type", "application/octet-stream"),), stream=stream, size=self._index.cache.size(digest)

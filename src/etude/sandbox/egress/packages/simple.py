@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from etude.sandbox.egress.errors import RequestRefused
-from etude.sandbox.egress.packages.upstream import joined
+from etude.sandbox.egress.packages.upstream import join_link
 
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 HTML_TYPE = "text/html"
@@ -47,7 +47,7 @@ def _from_json(entry: dict[str, Any], base: str) -> IndexFile:
     metadata = entry.get("core-metadata", entry.get("dist-info-metadata"))
     return IndexFile(
         name=str(entry["filename"]),
-        url=joined(base, entry["url"]),
+        url=join_link(base, entry["url"]),
         hashes=dict(entry["hashes"]),
         requires_python=entry.get("requires-python"),
         yanked=entry.get("yanked", False),
@@ -68,10 +68,10 @@ class _IndexPage(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
         if tag == "base" and found.get("href"):
-            self._base = joined(self._base, found["href"] or "")
+            self._base = join_link(self._base, found["href"] or "")
         if tag != "a" or not found.get("href"):
             return
-        url = joined(self._base, found["href"] or "")
+        url = join_link(self._base, found["href"] or "")
         place = urlsplit(url)
         yanked = found.get("data-yanked", False)
         core_metadata = found.get("data-core-metadata", found.get("data-dist-info-metadata"))

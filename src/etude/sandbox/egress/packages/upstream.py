@@ -99,13 +99,13 @@ class IndexUpstream:
                             raise RequestRefused(502, f"the index answers {response.status_code}")
                         yield response
                         return
-                    url = joined(url, response.headers.get("location", ""))
+                    url = join_link(url, response.headers.get("location", ""))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise RequestRefused(502, f"the index can't be read: {type(error).__name__} {error}") from None
         raise RequestRefused(502, f"the index redirects more than {_MOST_REDIRECTS} times")
 
 
-def joined(base: str, link: str) -> str:
+def join_link(base: str, link: str) -> str:
     """The link's own address. Raises Refused for one that leaves the base's kind of place."""
     found = urljoin(base, link)
     before, after = urlsplit(base).scheme, urlsplit(found).scheme

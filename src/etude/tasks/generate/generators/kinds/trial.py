@@ -12,7 +12,7 @@ from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.generator import InstalledProject, ProofContext
 from etude.tasks.generate.generators.kinds.defects import Defect
 from etude.tasks.graders.commands import keep_spec, machine
-from etude.tasks.graders.edits import apply_edits, encoded
+from etude.tasks.graders.edits import apply_edits, encode_files
 from etude.tasks.graders.mutants import tests_of
 from etude.tasks.running.testrun import RunReport, run_tests
 from etude.tasks.task import Task
@@ -44,7 +44,7 @@ class MutantTrial:
         """`needed`: tests of which the first that does not pass ends the run."""
         fresh = machine(self._task, self.bench.pool, keep_spec)
         limit_s = self.bench.timeout_s if timeout_s is None else timeout_s
-        return await run_tests(tests_of(self._task, self.tests, needed), encoded(files), fresh, limit_s)
+        return await run_tests(tests_of(self._task, self.tests, needed), encode_files(files), fresh, limit_s)
 
     async def right_outcome(self) -> Right:
         """Raises CandidateRejected where the tests do not run on the code as it is."""

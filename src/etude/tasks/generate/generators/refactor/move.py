@@ -82,7 +82,7 @@ def _require_movable(sources: Sources, subject: RefactorSymbol, target: str, pat
         module = sources.python[path]
         for node in ast.walk(made.trees[module]):
             if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
-                if made.resolved(made.bound[module].get(name, "")) == thing:
+                if made.resolve_name(made.bound[module].get(name, "")) == thing:
                     raise CandidateRejected(f"{path} gets it by a star import")
             if isinstance(node, ast.Attribute) and node.attr == name:
                 dotted = ast.unparse(node.value)
@@ -91,7 +91,7 @@ def _require_movable(sources: Sources, subject: RefactorSymbol, target: str, pat
                     imported_bindings(each, module, module in made.packages) for each in ast.walk(made.trees[module])
                 ]
                 meant = next((found[head] for found in inner if head in found), "")
-                if made.resolved(".".join(filter(None, [meant, tail]))) == subject.module:
+                if made.resolve_name(".".join(filter(None, [meant, tail]))) == subject.module:
                     raise CandidateRejected(f"{path} uses it as an attribute of its module")
 
 
@@ -117,7 +117,7 @@ def _needs(sources: Sources, subject: RefactorSymbol, target: str) -> list[str]:
         if name not in bound or (name in dir(builtins) and name not in bound):
             continue
         if name in target_bound:
-            if made.resolved(target_bound[name]) != made.resolved(bound[name]):
+            if made.resolve_name(target_bound[name]) != made.resolve_name(bound[name]):
                 raise CandidateRejected(f"`{name}` means something else in {target}")
             continue
         found.append(_statement(made, module, name, plain))

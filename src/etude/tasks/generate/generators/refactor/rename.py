@@ -101,13 +101,13 @@ def other_meanings(made: Program, module: str, subject: RefactorSymbol) -> Itera
         elif isinstance(node, ast.arg | ast.keyword) and node.arg == old:
             yield "a parameter"
         elif isinstance(node, ast.Name) and node.id == old:
-            if not isinstance(node.ctx, ast.Load) or made.resolved(scope.get(old, "")) != thing:
+            if not isinstance(node.ctx, ast.Load) or made.resolve_name(scope.get(old, "")) != thing:
                 yield "a variable"
         elif isinstance(node, ast.Attribute) and node.attr == old and _dotted(made, scope, node) != thing:
             yield "an attribute"
         elif isinstance(node, ast.alias) and old in (node.asname, *node.name.split(".")):
             bound = import_alias(made, tree, module, node)
-            if node.asname == old or made.resolved(bound) != thing:
+            if node.asname == old or made.resolve_name(bound) != thing:
                 yield "an import"
     if not distinct(old) and _strings(tree, old) != exports(tree).count(old):
         yield "a string"
@@ -133,10 +133,10 @@ def import_alias(made: Program, tree: ast.Module, module: str, alias: ast.alias)
 def _dotted(made: Program, scope: dict[str, str], node: ast.expr) -> str:
     """What a chain of attributes means; empty where it does not begin at a global name."""
     if isinstance(node, ast.Name):
-        return made.resolved(scope.get(node.id, ""))
+        return made.resolve_name(scope.get(node.id, ""))
     if isinstance(node, ast.Attribute):
         before = _dotted(made, scope, node.value)
-        return made.resolved(f"{before}.{node.attr}") if before in made.trees else ""
+        return made.resolve_name(f"{before}.{node.attr}") if before in made.trees else ""
     return ""
 
 

@@ -84,11 +84,11 @@ class _Answers(Inbox, Generic[T]):
             return None
         return f"That answer can't be taken: {self._wrong}. Answer again, with the whole JSON object and nothing else."
 
-    def steered(self) -> list[str]:
+    def take_steering(self) -> list[str]:
         if self._meter.turns_left != WARNED:
-            return super().steered()
+            return super().take_steering()
         return [
-            *super().steered(),
+            *super().take_steering(),
             f"You have {WARNED} turns left. Give your answer, the JSON object, before they end.",
         ]
 

@@ -1,4 +1,4 @@
-"""A sieve over a listing keeps what a walk of the same tree keeps; a base answers as the folder that it was taken from."""
+"""A filter over a listing keeps what a walk of the same tree keeps; a base answers as the folder that it was taken from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from etude.agent.code_index.base import Base
 from etude.agent.code_index.bases import Bases
 from etude.agent.code_index.errors import IndexRefused, NotBuilt
-from etude.agent.code_index.sieve import Sieve
+from etude.agent.code_index.listing_filter import ListingFilter
 from etude.agent.code_index.walk import walk
 
 NAMES = st.sampled_from(["a", "b.py", "c.lock", "build", "node_modules", "x y", "bell\a", ".git"])
@@ -40,15 +40,15 @@ def write(root: Path, files: dict[str, str]) -> dict[str, str]:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(files=TREES, ignores=IGNORES, exclude=st.none() | RULES)
-def test_a_sieve_keeps_what_a_walk_keeps(
+def test_a_listing_filter_keeps_what_a_walk_keeps(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, str], ignores: dict[str, str], exclude: str | None
 ) -> None:
     root = tmp_path_factory.mktemp("tree")
     texts = {f"{folder}.gitignore": rules for folder, rules in ignores.items()}
     made = write(root, {".git/info/exclude": exclude or "", **texts, **files})
-    sieve = Sieve({p: text for p, text in made.items() if p.endswith((".gitignore", "info/exclude"))})
+    listing = ListingFilter({p: text for p, text in made.items() if p.endswith((".gitignore", "info/exclude"))})
     listed = {p: os.path.getsize(root / p) for p in made}
-    assert {p for p, size in listed.items() if sieve.keeps(p, size)} == set(walk(root).files)
+    assert {p for p, size in listed.items() if listing.keeps(p, size)} == set(walk(root).files)
 
 
 def test_a_base_is_built_once_however_many_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

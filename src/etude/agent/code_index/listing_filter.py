@@ -1,7 +1,7 @@
 """What `walk` keeps of a tree that was listed elsewhere: in a sandbox, whose files no index may walk.
 
 Promise: of the same tree it keeps the same files as `walk`, ignore files anywhere in it included
-(`tests/agent/code_index/test_code_index_sieve.py`). The caller leaves out what only the file system knows: links, special files, and
+(`tests/agent/code_index/test_code_index_listing_filter.py`). The caller leaves out what only the file system knows: links, special files, and
 folders that have a mark of a cache.
 """
 
@@ -17,7 +17,7 @@ EXCLUDE = ".git/info/exclude"
 IGNORE = ".gitignore"
 
 
-class Sieve:
+class ListingFilter:
     """`ignores`: the texts of the tree's ignore files by path, EXCLUDE among them where there is one."""
 
     def __init__(self, ignores: Mapping[str, str]) -> None:
