@@ -32,7 +32,7 @@ def run(home: Path, *words: str, stdout: object = subprocess.PIPE) -> subprocess
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("-m", "m", "--preset", "yolo"), "Invalid value for '--preset': 'yolo' is not one of"),
+        (("-m", "m", "--preset", "yolo"), "Invalid value for '--preset': 'yolo' is none of nano,"),
         (("-m", "m", "--approval", "yolo"), "'yolo' is not one of"),
         (("-m", "m", "--config", "no/such.toml"), "there is no settings file no/such.toml"),
         (("-m", "m", "-p", "hello", "--resume", "last"), "leave out --prompt, --resume"),

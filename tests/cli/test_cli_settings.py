@@ -15,6 +15,7 @@ from here import Here
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from etude.agent.harness.preset_names import PRESET_NAMES
 from etude.cli.main import app
 from etude.cli.settings_command import SettingsCommand
 from etude.cli.settings_file import is_list
@@ -107,6 +108,8 @@ def lines(draw: st.DrawFn, command: Any) -> list[str]:
             continue
         element = get_args(kind)[0] if get_origin(kind) is list else kind
         one = words_of(element, parameter.type_descriptor.parameter_info)
+        if "--preset" in parameter.opts:
+            one = st.sampled_from([*PRESET_NAMES, "my_package.presets:mine"])
         values = draw(st.lists(one, min_size=1, max_size=3)) if is_list(parameter) else [draw(one)]
         if parameter.param_type_name == "argument":
             arguments += values

@@ -20,7 +20,10 @@ def test_an_import_path_gives_the_object_also_below_a_class() -> None:
         ("pathlib", "'pathlib' is no import path; write module:name"),
         (":Path", "':Path' is no import path"),
         ("pathlib:", "'pathlib:' is no import path"),
-        ("no_such_module_here:x", "the module no_such_module_here can't be imported: ModuleNotFoundError"),
+        (
+            "no_such_module_here:x",
+            "can't be imported: No module named 'no_such_module_here'; install it, or add its folder to PYTHONPATH",
+        ),
         ("pathlib:Paht", "the module pathlib has no Paht"),
     ],
 )

@@ -150,7 +150,7 @@ def test_draft_layers_keep_up_with_the_policy(checkpoint, tmp_path):
         {"engine": {"apply": 3}},
         {"trainer": {"train": 3}},
         {"trainer": {"publish": 3}},
-        {"trainer": {"published": 3}},
+        {"trainer": {"publication_cost": 3}},
         {"trainer": {"acknowledge": 2}},
     ],
     ids=str,

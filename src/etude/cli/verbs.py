@@ -211,7 +211,7 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         commands: Any = self.commands
-        return commands.listed(cmd_name) if self._listing else commands.get(cmd_name)
+        return commands.listing(cmd_name) if self._listing else commands.get(cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
