@@ -65,12 +65,12 @@ static void serve(Frame *frame) {
 }
 
 static void handle(Source *source) {
-    struct signalfd_siginfo told[8];
+    struct signalfd_siginfo signals[8];
     if (source->fd < 0) return; /* closed by an earlier event of this turn */
     switch (source->kind) {
         case SOURCE_CONTROL: return wire_listen(serve);
         case SOURCE_CHILDREN:
-            while (read(source->fd, told, sizeof told) > 0) continue;
+            while (read(source->fd, signals, sizeof signals) > 0) continue;
             return reap();
         case SOURCE_REPORT: return report_read(source->job);
         case SOURCE_STDIN: return job_feed(source->job);

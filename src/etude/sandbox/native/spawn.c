@@ -45,30 +45,30 @@ static int become(const Request *request) {
 }
 
 /* In the child: what goes wrong is left where the parent finds it. */
-static void child(const char *program, const Request *request, Ends ends, volatile Told *told) {
+static void child(const char *program, const Request *request, Ends ends, volatile ChildReport *child_report) {
     int streams[] = {ends.in, ends.out, ends.err};
     sigset_t none;
     setsid();
-    told->pid = getpid();
-    told->stage = STAGE_TERMINAL;
+    child_report->pid = getpid();
+    child_report->stage = STAGE_TERMINAL;
     if (!request->has_tty || ioctl(ends.in, TIOCSCTTY, 0) == 0) {
         for (int n = 0; n < 3; n++) dup2(streams[n], n);
         set_limits(request);
-        told->stage = STAGE_USER;
+        child_report->stage = STAGE_USER;
         if (become(request) == 0) {
-            told->stage = STAGE_EXEC;
+            child_report->stage = STAGE_EXEC;
             signal(SIGPIPE, SIG_DFL);
             sigemptyset(&none);
             sigprocmask(SIG_SETMASK, &none, NULL);
             execve(program, request->argv.list, request->env.list);
         }
     }
-    told->code = errno;
+    child_report->code = errno;
     _exit(126);
 }
 
-volatile Told *told_page(void) {
-    static volatile Told *page;
+volatile ChildReport *child_report_page(void) {
+    static volatile ChildReport *page;
     if (page == NULL) {
         void *fresh = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (fresh != MAP_FAILED) page = fresh;
@@ -77,12 +77,12 @@ volatile Told *told_page(void) {
 }
 
 pid_t spawn(const char *program, const Request *request, Ends ends, Failure *failure) {
-    volatile Told *told = told_page();
-    if (told == NULL) {
+    volatile ChildReport *child_report = child_report_page();
+    if (child_report == NULL) {
         *failure = (Failure){STAGE_FORK, errno};
         return 0;
     }
-    *told = (Told){0};
+    *child_report = (ChildReport){0};
     struct rlimit own, lowered;
     getrlimit(RLIMIT_NPROC, &own);
     lowered = own;
@@ -91,10 +91,10 @@ pid_t spawn(const char *program, const Request *request, Ends ends, Failure *fai
     /* As vfork, this goes on when the exec is done or has failed, but the memory is a copy: the peak of the runner's own would else
        count as the command's. There is little to copy. */
     pid_t pid = (pid_t)syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0);
-    if (pid == 0) child(program, request, ends, told);
+    if (pid == 0) child(program, request, ends, child_report);
     int code = errno;
     setrlimit(RLIMIT_NPROC, &own);
-    *failure = pid < 0 ? (Failure){STAGE_FORK, code} : (Failure){told->code != 0 ? told->stage : STAGE_NONE, told->code};
+    *failure = pid < 0 ? (Failure){STAGE_FORK, code} : (Failure){child_report->code != 0 ? child_report->stage : STAGE_NONE, child_report->code};
     if (failure->stage == STAGE_NONE) return pid;
     if (pid > 0) waitpid(pid, NULL, 0);
     return 0;

@@ -16,9 +16,9 @@ typedef struct {
     Stage stage;
     int code;
     pid_t pid;
-} Told;
+} ChildReport;
 
-volatile Told *told_page(void); /* NULL and errno: no memory */
+volatile ChildReport *child_report_page(void); /* NULL and errno: no memory */
 
 /* The new process' standard streams; -1 nowhere. */
 typedef struct {

@@ -66,8 +66,8 @@ static void become_supervisor(const char *program, const Request *request, Ends 
     supervise(report, start.leader);
 }
 
-/* Read the first report of a supervisor, if there is one. `told`: who the leader is if the report does not come; NULL: not known. */
-static pid_t accept_supervisor(pid_t pid, int pipe_end, pid_t *leader, int *report, Failure *failure, volatile Told *told) {
+/* Read the first report of a supervisor, if there is one. `child_report`: who the leader is if the report does not come; NULL: not known. */
+static pid_t accept_supervisor(pid_t pid, int pipe_end, pid_t *leader, int *report, Failure *failure, volatile ChildReport *child_report) {
     Report start = {0};
     bool reported = false;
     if (pid > 0) {
@@ -75,7 +75,7 @@ static pid_t accept_supervisor(pid_t pid, int pipe_end, pid_t *leader, int *repo
         *failure = (Failure){STAGE_FORK, EIO};
         reported = read(pipe_end, &start, sizeof start) == sizeof start;
         if (reported) *failure = start.failure;
-        if (!reported && told != NULL) start.leader = told->pid; /* the command was so quick to kill its supervisor: `reap` will see to it */
+        if (!reported && child_report != NULL) start.leader = child_report->pid; /* the command was so quick to kill its supervisor: `reap` will see to it */
     }
     if (start.leader > 0) {
         *failure = (Failure){STAGE_NONE, 0};
@@ -90,10 +90,10 @@ static pid_t accept_supervisor(pid_t pid, int pipe_end, pid_t *leader, int *repo
 
 pid_t spawn_supervised(const char *program, const Request *request, Ends ends, pid_t *leader, int *report, Failure *failure) {
     int pipe_ends[2];
-    volatile Told *told = told_page(); /* before the fork, so that it is shared with the leader too */
+    volatile ChildReport *child_report = child_report_page(); /* before the fork, so that it is shared with the leader too */
     *failure = (Failure){STAGE_FORK, errno};
-    if (told == NULL) return 0;
-    *told = (Told){0};
+    if (child_report == NULL) return 0;
+    *child_report = (ChildReport){0};
     if (pipe2(pipe_ends, O_CLOEXEC) < 0) {
         failure->code = errno;
         return 0;
@@ -104,7 +104,7 @@ pid_t spawn_supervised(const char *program, const Request *request, Ends ends, p
     failure->code = errno;
     offer_end();
     close(pipe_ends[1]);
-    return accept_supervisor(pid, pipe_ends[0], leader, report, failure, told);
+    return accept_supervisor(pid, pipe_ends[0], leader, report, failure, child_report);
 }
 
 pid_t warm_supervised(const char *program, const Request *request, Ends ends, pid_t *leader, int *report, Failure *failure) {

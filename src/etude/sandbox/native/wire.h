@@ -1,4 +1,4 @@
-/* The control socket: frames in, frames out. docs/sandbox-protocol.md is the law; whoever breaks it is told so, and this process ends. */
+/* The control socket: frames in, frames out. docs/sandbox-protocol.md is the law; a client that breaks it gets an error, and this process ends. */
 #pragma once
 #include <stdint.h>
 #include <sys/uio.h>
