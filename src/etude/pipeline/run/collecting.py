@@ -102,9 +102,8 @@ class CollectionOrder:
 def suite_of(order: CollectionOrder, recipe: Recipe) -> Suite:
     """The tasks as a suite made on the spot: it pins nothing. Raises SuiteError."""
     source = source_of(order.tasks, recipe, order.choice)
-    ids = (
-        source.ids if order.count is None else source.ids[: order.count]
-    )  # a slice makes every id, of which there may be a million
+    # A slice makes every id, of which there may be a million.
+    ids = source.ids if order.count is None else source.ids[: order.count]
     manifest = SuiteManifest(name="collected", version="1", released=date.today())
     return TaskSuite(manifest, ids, source.make, graders=source.graders)
 

@@ -74,7 +74,7 @@ def fork_into(flags: int) -> tuple[int, int]:
     return pid, pidfd.value
 
 
-def fork_beside() -> int:
+def fork_sibling() -> int:
     """fork, with the child as a child of this process' own parent: its pid, 0 in the child. Only for a process with one thread."""
     cell = ctypes.c_void_p()
     flags = _CLONE_PARENT | _SIGCHLD

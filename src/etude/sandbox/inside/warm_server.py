@@ -93,7 +93,7 @@ def _begin(control: socket, request: dict[str, Any], descriptors: list[int]) -> 
     run = functools.partial(warm.run, request["argv"], own, path, request["env"])
     supervised = request["supervised"]
     _limit_processes(request, supervised)
-    pid = sys_.fork_beside()
+    pid = sys_.fork_sibling()
     if pid:
         return pid, None
     control.detach()
