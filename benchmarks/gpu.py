@@ -205,7 +205,7 @@ def one_layer(layer: Experts, config: ModelConfig, tokens: int, device: str, nam
     x = torch.randn(tokens, config.hidden_size, device=device)
     experts = torch.rand(tokens, config.experts, device=device).topk(config.experts_per_token).indices
     weights = torch.rand(tokens, config.experts_per_token, device=device)
-    return lambda: run_experts(x, layer.gate_up, layer.down, experts, weights, name)
+    return lambda: run_experts(x, layer.weights, experts, weights, name)
 
 
 def backwards(work: Callable[[], Tensor]) -> None:

@@ -148,7 +148,7 @@ def experts_report() -> None:
         weights = torch.rand(tokens, config.experts_per_token)
         with torch.inference_mode():
             runs: dict[str, Callable[[], object]] = {
-                name: partial(run_experts, x, layer.gate_up, layer.down, experts, weights, name) for name in BACK_ENDS
+                name: partial(run_experts, x, layer.weights, experts, weights, name) for name in BACK_ENDS
             }
             times = best_s(runs, repeats=10)
         print(f"{tokens:5d} tokens  " + "  ".join(f"{name} {s * 1e3:8.3f} ms" for name, s in times.items()))

@@ -11,8 +11,11 @@ from safetensors import safe_open
 from vllm_lab import checkpoint_of, published
 
 from etude.learn.engine.vllm.host_copy import FILE, HELD, HostCopy, StateFile, changed_tensors, write_state_file
+from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import load_checkpoint
+from etude.learn.model.config import ModelConfig
 from etude.learn.model.hf_keys import to_hf
+from etude.learn.model.settings import Architecture
 from etude.learn.weights.errors import Unreachable
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.state import state_digest
@@ -22,13 +25,14 @@ FAMILIES = ("qwen3_moe", "deepseek_v3")
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_one_file_holds_both_layouts_in_the_same_bytes(family, tmp_path):
-    state = small_model(family).state_dict()
+    model = small_model(family)
+    state, config = model.state_dict(), model.config
     path = tmp_path / "model.safetensors"
-    write_state_file(path, state, 3)
+    write_state_file(path, state, config)
     file = StateFile(path)
     assert state_digest(file.state) == state_digest(state)
     with safe_open(path, framework="pt") as read:
-        theirs = dict(to_hf(state, 3))
+        theirs = dict(to_hf(state, config))
         assert set(read.keys()) == set(theirs)
         assert all(torch.equal(read.get_tensor(key), tensor) for key, tensor in theirs.items())
     name = "blocks.1.feed.experts.gate_up"
@@ -39,13 +43,15 @@ def test_one_file_holds_both_layouts_in_the_same_bytes(family, tmp_path):
 
 def test_types_of_different_widths_lie_together(tmp_path):
     state = {"norm.weight": torch.ones(3, dtype=torch.bfloat16), "head.weight": torch.rand(5, 3)}
-    write_state_file(tmp_path / "f", state, 1)
+    write_state_file(tmp_path / "f", state, small_model("qwen3_moe").config)
     assert state_digest(StateFile(tmp_path / "f").state) == state_digest(state)
 
 
 def test_a_type_without_a_name_is_refused(tmp_path):
     with pytest.raises(ValueError, match="norm.weight is int64"):
-        write_state_file(tmp_path / "f", {"norm.weight": torch.ones(3, dtype=torch.int64)}, 1)
+        write_state_file(
+            tmp_path / "f", {"norm.weight": torch.ones(3, dtype=torch.int64)}, small_model("qwen3_moe").config
+        )
 
 
 @pytest.fixture(params=FAMILIES)
@@ -155,3 +161,11 @@ def test_digests_of_the_file_change_for_what_changed_alone(world):
     copy.bring(receiver)
     after = json.loads((copy.folder / HELD).read_text())["digests"]
     assert {key for key in after if after[key] != before[key]} == {"model.layers.1.mlp.experts.1.down_proj.weight"}
+
+
+def test_a_family_whose_files_lay_tensors_out_otherwise_is_refused(tmp_path):
+    model = CausalLM(
+        ModelConfig.from_settings(Architecture.model_validate({"family": "gpt_oss", "hidden_size": 16}), 11)
+    )
+    with pytest.raises(ValueError, match="feed.experts.* of gpt_oss is laid out otherwise"):
+        write_state_file(tmp_path / "f", model.state_dict(), model.config)

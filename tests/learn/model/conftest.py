@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.init import draw
 from etude.learn.model.settings import ModelSettings, YarnSettings
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests are no package: this is how they share `family_lab`
 
 VOCABULARY = 97
 

@@ -131,13 +131,14 @@ def test_damage_is_reported(mla: CausalLM, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("model_type", "llama"),
+        ("model_type", "mamba"),
         ("scoring_func", "softmax"),
         ("hidden_act", "gelu"),
         ("attention_bias", True),
-        ("tie_word_embeddings", True),
+        ("final_logit_softcapping", 30.0),
+        ("a_key_of_tomorrow", 1),
         ("quantization_config", {"quant_method": "fp8"}),
-        ("rope_parameters", {"rope_type": "llama3", "factor": 8.0}),
+        ("rope_parameters", {"rope_type": "axial", "factor": 8.0}),
         ("kv_lora_rank", None),
         ("n_group", 3),
     ],

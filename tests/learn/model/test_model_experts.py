@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from etude.learn.model.experts import BACK_ENDS, _quickest, run_experts
+from etude.learn.model.experts import BACK_ENDS, ExpertWeights, _quickest, run_experts
 
 EXPERTS, INNER, CHOSEN = 6, 8, 2
 
@@ -38,7 +38,10 @@ def test_back_ends_agree_with_their_gradients(back_end: str, hidden: int, tokens
     experts = torch.rand(tokens, used, generator=generator).topk(CHOSEN, -1).indices
     inputs = (x, gate_up, down, weights)
     results = []
-    for y in (reference(x, gate_up, down, experts, weights), run_experts(x, gate_up, down, experts, weights, back_end)):
+    for y in (
+        reference(x, gate_up, down, experts, weights),
+        run_experts(x, ExpertWeights(gate_up, down), experts, weights, back_end),
+    ):
         results.append((y, *torch.autograd.grad(y, inputs, upstream, retain_graph=True)))
     for expected, got in zip(*results, strict=True):
         assert (expected - got).abs().max() <= 2e-5 * max(1.0, float(expected.detach().abs().max()))

@@ -43,7 +43,7 @@ def test_gradient_of_every_parameter_equals_transformers(
         F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
     gradients = {name: p.grad for name, p in any_model.named_parameters() if p.grad is not None}
     assert len(gradients) == len(list(any_model.parameters()))
-    ours = dict(to_hf(gradients, any_model.config.layers))
+    ours = dict(to_hf(gradients, any_model.config))
     fused = {name: p.grad for name, p in peer.named_parameters()}
     for name, gradient in fused.items():
         assert gradient is not None

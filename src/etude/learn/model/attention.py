@@ -1,9 +1,10 @@
 """The two attentions: grouped-query and latent.
 
-Grouped-query attention normalises queries and keys, as `Qwen3MoeForCausalLM` computes it. Multi-head latent attention (DeepSeek-V2,
-arXiv 2405.04434, section 2.1) is computed as `DeepseekV3ForCausalLM` does. Training expands the latent to keys and values per head. Decoding uses the
-absorbed form: the key up-projection moves to the query and the value up-projection behind the softmax, so all heads of a row are query
-rows against one cached latent.
+Grouped-query attention has the switches of its families: norms of queries and keys, biases, windows, partial rotation, sinks.
+
+Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1) is computed as `DeepseekV3ForCausalLM` does. Training expands the latent to
+keys and values per head. Decoding uses the absorbed form: the key up-projection moves to the query and the value up-projection behind the softmax, so
+all heads of a row are query rows against one cached latent.
 """
 
 from __future__ import annotations
@@ -13,50 +14,68 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from etude.learn.model.cache import CacheSpan
-from etude.learn.model.causal_attention import causal_attention
+from etude.learn.model.causal_attention import attention_with_sinks, causal_attention
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.linear import Linear
 from etude.learn.model.mask import DocumentMask
 from etude.learn.model.norm import RMSNorm
-from etude.learn.model.rope import Rope, score_scale
+from etude.learn.model.rope import Rope, Rotations, score_scale
 
 
 class GroupedAttention(nn.Module):
     """Tokens (N, hidden) in and out."""
 
-    def __init__(self, config: ModelConfig, rope: Rope) -> None:
+    sinks: Tensor | None
+
+    def __init__(self, config: ModelConfig, rope: Rope, layer: int) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.width = config.heads, config.kv_heads, config.head_dim
         self.group = self.heads // self.kv_heads
-        self.scale = score_scale(config)
-        self.rotate = rope.rotate
-        self.q = Linear(config.hidden_size, self.heads * self.width)
-        self.k = Linear(config.hidden_size, self.kv_heads * self.width)
-        self.v = Linear(config.hidden_size, self.kv_heads * self.width)
-        self.out = Linear(self.heads * self.width, config.hidden_size)
-        self.q_norm = RMSNorm(self.width, config.norm_eps)
-        self.k_norm = RMSNorm(self.width, config.norm_eps)
+        self.scale, self.layer, self.window = score_scale(config), layer, config.window_of(layer)
+        self.rotate, self.of_layer = rope.rotate, rope.of_layer
+        kv_width = self.kv_heads * self.width
+        self.q = Linear(config.hidden_size, self.heads * self.width, config.qkv_bias)
+        self.k = Linear(config.hidden_size, kv_width, config.qkv_bias)
+        self.v = Linear(config.hidden_size, kv_width, config.qkv_bias)
+        self.out = Linear(self.heads * self.width, config.hidden_size, config.out_bias)
+        self.q_norm: nn.Module = nn.Identity()
+        self.k_norm: nn.Module = nn.Identity()
+        self.norm_all = config.qk_norm == "layer"
+        if config.qk_norm != "none":
+            widths = (self.heads * self.width, kv_width) if self.norm_all else (self.width, self.width)
+            self.q_norm, self.k_norm = (RMSNorm(width, config.norm_eps, config.norm_offset) for width in widths)
+        self.register_parameter("sinks", nn.Parameter(torch.empty(self.heads)) if config.sinks else None)
 
-    def _project(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor, turns: Rotations) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (N, heads, width), keys and values (N, kv_heads, width)."""
-        q = self.rotate(self.q_norm(self.q(x).view(-1, self.heads, self.width)), turns)
-        k = self.rotate(self.k_norm(self.k(x).view(-1, self.kv_heads, self.width)), turns)
+        rotations = self.of_layer(turns, self.layer)
+        q = self.rotate(self._normed(self.q_norm, self.q(x), self.heads), rotations)
+        k = self.rotate(self._normed(self.k_norm, self.k(x), self.kv_heads), rotations)
         return q, k, self.v(x).view(-1, self.kv_heads, self.width)
 
-    def forward(self, x: Tensor, turns: Tensor, mask: DocumentMask) -> Tensor:
-        q, k, v = (mask.to_rows(part) for part in self._project(x, turns))  # (D, S, heads or kv_heads, width)
-        return self.out(mask.to_tokens(causal_attention(q, k, v, self.scale)).flatten(1))
+    def _normed(self, norm: nn.Module, x: Tensor, heads: int) -> Tensor:
+        """x (N, heads * width) as (N, heads, width), normed over a head or over all."""
+        return norm(x).view(-1, heads, self.width) if self.norm_all else norm(x.view(-1, heads, self.width))
 
-    def extend(self, x: Tensor, turns: Tensor, span: CacheSpan, layer: int) -> Tensor:
+    def forward(self, x: Tensor, turns: Rotations, mask: DocumentMask) -> Tensor:
+        q, k, v = (mask.to_rows(part) for part in self._project(x, turns))  # (D, S, heads or kv_heads, width)
+        mixed = causal_attention(q, k, v, self.scale, self.window, self.sinks)
+        return self.out(mask.to_tokens(mixed).flatten(1))
+
+    def extend(self, x: Tensor, turns: Rotations, span: CacheSpan) -> Tensor:
         """The same for new tokens (N, hidden) behind a cache; the heads of a group are query rows against one key head."""
         q, k, v = self._project(x, turns)
-        context = span.store(layer, torch.cat((k.flatten(1), v.flatten(1)), -1))  # (B, S, 2 * kv_heads * width)
+        context = span.store(self.layer, torch.cat((k.flatten(1), v.flatten(1)), -1))  # (B, S, 2 * kv_heads * width)
         keys, values = context.unflatten(-1, (2, self.kv_heads, self.width)).unbind(2)  # (B, S, kv_heads, width)
+        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
         rows = span.to_rows(q).view(span.batch, span.width, self.kv_heads, self.group, self.width)
         rows = rows.transpose(1, 2).flatten(2, 3)  # (B, kv_heads, Tn * group, width)
-        mixed = F.scaled_dot_product_attention(
-            rows, keys.transpose(1, 2), values.transpose(1, 2), span.bias_for(self.group), scale=self.scale
-        )
+        bias = span.bias_for(self.group, self.window)
+        if self.sinks is None:
+            mixed = F.scaled_dot_product_attention(rows, keys, values, bias, scale=self.scale)
+        else:
+            sinks = self.sinks.view(self.kv_heads, 1, self.group).expand(-1, span.width, -1).reshape(self.kv_heads, -1)
+            mixed = attention_with_sinks(rows, keys, values, bias, self.scale, sinks)
         mixed = mixed.view(span.batch, self.kv_heads, span.width, self.group, self.width).transpose(1, 2)
         return self.out(span.to_tokens(mixed.flatten(2)))
 
@@ -68,12 +87,12 @@ LATENT_NORM_EPS = 1e-6
 class LatentAttention(nn.Module):
     """Tokens (N, hidden) in and out."""
 
-    def __init__(self, config: ModelConfig, rope: Rope) -> None:
+    def __init__(self, config: ModelConfig, rope: Rope, layer: int) -> None:
         super().__init__()
         self.heads, self.nope, self.rope_dim, self.value = config.heads, config.nope_dim, config.rope_dim, config.v_dim
         self.latent = config.kv_lora_rank
-        self.scale = score_scale(config)
-        self.rotate = rope.rotate
+        self.scale, self.layer = score_scale(config), layer
+        self.rotate, self.of_layer = rope.rotate, rope.of_layer
         query_width = self.heads * (self.nope + self.rope_dim)
         if config.q_lora_rank:
             self.q_a = Linear(config.hidden_size, config.q_lora_rank)
@@ -87,14 +106,20 @@ class LatentAttention(nn.Module):
         self.kv_b = Linear(self.latent, self.heads * (self.nope + self.value))
         self.out = Linear(self.heads * self.value, config.hidden_size)
 
-    def _project(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor, turns: Rotations) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries (N, heads, nope) and (N, heads, rope), latent (N, latent), rotated key (N, 1, rope)."""
+        rotations = self.of_layer(turns, self.layer)
         q = self.q_b(self.q_a_norm(self.q_a(x))) if self.low_rank_query else self.q(x)
         q_nope, q_rope = q.view(-1, self.heads, self.nope + self.rope_dim).split((self.nope, self.rope_dim), -1)
         latent, k_rope = self.kv_a(x).split((self.latent, self.rope_dim), -1)
-        return q_nope, self.rotate(q_rope, turns), self.kv_a_norm(latent), self.rotate(k_rope.unsqueeze(1), turns)
+        return (
+            q_nope,
+            self.rotate(q_rope, rotations),
+            self.kv_a_norm(latent),
+            self.rotate(k_rope.unsqueeze(1), rotations),
+        )
 
-    def forward(self, x: Tensor, turns: Tensor, mask: DocumentMask) -> Tensor:
+    def forward(self, x: Tensor, turns: Rotations, mask: DocumentMask) -> Tensor:
         q_nope, q_rope, latent, k_rope = self._project(x, turns)
         k_nope, v = self.kv_b(latent).view(-1, self.heads, self.nope + self.value).split((self.nope, self.value), -1)
         q = mask.to_rows(torch.cat((q_nope, q_rope), -1))  # (D, S, heads, nope + rope)
@@ -102,10 +127,12 @@ class LatentAttention(nn.Module):
         v = mask.to_rows(v)  # (D, S, heads, value)
         return self.out(mask.to_tokens(causal_attention(q, k, v, self.scale)).flatten(1))
 
-    def extend(self, x: Tensor, turns: Tensor, span: CacheSpan, layer: int) -> Tensor:
+    def extend(self, x: Tensor, turns: Rotations, span: CacheSpan) -> Tensor:
         """The same for new tokens (N, hidden) behind a cache."""
         q_nope, q_rope, latent, k_rope = self._project(x, turns)
-        context = span.store(layer, torch.cat((latent, k_rope.squeeze(1)), -1)).unsqueeze(1)  # (B, 1, S, latent + rope)
+        context = span.store(self.layer, torch.cat((latent, k_rope.squeeze(1)), -1)).unsqueeze(
+            1
+        )  # (B, 1, S, latent + rope)
         up = self.kv_b.weight.view(self.heads, self.nope + self.value, self.latent)
         q_latent = torch.bmm(q_nope.transpose(0, 1), up[:, : self.nope]).transpose(0, 1)  # (N, heads, latent)
         q = (

@@ -86,7 +86,9 @@ class CacheSpan:
         if width > 1:
             positions = positions + torch.arange(width)  # (B, Tn)
         self.bias = self._bias(positions, int(before.min()))
-        self._folded: dict[int, Tensor] = {}  # `bias_for`, once for all layers
+        self._folded: dict[tuple[int, int], Tensor] = {}  # `bias_for`, once for all layers
+        self._windows: dict[int, Tensor] = {}
+        self._places = positions  # (B, Tn)
         self.positions, self.write = positions.flatten().to(device), (starts + positions).flatten().to(device)
         if self.ragged:
             self.valid = (
@@ -152,11 +154,27 @@ class CacheSpan:
         flat = rows.reshape(-1, *rows.shape[2:])
         return flat.index_select(0, self.valid) if self.ragged else flat
 
-    def bias_for(self, folded: int) -> Tensor | None:
-        """(B, 1, Tn * folded, S) to add to scores whose rows are `folded` heads per query; None if all is visible."""
-        if self.bias is None:
+    def bias_for(self, folded: int, window: int = 0) -> Tensor | None:
+        """(B, 1, Tn * folded, S) to add to scores whose rows are `folded` heads per query; None if all is visible.
+
+        `window` is the number of positions that a query sees, its own among them; 0: all before it.
+        """
+        if 0 < window < self.keys:
+            bias = self._windowed(window)
+        elif self.bias is None:
             return None
-        if folded not in self._folded:
-            wide = self.bias if self.width == 1 else self.bias.repeat_interleave(folded, dim=1)
-            self._folded[folded] = wide.unsqueeze(1)
-        return self._folded[folded]
+        else:
+            bias, window = self.bias, 0
+        if (folded, window) not in self._folded:
+            wide = bias if self.width == 1 else bias.repeat_interleave(folded, dim=1)
+            self._folded[folded, window] = wide.unsqueeze(1)
+        return self._folded[folded, window]
+
+    def _windowed(self, window: int) -> Tensor:
+        """(B, Tn, S): also what lies further back than the window is hidden."""
+        if window not in self._windows:
+            hidden = torch.arange(self.keys) <= self._places.unsqueeze(2) - window  # (B, Tn, S)
+            zeros = torch.zeros(hidden.shape, dtype=self.cache.buffer.dtype)
+            bias = zeros.masked_fill_(hidden, float("-inf")).to(self.cache.buffer.device)
+            self._windows[window] = bias if self.bias is None else bias + self.bias
+        return self._windows[window]

@@ -7,6 +7,8 @@ all heads, and the backward reuses the probabilities. Elsewhere torch's fused ke
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -21,51 +23,100 @@ def _by_head(x: Tensor) -> Tensor:
 
 
 class _BlockedAttention(torch.autograd.Function):
-    """Queries, keys (D, S, heads, width) and values (D, S, heads, value) to (D, S, heads, value)."""
+    """Queries, keys (D, S, heads, width) and values (D, S, heads, value) to (D, S, heads, value).
+
+    `window` is the number of positions that a query sees, its own among them; 0: all before it. `sinks` (heads,) or None takes
+    part in each head's softmax and adds nothing to the sum.
+    """
 
     @staticmethod
-    def forward(ctx, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    def forward(ctx, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int, sinks: Tensor | None):  # type: ignore[override]
         documents, length, heads, _ = q.shape
         q, k, v = _by_head(q), _by_head(k), _by_head(v)
         out = q.new_empty(documents * heads, length, v.shape[-1])
-        blocks = []
-        for start in range(0, length, QUERY_BLOCK):
-            end = min(start + QUERY_BLOCK, length)
-            future = q.new_full((end - start, end), float("-inf")).triu_(start + 1)
-            scores = torch.baddbmm(future, q[:, start:end], k[:, :end].transpose(1, 2), alpha=scale)
-            blocks.append(scores.softmax(-1))
-            out[:, start:end] = torch.bmm(blocks[-1], v[:, :end])
-        ctx.save_for_backward(q, k, v, *blocks)
-        ctx.scale = scale
+        column = None if sinks is None else sinks.to(q.dtype).repeat(documents).view(-1, 1, 1)  # (D * heads, 1, 1)
+        blocks, sink_blocks = [], []
+        for first, start, end in _query_blocks(length, window):
+            scores = torch.baddbmm(
+                _hidden(q, first, start, end, window), q[:, start:end], k[:, first:end].transpose(1, 2), alpha=scale
+            )
+            if column is not None:
+                whole = torch.cat((scores, column.expand(-1, end - start, -1)), -1).softmax(-1)
+                scores, sunk = whole[..., :-1].contiguous(), whole[..., -1]
+                sink_blocks.append(sunk)
+            else:
+                scores = scores.softmax(-1)
+            blocks.append(scores)
+            out[:, start:end] = torch.bmm(scores, v[:, first:end])
+        ctx.save_for_backward(q, k, v, *blocks, *sink_blocks)
+        ctx.scale, ctx.window, ctx.heads, ctx.with_sinks = scale, window, heads, sinks is not None
         return out.view(documents, heads, length, -1).transpose(1, 2)
 
     @staticmethod
     def backward(ctx, grad: Tensor):  # type: ignore[override]
-        q, k, v, *blocks = ctx.saved_tensors
-        documents, _, heads, _ = grad.shape
+        q, k, v, *saved = ctx.saved_tensors
+        documents, length, heads, _ = grad.shape
         grad = _by_head(grad)
         dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        for number, p in enumerate(blocks):
-            start = number * QUERY_BLOCK
-            end = start + p.shape[1]
-            g = grad[:, start:end]
-            dp = torch.bmm(g, v[:, :end].transpose(1, 2))
+        spans = list(_query_blocks(length, ctx.window))
+        dsinks = q.new_zeros(documents * heads) if ctx.with_sinks else None
+        for number, (first, start, end) in enumerate(spans):
+            p, g = saved[number], grad[:, start:end]
+            dp = torch.bmm(g, v[:, first:end].transpose(1, 2))
             ds = torch.ops.aten._softmax_backward_data(dp, p, -1, p.dtype)
+            if dsinks is not None:
+                dsinks -= (saved[len(spans) + number] * (p * dp).sum(-1)).sum(-1)
             # Not baddbmm_: on a slice it falls back to one small product after another.
-            dv[:, :end] += torch.bmm(p.transpose(1, 2), g)
-            dk[:, :end] += torch.bmm(ds.transpose(1, 2), q[:, start:end])
-            dq[:, start:end] = torch.bmm(ds, k[:, :end])
+            dv[:, first:end] += torch.bmm(p.transpose(1, 2), g)
+            dk[:, first:end] += torch.bmm(ds.transpose(1, 2), q[:, start:end])
+            dq[:, start:end] = torch.bmm(ds, k[:, first:end])
         dq, dk = dq.mul_(ctx.scale), dk.mul_(ctx.scale)
-        return *(x.view(documents, heads, -1, x.shape[-1]).transpose(1, 2) for x in (dq, dk, dv)), None
+        dsinks = None if dsinks is None else dsinks.view(documents, heads).sum(0)
+        back = (x.view(documents, heads, -1, x.shape[-1]).transpose(1, 2) for x in (dq, dk, dv))
+        return *back, None, None, dsinks
 
 
-def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """q (D, S, heads, width), k and v (D, S, kv_heads, ...) with heads a multiple of kv_heads -> (D, S, heads, value)."""
+def _query_blocks(length: int, window: int) -> Iterator[tuple[int, int, int]]:
+    """For each block of queries the first key that any of them sees, the first query, and the end of both."""
+    for start in range(0, length, QUERY_BLOCK):
+        yield (max(0, start - window + 1) if window else 0), start, min(start + QUERY_BLOCK, length)
+
+
+def _hidden(like: Tensor, first: int, start: int, end: int, window: int) -> Tensor:
+    """(end - start, end - first) of -inf where query start + i may not see key first + j, else 0."""
+    hidden = like.new_full((end - start, end - first), float("-inf"))
+    future = hidden.triu(start - first + 1) if window else hidden.triu_(start - first + 1)
+    if not window or end - first <= window:
+        return future
+    return future + hidden.tril(start - first - window)
+
+
+def causal_attention(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, window: int = 0, sinks: Tensor | None = None
+) -> Tensor:
+    """q (D, S, heads, width), k and v (D, S, kv_heads, ...) with heads a multiple of kv_heads -> (D, S, heads, value).
+
+    `window` is the number of positions that a query sees, itself among them; 0: all before it. `sinks` (heads,): a learned score of each
+    head that takes part in the softmax, with no value.
+    """
     group = q.shape[2] // k.shape[2]
-    if q.device.type != "cpu" or q.dtype != torch.float32:
+    if sinks is None and (q.device.type != "cpu" or q.dtype != torch.float32):
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=group > 1)
+        bias = _hidden(q, 0, 0, q.shape[2], window) if 0 < window < q.shape[2] else None
+        mixed = F.scaled_dot_product_attention(q, k, v, bias, is_causal=bias is None, scale=scale, enable_gqa=group > 1)
         return mixed.transpose(1, 2)
     if group > 1:
         k, v = (x.unsqueeze(3).expand(-1, -1, -1, group, -1).flatten(2, 3) for x in (k, v))
-    return _BlockedAttention.apply(q, k, v, scale)  # type: ignore[return-value]
+    return _BlockedAttention.apply(q, k, v, scale, window, sinks)  # type: ignore[return-value]
+
+
+def attention_with_sinks(
+    rows: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, scale: float, sinks: Tensor
+) -> Tensor:
+    """rows (B, kv_heads, R, width) against keys and values (B, kv_heads, S, width), `sinks` (kv_heads, R) a score of each row that has no
+    value -> (B, kv_heads, R, width). For decoding: no gradient needed, few rows."""
+    scores = torch.matmul(rows, keys.transpose(2, 3)) * scale
+    scores = scores if bias is None else scores + bias
+    column = sinks.to(scores.dtype).view(1, *sinks.shape, 1).expand(scores.shape[0], -1, -1, -1)
+    probabilities = torch.cat((scores, column), -1).softmax(-1)[..., :-1]
+    return torch.matmul(probabilities, values)

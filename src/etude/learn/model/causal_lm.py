@@ -14,7 +14,7 @@ from etude.core.trace.segment import NO_ROUTE, NO_ROUTE_WIDE
 from etude.learn.model.block import TransformerBlock
 from etude.learn.model.cache import CacheSpan, KVCache
 from etude.learn.model.config import ModelConfig
-from etude.learn.model.linear import Linear
+from etude.learn.model.linear import Linear, linear
 from etude.learn.model.mask import DocumentMask
 from etude.learn.model.mtp import MtpLayer
 from etude.learn.model.norm import RMSNorm
@@ -33,6 +33,35 @@ class ModelOutput:
     routes: Tensor | None = None
 
 
+class TokenEmbedding(nn.Embedding):
+    """Ids (...) to (..., hidden), in some families times the square root of the width, in the weight's type."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config.vocab_size, config.hidden_size)
+        self.scale = config.hidden_size**0.5 if config.embed_scale else 1.0
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = super().forward(ids)
+        return x if self.scale == 1.0 else x * x.new_tensor(self.scale)
+
+
+class TiedHead(nn.Module):
+    """The token embedding as the output head. It has no parameter of its own: the weight is trained, saved and sent once."""
+
+    def __init__(self, embed: nn.Embedding) -> None:
+        super().__init__()
+        self._embed = (embed,)  # in a tuple, so that it is no submodule
+
+    @property
+    def weight(self) -> Tensor:
+        return self._embed[0].weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim == 2:
+            return linear(x, self.weight)
+        return linear(x.flatten(0, -2), self.weight).unflatten(0, x.shape[:-1])
+
+
 class CausalLM(nn.Module):
     """Parameters are uninitialised until `init.draw` or a checkpoint fills them.
 
@@ -42,11 +71,11 @@ class CausalLM(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed = TokenEmbedding(config)
         self.rope = Rope(config)
         self.blocks = nn.ModuleList(TransformerBlock(config, layer, self.rope) for layer in range(config.layers))
-        self.norm = RMSNorm(config.hidden_size, config.norm_eps)
-        self.head = Linear(config.hidden_size, config.vocab_size)
+        self.norm = RMSNorm(config.hidden_size, config.norm_eps, config.norm_offset)
+        self.head = TiedHead(self.embed) if config.tied else Linear(config.hidden_size, config.vocab_size)
         self.mtp = nn.ModuleList(MtpLayer(config, index, self.rope) for index in range(config.mtp_layers))
         self.moe_index = {layer: index for index, layer in enumerate(config.moe_layers)}
         # A byte holds every expert and the marker; wider models get wider routes.

@@ -61,7 +61,7 @@ def save_checkpoint(
     `tokenizer_from`. Raises CheckpointError for a tokenizer with more tokens than the model has rows.
     """
     folder = Path(folder)
-    config, tensors = to_hf_config(model.config), dict(to_hf(model.state_dict(), model.config.layers))
+    config, tensors = to_hf_config(model.config), dict(to_hf(model.state_dict(), model.config))
     config["dtype"] = str(model.embed.weight.dtype).removeprefix("torch.")
     if drafts_from is not None:
         carried = draft_tensors(drafts_from, model.config)
@@ -124,7 +124,7 @@ def load_checkpoint(
     prefix = prefix_of(folder)
     found = read_tensors(folder, lambda key: belongs(key, prefix, config))
     found = {key.removeprefix(prefix): tensor for key, tensor in found.items()}
-    from_hf(model.state_dict(), found, config.layers)
+    from_hf(model.state_dict(), found, config)
     if dtype == torch.float16:  # of a shorter range than the others
         for name, tensor in model.state_dict().items():
             check_weight(f"{name} as float16", tensor)
@@ -143,8 +143,7 @@ def draft_tensors(folder: Path | str, trunk: ModelConfig) -> dict[str, Tensor]:
     stretch = {"mtp_layers": 0, "yarn": trunk.yarn, "max_positions": trunk.max_positions}
     if config.model_copy(update=stretch) != trunk:
         raise CheckpointError(f"the draft layers of {folder} belong to a model of another shape than the one saved")
-    layers, drafts = config.layers, config.mtp_layers
-    return read_tensors(folder, lambda key: (layer_of(key) or 0) >= layers and not ignorable(key, layers, drafts))
+    return read_tensors(folder, lambda key: (layer_of(key) or 0) >= config.layers and not ignorable(key, config))
 
 
 def read_tensors(folder: Path | str, wanted: Callable[[str], bool] = lambda _key: True) -> dict[str, Tensor]:
@@ -190,7 +189,7 @@ def prefix_of(folder: Path | str) -> str:
 
 def belongs(key: str, prefix: str, config: ModelConfig) -> bool:
     """Whether a tensor on disk is one of the model's."""
-    return key.startswith(prefix) and not ignorable(key.removeprefix(prefix), config.layers, config.mtp_layers)
+    return key.startswith(prefix) and not ignorable(key.removeprefix(prefix), config)
 
 
 def check_size(config: ModelConfig, folder: Path | str) -> None:

@@ -28,4 +28,4 @@ def count_parameters(config: ModelConfig) -> ParameterCount:
     drafts = sum(p.numel() for p in model.mtp.parameters())
     total = sum(p.numel() for p in model.parameters()) - drafts
     routed = sum(p.numel() for name, p in model.blocks.named_parameters() if ".experts." in name)
-    return ParameterCount(total, total - routed + routed * config.experts_per_token // config.experts, drafts)
+    return ParameterCount(total, total - routed + routed * config.experts_per_token // max(config.experts, 1), drafts)

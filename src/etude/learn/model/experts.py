@@ -1,11 +1,12 @@
-"""The routed experts: one SwiGLU per expert over the tokens that chose it, weights fused in 3-D tensors.
+"""The routed experts: one gated feed-forward layer per expert over the tokens that chose it, weights fused in 3-D tensors.
 
 Three back ends compute the same sum; `auto` takes the fastest for the shape (`benchmarks/model_speed.py --experts` shows them).
 """
 
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +16,42 @@ from etude.learn.model.config import ModelConfig
 from etude.learn.model.gather import combine, spread
 from etude.learn.model.linear import linear
 
+Activation = Callable[[Tensor], Tensor]
+
+# gpt-oss: the sharpness of its sigmoid, and the bound on both halves (configuration of GptOssForCausalLM).
+CLAMPED_ALPHA, CLAMPED_LIMIT = 1.702, 7.0
+
 
 def swiglu(gate_up: Tensor) -> Tensor:
     """(..., 2I) to (..., I): silu(gate) * up."""
     gate, up = gate_up.chunk(2, dim=-1)
     return F.silu(gate) * up
+
+
+def geglu_tanh(gate_up: Tensor) -> Tensor:
+    """(..., 2I) to (..., I): gelu(gate) * up, the gelu by its tanh approximation."""
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.gelu(gate, approximate="tanh") * up
+
+
+def clamped_swiglu(gate_up: Tensor) -> Tensor:
+    """(..., 2I) to (..., I): gate * sigmoid(alpha * gate) * (up + 1), the gate bounded above and up on both sides."""
+    gate, up = gate_up.chunk(2, dim=-1)
+    gate, up = gate.clamp(max=CLAMPED_LIMIT), up.clamp(-CLAMPED_LIMIT, CLAMPED_LIMIT)
+    return gate * torch.sigmoid(CLAMPED_ALPHA * gate) * (up + 1)
+
+
+ACTIVATIONS: dict[str, Activation] = {"silu": swiglu, "gelu_tanh": geglu_tanh, "clamped_swiglu": clamped_swiglu}
+
+
+class ExpertWeights(NamedTuple):
+    """The fused weights of one layer: `gate_up` (E, 2I, H), `down` (E, H, I), biases (E, 2I) and (E, H) or None."""
+
+    gate_up: Tensor
+    down: Tensor
+    activation: Activation = swiglu
+    gate_up_bias: Tensor | None = None
+    down_bias: Tensor | None = None
 
 
 def _sorted_by_expert(experts: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -30,30 +62,47 @@ def _sorted_by_expert(experts: Tensor, count: int) -> tuple[Tensor, Tensor, Tens
     return order, inverse, torch.bincount(flat, minlength=count)
 
 
-def loop_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
+def loop_experts(x: Tensor, layer: ExpertWeights, experts: Tensor, weights: Tensor) -> Tensor:
     """One small dense layer after another: the least memory traffic for many tokens on a CPU."""
-    order, inverse, counts = _sorted_by_expert(experts, gate_up.shape[0])
+    order, inverse, counts = _sorted_by_expert(experts, layer.gate_up.shape[0])
     parts = spread(x, order, inverse, experts.shape[1]).split(counts.tolist())
-    y = [linear(swiglu(linear(part, up)), low) for part, up, low in zip(parts, gate_up, down, strict=True)]
+    y = [_one_expert(part, layer, number) for number, part in enumerate(parts)]
     return combine(torch.cat(y), weights.to(x.dtype), order, inverse)
 
 
-def grouped_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
+def _one_expert(x: Tensor, layer: ExpertWeights, number: int) -> Tensor:
+    inner = linear(x, layer.gate_up[number])
+    if layer.gate_up_bias is not None:
+        inner = inner + layer.gate_up_bias[number]
+    y = linear(layer.activation(inner), layer.down[number])
+    return y if layer.down_bias is None else y + layer.down_bias[number]
+
+
+def grouped_experts(x: Tensor, layer: ExpertWeights, experts: Tensor, weights: Tensor) -> Tensor:
     """Two grouped matrix products: the fewest kernel calls, no wait for the counts."""
-    order, inverse, counts = _sorted_by_expert(experts, gate_up.shape[0])
+    order, inverse, counts = _sorted_by_expert(experts, layer.gate_up.shape[0])
     ends = counts.cumsum(0).int()
+    visited = experts.flatten()[order]  # (N * K,) the expert of each row
     parts = spread(x, order, inverse, experts.shape[1])
-    inner = swiglu(F.grouped_mm(parts, gate_up.transpose(1, 2), offs=ends))
-    return combine(F.grouped_mm(inner, down.transpose(1, 2), offs=ends), weights.to(x.dtype), order, inverse)
+    inner = F.grouped_mm(parts, layer.gate_up.transpose(1, 2), offs=ends)
+    if layer.gate_up_bias is not None:
+        inner = inner + layer.gate_up_bias.index_select(0, visited)
+    y = F.grouped_mm(layer.activation(inner), layer.down.transpose(1, 2), offs=ends)
+    if layer.down_bias is not None:
+        y = y + layer.down_bias.index_select(0, visited)
+    return combine(y, weights.to(x.dtype), order, inverse)
 
 
-def dense_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
+def dense_experts(x: Tensor, layer: ExpertWeights, experts: Tensor, weights: Tensor) -> Tensor:
     """Every expert for every token, zero weight for those not chosen: no gathers at all, E / K times the arithmetic."""
-    count, tokens = gate_up.shape[0], x.shape[0]
+    count, tokens = layer.gate_up.shape[0], x.shape[0]
     dense = weights.new_zeros(tokens, count).scatter(1, experts, weights)  # (N, E)
-    inner = swiglu(torch.bmm(x.expand(count, -1, -1), gate_up.transpose(1, 2)))  # (E, N, I)
-    inner = (inner * dense.t().unsqueeze(-1)).transpose(0, 1).flatten(1)  # (N, E * I)
-    return inner @ down.transpose(1, 2).flatten(0, 1)
+    inner = torch.bmm(x.expand(count, -1, -1), layer.gate_up.transpose(1, 2))  # (E, N, 2I)
+    if layer.gate_up_bias is not None:
+        inner = inner + layer.gate_up_bias.unsqueeze(1)
+    inner = (layer.activation(inner) * dense.t().unsqueeze(-1)).transpose(0, 1).flatten(1)  # (N, E * I)
+    y = inner @ layer.down.transpose(1, 2).flatten(0, 1)
+    return y if layer.down_bias is None else y + dense.to(x.dtype) @ layer.down_bias
 
 
 # From here on a CPU's matrix products outweigh the cost of calling them one by one, and small intermediates stay in its cache
@@ -65,16 +114,14 @@ DENSE_WORK_PER_EXPERT = 1 << 27
 # grouped_mm refuses rows of other lengths, and float64.
 GROUPED_ALIGNMENT_BYTES = 16
 
-ExpertBackEnd = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+ExpertBackEnd = Callable[[Tensor, ExpertWeights, Tensor, Tensor], Tensor]
 BACK_ENDS: dict[str, ExpertBackEnd] = {"loop": loop_experts, "grouped": grouped_experts, "dense": dense_experts}
 
 
-def run_experts(
-    x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weights: Tensor, back_end: str = "auto"
-) -> Tensor:
-    """Tokens x (N, H), choice and weights (N, K), gate_up (E, 2I, H), down (E, H, I) -> (N, H)."""
-    chosen = _quickest(x, down, experts) if back_end == "auto" else back_end
-    return BACK_ENDS[chosen](x, gate_up, down, experts, weights)
+def run_experts(x: Tensor, layer: ExpertWeights, experts: Tensor, weights: Tensor, back_end: str = "auto") -> Tensor:
+    """Tokens x (N, H), choice and weights (N, K) -> (N, H)."""
+    chosen = _quickest(x, layer.down, experts) if back_end == "auto" else back_end
+    return BACK_ENDS[chosen](x, layer, experts, weights)
 
 
 def _quickest(x: Tensor, down: Tensor, experts: Tensor) -> str:
@@ -90,12 +137,25 @@ def _quickest(x: Tensor, down: Tensor, experts: Tensor) -> str:
 
 
 class Experts(nn.Module):
-    """The fused weights of one layer."""
+    """The fused weights of one layer as parameters."""
+
+    gate_up_bias: Tensor | None
+    down_bias: Tensor | None
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.gate_up = nn.Parameter(torch.empty(config.experts, 2 * config.moe_intermediate, config.hidden_size))
-        self.down = nn.Parameter(torch.empty(config.experts, config.hidden_size, config.moe_intermediate))
+        count, hidden, inner = config.experts, config.hidden_size, config.moe_intermediate
+        self.activation = ACTIVATIONS[config.activation]
+        self.gate_up = nn.Parameter(torch.empty(count, 2 * inner, hidden))
+        self.down = nn.Parameter(torch.empty(count, hidden, inner))
+        biases = config.expert_bias
+        self.register_parameter("gate_up_bias", nn.Parameter(torch.empty(count, 2 * inner)) if biases else None)
+        self.register_parameter("down_bias", nn.Parameter(torch.empty(count, hidden)) if biases else None)
+
+    @property
+    def weights(self) -> ExpertWeights:
+        """The parameters, for `run_experts`."""
+        return ExpertWeights(self.gate_up, self.down, self.activation, self.gate_up_bias, self.down_bias)
 
     def forward(self, x: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
-        return run_experts(x, self.gate_up, self.down, experts, weights)
+        return run_experts(x, self.weights, experts, weights)

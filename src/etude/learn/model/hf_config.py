@@ -1,119 +1,91 @@
-"""`config.json` of a Hugging Face checkpoint, in and out, one table per family.
+"""`config.json` of a Hugging Face checkpoint, in and out: one table of families (`families.py`), one reader and one writer.
 
 Written so that transformers, vLLM and older readers all find what they look for: rope both in the present form
 (`rope_parameters`) and the former one, `topk_method` and `scoring_func` although transformers does not save them (without
-them vLLM builds no selection bias). What the model code does not compute is refused, never ignored.
+them vLLM builds no selection bias). What the model code does not compute is refused, never ignored: a key that stands in no table is refused
+too, unless it is known to change nothing (`HARMLESS`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
 from etude.learn.model.config import ModelConfig
-from etude.learn.model.settings import Family, YarnSettings
+from etude.learn.model.families import ALIASES, COMMON_KEYS, FAMILIES, WRAPPERS, ModelFamily
+from etude.learn.model.hf_errors import UnsupportedConfig
+from etude.learn.model.hf_layouts import LAYOUTS
+from etude.learn.model.hf_rope import read_rope, rope_keys, write_rope
 from etude.learn.weights.hf_files import CheckpointError, read_object
 
-
-class UnsupportedConfig(ValueError):
-    """A config.json describes a model that this code would compute wrongly or not at all."""
-
-
-ARCHITECTURES: dict[Family, str] = {"deepseek_v3": "DeepseekV3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
-# By model_type: the families, and other names of their architectures.
-FAMILIES: dict[str, Family] = {"deepseek_v3": "deepseek_v3", "qwen3_moe": "qwen3_moe", "kimi_k2": "deepseek_v3"}
-# Multimodal models whose language model is one of the families: its config is the part "text_config".
-WRAPPERS = ("kimi_k25",)
-WRAPPED = "language_model."  # what the keys of its tensors begin with there
-
-# our field -> key in config.json
-SHARED_FIELDS = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "norm_eps": "rms_norm_eps",
-    "max_positions": "max_position_embeddings",
-    "dense_intermediate": "intermediate_size",
-    "moe_intermediate": "moe_intermediate_size",
-    "experts_per_token": "num_experts_per_tok",
-    "norm_topk": "norm_topk_prob",
-}
-FAMILY_FIELDS = {
-    "deepseek_v3": {
-        "experts": "n_routed_experts",
-        "kv_lora_rank": "kv_lora_rank",
-        "nope_dim": "qk_nope_head_dim",
-        "rope_dim": "qk_rope_head_dim",
-        "v_dim": "v_head_dim",
-        "shared_experts": "n_shared_experts",
-        "first_dense": "first_k_dense_replace",
-        "expert_groups": "n_group",
-        "groups_per_token": "topk_group",
-        "routed_scale": "routed_scaling_factor",
-    },
-    "qwen3_moe": {
-        "experts": "num_experts",
-        "kv_heads": "num_key_value_heads",
-        "head_dim": "head_dim",
-        "sparse_step": "decoder_sparse_step",
-    },
-}
+# What the keys of a language model's tensors begin with within a multimodal checkpoint.
+WRAPPED = "language_model."
 # How many draft layers follow the trunk; DeepSeek's own key, and the one transformers writes.
 DRAFT_LAYERS = "num_nextn_predict_layers"
 FORMER_DRAFT_LAYERS = "num_mtp_layers"
-# Keys with one value that this code computes; a checkpoint may leave them out.
-SHARED_FIXED: dict[str, Any] = {"hidden_act": "silu", "attention_bias": False, "tie_word_embeddings": False}
-FAMILY_FIXED: dict[str, dict[str, Any]] = {
-    "deepseek_v3": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
-    "qwen3_moe": {"use_sliding_window": False},
-}
 # Keys of other architectures that change what a model computes, with the values at which they change nothing; null changes nothing either.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "partial_rotary_factor": (1,), "no_rope_layers": ([],), "attention_chunk_size": (), "index_topk": (), "attention_multiplier": (),
-    "attn_logit_softcapping": (0,), "final_logit_softcapping": (0,), "logit_scale": (1,), "logits_scaling": (1,),
-    "embedding_multiplier": (1,), "residual_multiplier": (1,), "qkv_bias": (False,), "mlp_bias": (False,),
-    "shared_expert_intermediate_size": (0,),
+    "attn_logit_softcapping": (0,), "final_logit_softcapping": (0,), "logit_scale": (1,), "logits_scaling": (1,), "alibi": (False,),
+    "embedding_multiplier": (1,), "residual_multiplier": (1,), "qkv_bias": (False,), "mlp_bias": (False,), "attention_bias": (False,),
+    "shared_expert_intermediate_size": (0,), "use_sliding_window": (False,), "use_qk_norm": (), "clip_qkv": (), "use_bias": (False,),
+    "use_mla": (), "layernorm_epsilon": (), "use_bidirectional_attention": (False,), "attention_out_bias": (False,), "use_logit_softcap": (False,),
+    "rope_interleave": (False,), "rope_interleaved": (False,), "no_rope_layer_interval": (), "router_jitter_noise": (0,), "gating": (False,),
+    "moe_router_logit_softcapping": (0,), "moe_apply_router_weight_on_input": (False,), "scale_depth": (), "scale_emb": (), "dim_model_base": (),
+    "num_experts": (0,), "num_local_experts": (0, 1), "n_routed_experts": (0,), "layer_types": (), "mlp_layer_types": (),
 }  # fmt: skip
-YARN_FIELDS = {
-    "factor": "factor",
-    "original_positions": "original_max_position_embeddings",
-    "beta_fast": "beta_fast",
-    "beta_slow": "beta_slow",
-    "mscale": "mscale",
-    "mscale_all_dim": "mscale_all_dim",
-}
+# Keys that change nothing of what is computed here: names and versions, the classes' defaults for generation and training, dropouts (training here
+# has none), how a checkpoint was made, and sizes that other keys of the same file give too.
+HARMLESS = frozenset(
+    "model_type architectures auto_map transformers_version torch_dtype dtype use_cache bos_token_id eos_token_id pad_token_id sep_token_id "
+    "eod_token_id cls_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id tokenizer_class name_or_path task_specific_params "
+    "problem_type id2label label2id num_labels return_dict output_attentions output_hidden_states torchscript use_bfloat16 pruned_heads "
+    "chunk_size_feed_forward is_encoder_decoder is_decoder add_cross_attention cross_attention_hidden_size tie_encoder_decoder finetuning_task "
+    "prefix min_length max_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p typical_p "
+    "repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences output_scores "
+    "return_dict_in_generate remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens tf_legacy_loss "
+    "attention_dropout hidden_dropout residual_dropout embd_pdrop resid_pdrop attn_pdrop initializer_range init_std pretraining_tp "
+    "keys_to_ignore_at_inference is_llama_config cache_implementation attn_implementation qk_head_dim head_dim num_key_value_heads "
+    "output_router_logits router_aux_loss_coef aux_loss_alpha seq_aux ep_size moe_layer_freq quantization_config unsloth_version unsloth_fixed "
+    "model_name initial_context_length experts_per_token enable_moe_fp32_combine moe_intermediate_size use_mtp num_mtp_modules "
+    "mtp_transformer_layers shared_intermediate_size shared_moe_mode max_window_layers sliding_window sliding_window_pattern rms_norm_type "
+    "norm_topk_prob_eps".split()
+)
 
 
 def to_hf_config(config: ModelConfig) -> dict[str, Any]:
-    """The content of config.json."""
-    family = config.family
-    fields = SHARED_FIELDS | FAMILY_FIELDS[family]
-    out: dict[str, Any] = {"architectures": [ARCHITECTURES[family]], "model_type": family, "dtype": "float32"}
-    out |= {key: getattr(config, field) for field, key in fields.items()}
-    out |= SHARED_FIXED | FAMILY_FIXED[family]
-    out[DRAFT_LAYERS] = config.mtp_layers
+    """The content of config.json. Raises ValueError for a model that the files of its family can't describe."""
+    raw = _written(config)
+    read = from_hf_config(raw)
+    for name in type(config).model_fields:
+        if getattr(read, name) != getattr(config, name):
+            raise ValueError(
+                f"{name} is {getattr(config, name)!r:.80}, and a config.json of {config.family} says {getattr(read, name)!r:.80}: "
+                "leave it out, or take a family that has it (docs/models.md)"
+            )
+    return raw
+
+
+def _written(config: ModelConfig) -> dict[str, Any]:
+    family = config.of_family
+    keys = COMMON_KEYS | dict(family.keys)
+    out: dict[str, Any] = {"architectures": [family.architecture], "model_type": config.family}
+    out |= {key: getattr(config, field) for field, key in keys.items()} | dict(family.constants)
+    if "qk_norm" in keys:
+        out[keys["qk_norm"]] = config.qk_norm != "none"
+    if config.attention == "latent":
+        out |= {"q_lora_rank": config.q_lora_rank or None, "num_key_value_heads": config.heads}
+    for name in family.layouts:
+        out |= LAYOUTS[name].write(config)
+    if config.experts:
+        out[DRAFT_LAYERS] = config.mtp_layers
+    elif config.mtp_layers:
+        out[FORMER_DRAFT_LAYERS] = config.mtp_layers
     out |= {"attention_dropout": 0.0, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    if family == "deepseek_v3":
-        out["q_lora_rank"] = config.q_lora_rank or None
-        out["rope_interleave"] = config.rope_interleave
-        out["num_key_value_heads"] = config.heads
-    else:
-        out["mlp_only_layers"] = list(config.dense_layers)
-    return out | _rope_out(config)
-
-
-def _rope_out(config: ModelConfig) -> dict[str, Any]:
-    kind: dict[str, Any] = {"rope_type": "default"}
-    if config.yarn is not None:
-        kind = {"rope_type": "yarn"} | {key: getattr(config.yarn, field) for field, key in YARN_FIELDS.items()}
-    return {
-        "rope_theta": config.rope_theta,
-        "rope_parameters": kind | {"rope_theta": config.rope_theta},
-        "rope_scaling": None if config.yarn is None else kind | {"type": "yarn"},
-    }
+    return out | write_rope(config)
 
 
 def read_config(folder: Path | str) -> ModelConfig:
@@ -144,41 +116,67 @@ def from_hf_config(raw: Mapping[str, Any]) -> ModelConfig:
     """The model that a config.json describes. Raises UnsupportedConfig naming the key."""
     raw = text_config(raw)
     named = raw.get("model_type")
-    family = FAMILIES.get(named) if isinstance(named, str) else None
-    if family is None:
-        supported = ", ".join((*FAMILIES, *WRAPPERS))
+    name = ALIASES.get(named, named) if isinstance(named, str) else None
+    family = None if name is None else FAMILIES.get(name)
+    if family is None or name is None:
+        supported = ", ".join(sorted((*FAMILIES, *ALIASES, *WRAPPERS)))
         raise UnsupportedConfig(f"model_type is {named!r}; supported are {supported}")
-    for key, needed in (SHARED_FIXED | FAMILY_FIXED[family]).items():
-        if raw.get(key, needed) != needed:
+    for key, needed in family.constants.items():
+        if raw.get(key) is not None and raw[key] != needed:
             raise UnsupportedConfig(f"{key} is {raw[key]!r}, only {needed!r} is supported")
-    _require_neutral(raw)
+    _require_known(raw, family)
     if raw.get("quantization_config"):
         raise UnsupportedConfig(
             "quantization_config: weights are quantised; convert the checkpoint to bf16 or fp32 first"
         )
-    fields = {field: _get(raw, key) for field, key in (SHARED_FIELDS | FAMILY_FIELDS[family]).items()}
-    if family == "deepseek_v3":
-        fields["q_lora_rank"] = raw.get("q_lora_rank") or 0
-        fields["rope_interleave"] = raw.get("rope_interleave", True)
     try:
-        if family == "qwen3_moe":
-            fields["dense_layers"] = tuple(raw.get("mlp_only_layers") or ())
-        return ModelConfig(family=family, mtp_layers=_draft_layers(raw), **fields, **_rope_in(raw))
+        return ModelConfig(family=name, mtp_layers=_draft_layers(raw), **_fields(raw, family))
     except (ValidationError, TypeError) as error:  # TypeError: a number where a list belongs
-        raise UnsupportedConfig(f"config.json does not describe a {family} model: {_findings(error)}") from error
+        raise UnsupportedConfig(f"config.json does not describe a {name} model: {_findings(error)}") from error
 
 
-def _require_neutral(raw: Mapping[str, Any]) -> None:
-    """Raises UnsupportedConfig for a key of NEUTRAL with another value, and for layers that do not attend to all positions."""
-    rope = _object(raw, "rope_parameters") or _object(raw, "rope_scaling")
-    for key, values in NEUTRAL.items():
-        for found in (raw.get(key), rope.get(key)):
-            if found is not None and found not in values:
-                raise UnsupportedConfig(f"{key} is {found!r:.60}, which this model code does not compute")
-    kinds = raw.get("layer_types") or []
-    other = [kind for kind in kinds if kind != "full_attention"] if isinstance(kinds, list) else [kinds]
-    if other:
-        raise UnsupportedConfig(f"layer_types holds {other[0]!r:.60}; only 'full_attention' is supported")
+def _fields(raw: Mapping[str, Any], family: ModelFamily) -> dict[str, Any]:
+    """The fields of ModelConfig that a config.json sets, and what the family's class takes for those that it leaves out."""
+    keys = COMMON_KEYS | dict(family.keys)
+    fields = {field: _get(raw, key, field, family) for field, key in keys.items()}
+    if "qk_norm" in keys:
+        fields["qk_norm"] = "head" if fields["qk_norm"] else "none"
+    for name in family.layouts:
+        fields |= LAYOUTS[name].read(raw, fields["layers"], family)
+    fields |= read_rope(raw, family)
+    if not fields.get("window_layers"):
+        fields.pop("window_rope_theta", None)
+    return fields
+
+
+def _require_known(raw: Mapping[str, Any], family: ModelFamily) -> None:
+    """Raises UnsupportedConfig for a key that this code does not read and that may change what the model computes."""
+    read = {
+        *COMMON_KEYS.values(),
+        *family.keys.values(),
+        *family.constants,
+        *rope_keys(raw),
+        DRAFT_LAYERS,
+        FORMER_DRAFT_LAYERS,
+    }
+    read |= {alias for key in read for alias in ALTERNATIVES.get(key, ())}
+    read |= {key for name in family.layouts for key in LAYOUTS[name].keys}
+    for key, value in raw.items():
+        if key in read or value is None or key.startswith("_"):
+            continue
+        if key in NEUTRAL:
+            if value not in NEUTRAL[key] and not _all_alike(key, value):
+                raise UnsupportedConfig(f"{key} is {value!r:.60}, which this model code does not compute")
+        elif key not in HARMLESS:
+            raise UnsupportedConfig(
+                f"{key} is {value!r:.60}: the model code does not know this key of {raw.get('model_type')}, and it may change what the model "
+                "computes; remove it from config.json if it does not"
+            )
+
+
+def _all_alike(key: str, value: Any) -> bool:
+    """Whether a list of layers' kinds says of each what is computed here anyway."""
+    return key == "layer_types" and isinstance(value, list) and all(kind == "full_attention" for kind in value)
 
 
 def _findings(error: ValidationError | TypeError) -> str:
@@ -193,39 +191,24 @@ def _draft_layers(raw: Mapping[str, Any]) -> int:
     return next((raw[key] for key in (DRAFT_LAYERS, FORMER_DRAFT_LAYERS) if raw.get(key) is not None), 0)
 
 
-# transformers saves Qwen's expert count under its internal name.
-ALIASES = {"num_experts": "num_local_experts", "n_routed_experts": "num_local_experts"}
+# Other names of a key: transformers saves expert counts under its internal name, and some publishers use their own.
+ALTERNATIVES = {
+    "num_experts": ("num_local_experts",),
+    "n_routed_experts": ("num_local_experts", "num_experts"),
+    "num_local_experts": ("num_experts",),
+    "num_experts_per_tok": ("experts_per_token", "num_experts_per_token"),
+}
 
 
-def _get(raw: Mapping[str, Any], key: str) -> Any:
-    for name in (key, ALIASES.get(key)):
-        if name is not None and raw.get(name) is not None:
+def _get(raw: Mapping[str, Any], key: str, field: str, family: ModelFamily) -> Any:
+    for name in (key, *ALTERNATIVES.get(key, ())):
+        if raw.get(name) is not None:
             return raw[name]
+    if field in family.absent:
+        return family.absent[field]
+    heads = raw.get("num_attention_heads")
+    if field == "kv_heads" and heads is not None:
+        return heads
+    if field == "head_dim" and isinstance(heads, int) and heads and isinstance(raw.get("hidden_size"), int):
+        return raw["hidden_size"] // heads
     raise UnsupportedConfig(f"config.json lacks {key}")
-
-
-def _object(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = raw.get(key) or {}
-    if not isinstance(found, Mapping):
-        raise UnsupportedConfig(f"{key} is {found!r:.60}, where an object belongs")
-    return found
-
-
-def _rope_in(raw: Mapping[str, Any]) -> dict[str, Any]:
-    rope = dict(_object(raw, "rope_parameters") or _object(raw, "rope_scaling"))
-    theta = rope.get("rope_theta", raw.get("rope_theta", 10000.0))
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind == "default":
-        return {"rope_theta": theta}
-    if kind != "yarn":
-        raise UnsupportedConfig(f"rope_type is {kind!r}; supported are default and yarn")
-    if rope.get("attention_factor") is not None or not rope.get("truncate", True):
-        raise UnsupportedConfig(
-            "rope_parameters set attention_factor or truncate=false, which YaRN here derives and does"
-        )
-    yarn = {field: rope[key] for field, key in YARN_FIELDS.items() if rope.get(key) is not None}
-    for field in ("factor", "original_positions"):
-        if field not in yarn:
-            raise UnsupportedConfig(f"rope_parameters lack {YARN_FIELDS[field]}")
-    # Absent temperatures mean off to transformers, while our own default is on.
-    return {"rope_theta": theta, "yarn": YarnSettings.model_validate({"mscale": 0.0, "mscale_all_dim": 0.0} | yarn)}

@@ -14,11 +14,13 @@ from torch import nn
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import draft_tensors, load_checkpoint, load_config
 from etude.learn.model.config import ModelConfig
+from etude.learn.model.hf_config import to_hf_config
 from etude.learn.model.hf_keys import from_hf
 from etude.learn.model.settings import ModelSettings
 from etude.learn.weights.hf_files import CheckpointError
 
 WRITES_INTO_STREAM = ("attention.out.weight", "down.weight", "experts.down")
+STARTS_AT_ZERO = ("bias", "sinks")
 MLA_FACTORS = (
     "attention.q.weight",
     "attention.q_a.weight",
@@ -31,19 +33,20 @@ MLA_FACTORS = (
 def initial_std(name: str, parameter: nn.Parameter, config: ModelConfig, settings: ModelSettings) -> float:
     """The standard deviation a parameter is drawn with."""
     if name == "embed.weight":
-        return settings.init_embedding_std
+        # A tied embedding is the head too: logits of about one, whose first loss is near ln V.
+        return config.hidden_size**-0.5 if config.tied else settings.init_embedding_std
     if name == "head.weight":
         return settings.init_head_std
     std = settings.init_gain * parameter.shape[-1] ** -0.5  # fan in is last, in 2-D and in fused 3-D weights
     if name.endswith(WRITES_INTO_STREAM):
         std *= (2 * config.layers) ** -0.5
-    if config.family == "deepseek_v3" and name.endswith(MLA_FACTORS):
+    if config.attention == "latent" and name.endswith(MLA_FACTORS):
         std *= settings.init_mla_gain
     return std
 
 
 def draw(model: CausalLM, settings: ModelSettings) -> None:
-    """Fill every parameter from `settings.seed`; norms become one, selection biases zero."""
+    """Fill every parameter from `settings.seed`; norms become one, biases and sinks zero."""
     _draw(model, model.config, settings)
 
 
@@ -51,8 +54,11 @@ def draw(model: CausalLM, settings: ModelSettings) -> None:
 def _draw(part: nn.Module, config: ModelConfig, settings: ModelSettings) -> None:
     generator = torch.Generator().manual_seed(settings.seed)
     for name, parameter in part.named_parameters():
+        if name.endswith(STARTS_AT_ZERO):
+            parameter.zero_()
+            continue
         if parameter.ndim == 1:
-            parameter.fill_(1.0)
+            parameter.fill_(0.0 if config.norm_offset else 1.0)
             continue
         std = initial_std(name, parameter, config, settings)
         parameter.copy_(torch.empty(parameter.shape).normal_(0.0, std, generator=generator))
@@ -81,7 +87,7 @@ def adopt_drafts(model: CausalLM, folder: Path | str) -> CausalLM:
     drafted = CausalLM(model.config.model_copy(update={"mtp_layers": layers})).to(model.embed.weight.dtype)
     drafted.load_state_dict(drafted.state_dict() | model.state_dict())
     drafts = {name: tensor for name, tensor in drafted.state_dict().items() if name.startswith("mtp.")}
-    from_hf(drafts, found, model.config.layers)
+    from_hf(drafts, found, drafted.config)
     return drafted
 
 
@@ -95,6 +101,8 @@ def new_model(settings: ModelSettings, vocab_size: int) -> CausalLM:
                 f"{vocab_size}: they do not belong together"
             )
         return model
-    model = CausalLM(ModelConfig.from_settings(settings, vocab_size))
+    config = ModelConfig.from_settings(settings, vocab_size)
+    to_hf_config(config)  # what the family's files can't describe is refused now, not when the model is saved
+    model = CausalLM(config)
     draw(model, settings)
     return model

@@ -75,13 +75,15 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
 
 
 class Linear(nn.Module):
-    """A weight (out, in) without bias, over tokens (..., in)."""
+    """A weight (out, in) and, if asked for, a bias (out,), over tokens (..., in)."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    bias: Tensor | None
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = False) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.register_parameter("bias", nn.Parameter(torch.empty(outputs)) if bias else None)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.ndim == 2:
-            return linear(x, self.weight)
-        return linear(x.flatten(0, -2), self.weight).unflatten(0, x.shape[:-1])
+        y = linear(x, self.weight) if x.ndim == 2 else linear(x.flatten(0, -2), self.weight).unflatten(0, x.shape[:-1])
+        return y if self.bias is None else y + self.bias

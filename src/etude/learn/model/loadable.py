@@ -40,7 +40,7 @@ def loadable(folder: Path) -> str:
     found: dict[str, _Header] = {}
     for name, listed in tensor_files(folder).items():
         found |= _headers(folder / name, listed, prefix_of(folder), config)
-    match_keys(model.state_dict(), found, config.layers)
+    match_keys(model.state_dict(), found, config)
     return f"{summary}; {len(found):,} tensors"
 
 

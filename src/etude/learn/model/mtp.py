@@ -8,7 +8,7 @@ predicts token i + d + 1:
 The first depth takes the trunk's normed hidden state (`Output.hidden`); what a depth returns is normed too, and is both the
 input of the shared head and the h_i of the next depth. So do transformers' `MtpModel`, which reads these layers, and, for the first
 depth, vLLM. The paper writes the two halves of the projection in the other order; published weights have the embedding first.
-Embedding and head belong to the trunk and are not held again. The block is of the trunk's kind and always has experts.
+Embedding and head belong to the trunk and are not held again. The block is of the trunk's kind, with experts if the trunk has any.
 
 Rope turns the block's queries and keys by the position of h_i. transformers counts from the token that comes in, d further on; only
 differences enter a score, so it is the same.
@@ -25,7 +25,7 @@ from etude.learn.model.config import ModelConfig
 from etude.learn.model.linear import Linear
 from etude.learn.model.mask import DocumentMask
 from etude.learn.model.norm import RMSNorm
-from etude.learn.model.rope import Rope
+from etude.learn.model.rope import Rope, Rotations
 
 
 class MtpLayer(nn.Module):
@@ -33,14 +33,16 @@ class MtpLayer(nn.Module):
 
     def __init__(self, config: ModelConfig, index: int, rope: Rope) -> None:
         super().__init__()
-        self.enorm = RMSNorm(config.hidden_size, config.norm_eps)
-        self.hnorm = RMSNorm(config.hidden_size, config.norm_eps)
+        self.enorm = RMSNorm(config.hidden_size, config.norm_eps, config.norm_offset)
+        self.hnorm = RMSNorm(config.hidden_size, config.norm_eps, config.norm_offset)
         self.eh_proj = Linear(2 * config.hidden_size, config.hidden_size)
         self.block = TransformerBlock(config, config.layers + index, rope)
-        self.norm = RMSNorm(config.hidden_size, config.norm_eps)
+        self.norm = RMSNorm(config.hidden_size, config.norm_eps, config.norm_offset)
 
-    def forward(self, hidden: Tensor, embedded: Tensor, turns: Tensor, mask: DocumentMask) -> tuple[Tensor, Tensor]:
-        """Hidden states (N, H) for the head and the next depth, and the experts chosen (N, K).
+    def forward(
+        self, hidden: Tensor, embedded: Tensor, turns: Rotations, mask: DocumentMask
+    ) -> tuple[Tensor, Tensor | None]:
+        """Hidden states (N, H) for the head and the next depth, and the experts chosen (N, K), None in a dense model.
 
         `hidden` (N, H) is normed, `embedded` (N, H) the embedding of the token that this depth looks at (see `ahead`), `turns`
         from `Rope.at` at the positions of `hidden`.
@@ -48,7 +50,7 @@ class MtpLayer(nn.Module):
         x, experts = self.block(self._join(hidden, embedded), turns, mask, None)
         return self.norm(x), experts
 
-    def extend(self, hidden: Tensor, embedded: Tensor, turns: Tensor, span: CacheSpan) -> Tensor:
+    def extend(self, hidden: Tensor, embedded: Tensor, turns: Rotations, span: CacheSpan) -> Tensor:
         """The same hidden states for new tokens behind a cache, which must hold this depth's layer."""
         x, _ = self.block.extend(self._join(hidden, embedded), turns, span)
         return self.norm(x)

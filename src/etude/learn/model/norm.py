@@ -8,12 +8,13 @@ from torch.nn import functional as F
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) * weight over the last dimension; same shape and type out."""
+    """x / rms(x) * (offset + weight) over the last dimension; same shape and type out. `offset` is 1 in Gemma and else 0."""
 
-    def __init__(self, width: int, eps: float) -> None:
+    def __init__(self, width: int, eps: float, offset: bool = False) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
-        self.eps = eps
+        self.eps, self.offset = eps, offset
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        weight = self.weight + 1 if self.offset else self.weight
+        return F.rms_norm(x, self.weight.shape, weight, self.eps)

@@ -19,27 +19,31 @@ FORCED_SCORE = 1e4
 
 
 class Router(Float32Buffers):
-    """Scores in fp32. `weight` (E, hidden); the DeepSeek family adds `bias` (E,), an fp32 buffer that no gradient moves."""
+    """Scores in fp32. `weight` (E, hidden), in gpt-oss `linear_bias` (E,) too. `bias` (E,), where the choice is balanced by one, is an fp32
+    buffer that no gradient moves."""
 
     bias: Tensor | None
+    linear_bias: nn.Parameter | None
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.experts, self.chosen = config.experts, config.experts_per_token
-        self.sigmoid = config.family == "deepseek_v3"
-        self.groups = config.expert_groups if self.sigmoid else 1
-        self.groups_per_token = config.groups_per_token
+        self.sigmoid = config.router_scoring == "sigmoid"
+        self.groups, self.groups_per_token = config.expert_groups, config.groups_per_token
+        self.ranked_by = 2 if config.group_rank == "best_two" else 1  # scores of a group
         self.norm_topk = config.norm_topk
-        self.scale = config.routed_scale if self.sigmoid else 1.0
+        self.scale = config.routed_scale
         self.weight = nn.Parameter(torch.empty(self.experts, config.hidden_size))
-        self.register_buffer("bias", torch.zeros(self.experts) if self.sigmoid else None)
+        self.register_parameter("linear_bias", nn.Parameter(torch.empty(self.experts)) if config.router_bias else None)
+        self.register_buffer("bias", torch.zeros(self.experts) if config.selection_bias else None)
 
     def forward(self, x: Tensor, forced: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Weights (N, K) fp32 and experts (N, K) int64 for tokens x (N, hidden).
 
         `forced` (N, K) pins the choice; entries that are no expert's number are filled by the router's own best among the rest.
         """
-        logits = F.linear(x.float(), self.weight.float())  # (N, E)
+        added = None if self.linear_bias is None else self.linear_bias.float()
+        logits = F.linear(x.float(), self.weight.float(), added)  # (N, E)
         scores = logits.sigmoid() if self.sigmoid else logits.softmax(-1)
         experts = self.choose(scores.detach(), forced)
         weights = scores.gather(1, experts)
@@ -57,9 +61,9 @@ class Router(Float32Buffers):
         return ranking.topk(self.chosen, dim=-1).indices
 
     def _limit_groups(self, ranking: Tensor) -> Tensor:
-        """Experts outside the best groups (by the sum of a group's best two) fall to -inf."""
+        """Experts outside the best groups (by the sum of a group's best two, or its best) fall to -inf."""
         grouped = ranking.unflatten(-1, (self.groups, -1))  # (N, G, E / G)
-        best = grouped.topk(2, dim=-1).values.sum(-1).topk(self.groups_per_token, dim=-1).indices
+        best = grouped.topk(self.ranked_by, dim=-1).values.sum(-1).topk(self.groups_per_token, dim=-1).indices
         shut = torch.ones_like(grouped[..., 0], dtype=torch.bool).scatter_(1, best, False)  # (N, G)
         return grouped.masked_fill(shut.unsqueeze(-1), float("-inf")).flatten(1)
 

@@ -19,9 +19,13 @@ def stretch_config(config: ModelConfig, trained_positions: int, factor: float) -
     """
     if factor <= 1:
         raise ValueError(f"a stretch by {factor} is none: take a factor above 1, or leave the checkpoint as it is")
+    if config.rope_scaling is not None:
+        raise ValueError(
+            f"the checkpoint scales its positions by {config.rope_scaling.kind}, which YaRN can't continue: leave out the long phase"
+        )
     if config.yarn is None:
         # Temperatures as a new model of the family gets them (ModelConfig.from_settings).
-        whole = 0.0 if config.family == "qwen3_moe" else 1.0
+        whole = 0.0 if config.attention == "grouped" else 1.0
         yarn = YarnSettings.model_validate(
             {"factor": factor, "original_positions": trained_positions, "mscale_all_dim": whole}
         )

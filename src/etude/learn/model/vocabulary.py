@@ -21,7 +21,7 @@ def with_rows(model: CausalLM, spelled: Mapping[int, Sequence[int]]) -> CausalLM
     rows = max((*spelled, had - 1)) + 1
     grown = CausalLM(model.config.model_copy(update={"vocab_size": rows})).to(model.embed.weight.dtype)
     state = model.state_dict()
-    for key in ("embed.weight", "head.weight"):
+    for key in ("embed.weight", "head.weight")[: 1 if model.config.tied else 2]:
         old = state[key]
         fresh = old.new_zeros(rows, old.shape[1])  # (V, H)
         fresh[:had] = old

@@ -40,7 +40,7 @@ class ComputeCost:
     @classmethod
     def of_model(cls, config: ModelConfig) -> ComputeCost:
         """Active parameters for a token; in every layer, scores and sums of the heads for a pair."""
-        if config.family == "deepseek_v3":
+        if config.attention == "latent":
             widths = config.nope_dim + config.rope_dim + config.v_dim
         else:
             widths = 2 * config.head_dim

@@ -68,7 +68,7 @@ class FreshDrafts:
         """One optimizer step on all rows of all ranks, each sampled token with the same weight."""
         segments = [rollouts[r].segments[s] for r, s in rows_to_train(rollouts)]
         whole = float(sum(int(segment.sampled[1:].sum()) for segment in segments))
-        loads = [torch.zeros(1, self.model.config.experts) for _ in range(self.model.config.mtp_layers)]
+        loads = [torch.zeros(1, self.model.config.experts) for _ in range(self._learner.routed_depths)]
         total = 0.0
         for batch in self._batches(rollouts):
             # A batch's loss is a mean over its own weights.

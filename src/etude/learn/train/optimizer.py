@@ -25,7 +25,7 @@ REMEDY = "put optimizer.matrices and optimizer.low_rank back as they were, or re
 SETTINGS = ("betas", "momentum", "weight_decay", "eps")
 
 # Parameters that Muon must not touch even though they are matrices: their rows are looked up or compared, not composed.
-LOOKUP_NAMES = ("embed", "head.weight", "router")
+LOOKUP_NAMES = ("embed", "head.weight", "router", "shared_gate", "_bias")  # biases of experts are (E, width)
 # Draft layers have optimizers and a clip of their own: what they learn must not show in the trunk, not by a last bit.
 DRAFTS = "mtp."
 # The low-rank factors of MLA (`attention.kv_a` ...).

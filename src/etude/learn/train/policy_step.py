@@ -96,7 +96,7 @@ class PolicyTrainer:
                     logprobs, entropy, routes = self._forward(self.model, batch, replay=True)
                 if keep:
                     graphs.append(logprobs)
-                if routes is not None and self.settings.router_bias_rate:
+                if routes is not None and self.settings.router_bias_rate and self.model.config.experts:
                     batch_load = expert_load(routes[0], self.model.config.experts)
                     load = batch_load if load is None else load + batch_load
                 values.append(logprobs.detach())

@@ -43,8 +43,10 @@ def draft_weights(weights: Tensor, positions: Tensor, depth: int) -> Tensor:
     return ahead(weights, steps) * same
 
 
-def draft_states(model: CausalLM, hidden: Tensor, ids: Tensor, mask: DocumentMask) -> list[tuple[Tensor, Tensor]]:
-    """For each depth the hidden states (B, T, H) that go to the head, and the experts chosen (B * T, K).
+def draft_states(
+    model: CausalLM, hidden: Tensor, ids: Tensor, mask: DocumentMask
+) -> list[tuple[Tensor, Tensor | None]]:
+    """For each depth the hidden states (B, T, H) that go to the head, and the experts chosen (B * T, K), None in a dense model.
 
     `hidden` (B, T, H) is the trunk's, as the forward of `ids` (B, T) left it; no gradient goes back into it.
     """
@@ -66,8 +68,8 @@ class DraftLearner:
         self._routers = [
             module for layer in draft_layers(model) for module in layer.modules() if isinstance(module, Router)
         ]
-        self.loads: list[Tensor] = []  # (1, E) of the last batch, one a depth
-        self._loss = float("nan")
+        self.loads: list[Tensor] = []  # (1, E) of the last batch, one a depth with experts
+        self._loss: float | None = None
 
     def loss(self, batch: TrainBatch) -> Tensor:
         """Scalar with its graph, on a trunk that stays as it is."""
@@ -85,7 +87,8 @@ class DraftLearner:
             at = weights > 0
             kl = divergence(states[at], ahead(teacher, depth)[at], self._head)
             losses.append((weights[at] * kl).sum() / weights.sum().clamp(min=1e-9))  # 0 where a batch has no target
-            self.loads.append(expert_load(experts.unsqueeze(1)[batch.real.flatten()], self.model.config.experts))
+            if experts is not None:
+                self.loads.append(expert_load(experts.unsqueeze(1)[batch.real.flatten()], self.model.config.experts))
         loss = torch.stack(losses).mean()
         self._loss = float(loss.detach())
         return loss
@@ -101,10 +104,15 @@ class DraftLearner:
     @property
     def figures(self) -> dict[str, float]:
         """Of the last batch the draft layers saw; empty before the first."""
-        if not self.loads:
+        if self._loss is None:
             return {}
-        busiest = max(float(load.max() / load.mean()) for load in self.loads)
-        return {"draft_loss": self._loss, "draft_load_max": busiest}
+        busiest = {"draft_load_max": max(float(load.max() / load.mean()) for load in self.loads)} if self.loads else {}
+        return {"draft_loss": self._loss} | busiest
+
+    @property
+    def routed_depths(self) -> int:
+        """How many draft layers have experts."""
+        return len(self._routers)
 
     def _head(self, hidden: Tensor) -> Tensor:
         """The shared head, which drafts do not teach."""

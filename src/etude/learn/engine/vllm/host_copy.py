@@ -23,7 +23,8 @@ from torch import Tensor
 
 from etude.core.files import replace_file
 from etude.learn.model.checkpoint import TOKENIZER_FILES, load_config
-from etude.learn.model.hf_keys import to_hf
+from etude.learn.model.config import ModelConfig
+from etude.learn.model.hf_keys import place_of, to_hf
 from etude.learn.weights.errors import CorruptTensor
 from etude.learn.weights.receiver import ReceivedState, Receiver
 from etude.learn.weights.state import State, bits, dtype_name, require_finite, state_digest, tensor_digest
@@ -66,8 +67,9 @@ class StateFile:
         return flat.view(shape)
 
 
-def write_state_file(path: Path, state: State, layers: int) -> None:
-    """`state` of a model with this many layers. Raises ValueError for a type that these files have no name for."""
+def write_state_file(path: Path, state: State, config: ModelConfig) -> None:
+    """`state` of a model. Raises ValueError for a type that these files have no name for, and for a family whose files lay tensors out
+    otherwise than our memory."""
     header: dict[str, Any] = {}
     ours: dict[str, list[Any]] = {}
     # The widest elements first: every tensor then begins at a multiple of its own.
@@ -77,7 +79,9 @@ def write_state_file(path: Path, state: State, layers: int) -> None:
         dtype, start, keys = dtype_name(state[name].dtype), end, []
         if dtype not in CODES:
             raise ValueError(f"{name} is {dtype}; vLLM's copy holds {', '.join(CODES)}")
-        for key, part in to_hf({name: state[name]}, layers):
+        if place_of(name, config)[1].layout is not None:
+            raise ValueError(f"{name} of {config.family} is laid out otherwise on disk: vLLM's copy can't hold it")
+        for key, part in to_hf({name: state[name]}, config):
             header[key] = {
                 "dtype": CODES[dtype],
                 "shape": list(part.shape),
@@ -117,7 +121,7 @@ class HostCopy:
     def __init__(self, folder: Path, checkpoint: Path) -> None:
         """`checkpoint`: whose model it is; its configuration and tokenizer are next to the weights, so that any reader takes the folder."""
         self.folder = folder
-        self._layers = load_config(checkpoint).layers
+        self._config = load_config(checkpoint)
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("config.json", *TOKENIZER_FILES):
             if (checkpoint / name).is_file():
@@ -154,7 +158,7 @@ class HostCopy:
         digests = dict(digests)
         if file is None or not file.fits(received.state):
             side = path.with_suffix(".tmp")
-            write_state_file(side, received.state, self._layers)
+            write_state_file(side, received.state, self._config)
             side.rename(path)
             file, digests = StateFile(path), {}
             fresh = list(file.state)

@@ -1,0 +1,158 @@
+"""Every family equals transformers' class of it: logits, gradients, cached decoding, files both ways."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from family_lab import VOCABULARY, transformers_model
+from torch.nn import functional as F
+from transformers import AutoModelForCausalLM
+
+from etude.learn.model.cache import KVCache
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.learn.model.config import ModelConfig
+from etude.learn.model.families import FAMILIES
+from etude.learn.model.hf_config import from_hf_config, to_hf_config
+from etude.learn.model.hf_keys import to_hf
+from etude.learn.model.init import new_model
+from etude.learn.model.settings import ModelSettings
+
+# Of the logits' standard deviation: the root mean square of the difference, and the largest one. Two attention kernels of transformers differ by as
+# much (up to 4e-6 at the largest) on these models.
+RMS_TOLERANCE, MAX_TOLERANCE = 1e-6, 5e-6
+GRADIENT_TOLERANCE = 1e-5  # of the largest gradient of the parameter
+SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 30))]
+
+all_families = pytest.mark.parametrize("family", list(FAMILIES))
+
+
+def tokens(seed: int, rows: int = 3, length: int = 40) -> torch.Tensor:
+    return torch.randint(0, VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+def assert_equal_logits(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    difference = (ours - theirs) / theirs.std()
+    assert theirs.std() > 0.1
+    assert difference.square().mean().sqrt() <= RMS_TOLERANCE
+    assert difference.abs().max() <= MAX_TOLERANCE
+
+
+@all_families
+@pytest.mark.parametrize("seed", SEEDS)
+def test_logits_and_files_equal_transformers(family: str, seed: int, tmp_path: Path) -> None:
+    peer, ids = transformers_model(family, seed), tokens(seed)
+    peer.save_pretrained(tmp_path / "theirs")  # type: ignore[operator]
+    model = load_checkpoint(tmp_path / "theirs")
+    with torch.no_grad():
+        theirs = peer(ids).logits
+        assert_equal_logits(model(ids).logits, theirs)
+    save_checkpoint(model, tmp_path / "ours")
+    back, found = AutoModelForCausalLM.from_pretrained(
+        tmp_path / "ours", dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+    )
+    assert not found["missing_keys"] and not found["unexpected_keys"]
+    state = back.state_dict()
+    assert all(torch.equal(state[name], tensor) for name, tensor in peer.state_dict().items())
+    with torch.no_grad():
+        assert_equal_logits(back.eval()(ids).logits, theirs)
+    again = load_checkpoint(tmp_path / "ours")
+    assert again.config == model.config
+    assert all(torch.equal(again.state_dict()[name], tensor) for name, tensor in model.state_dict().items())
+
+
+@all_families
+def test_gradients_equal_transformers(family: str, tmp_path: Path) -> None:
+    peer, ids = transformers_model(family, 1), tokens(1)
+    peer.save_pretrained(tmp_path)  # type: ignore[operator]
+    model = load_checkpoint(tmp_path)
+    for logits in (model(ids).logits, peer(ids, use_cache=False).logits):
+        F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
+    grown = CausalLM(model.config)
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert gradients.keys() == dict(grown.named_parameters()).keys()
+    ours = dict(to_hf(gradients, model.config))
+    # transformers' own writer spells its gradients as files do.
+    for parameter in peer.parameters():
+        parameter.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+    peer.save_pretrained(tmp_path / "gradients")  # type: ignore[operator]
+    theirs = dict(
+        to_hf(
+            {n: t for n, t in load_checkpoint(tmp_path / "gradients").state_dict().items() if n in gradients},
+            model.config,
+        )
+    )
+    for key, gradient in theirs.items():
+        bound = GRADIENT_TOLERANCE * max(1.0, float(gradient.abs().max()))
+        assert (ours[key] - gradient).abs().max() <= bound, key
+
+
+@all_families
+def test_decoding_behind_a_cache_gives_the_logits_of_the_whole(family: str, tmp_path: Path) -> None:
+    peer, ids = transformers_model(family, 2), tokens(2, rows=2)
+    peer.save_pretrained(tmp_path)  # type: ignore[operator]
+    model = load_checkpoint(tmp_path)
+    with torch.no_grad():
+        whole = model(ids).logits
+    cache, slots = KVCache(model.config, slots=3, max_len=64), torch.tensor([2, 0])
+    at = 0
+    for width in (5, 1, 1, 9, 1, 20, 1, 1, 1):  # shorter and longer than the window of 7
+        step, _ = model.extend(ids[:, at : at + width], torch.full((2,), width), slots, cache)
+        at += width
+        assert (step - whole[:, at - 1]).abs().max() <= 2e-5 * whole.std()
+
+
+@all_families
+def test_a_new_model_of_every_family_takes_a_training_step(family: str) -> None:
+    shape: dict[str, object] = {"family": family, "hidden_size": 32, "layers": 2, "head_dim": 8, "init_head_std": 0.02}
+    if "layer_types" in FAMILIES[family].layouts:
+        shape |= {"window": 5, "window_layers": (0,)}
+    settings = ModelSettings.model_validate(shape)
+    model, ids = new_model(settings, VOCABULARY), tokens(0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    losses = []
+    for _ in range(4):
+        logits = model(ids).logits
+        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < losses[0]
+
+
+@all_families
+def test_what_a_family_fixes_cannot_be_set_otherwise(family: str) -> None:
+    fixed = FAMILIES[family].switches
+    with pytest.raises(ValueError, match="a model of this family has"):
+        ModelSettings.model_validate(
+            {"family": family, "attention": "grouped" if fixed["attention"] == "latent" else "latent"}
+        )
+
+
+@all_families
+def test_a_family_reads_what_it_writes(family: str) -> None:
+    config = ModelConfig.from_settings(ModelSettings.model_validate({"family": family, "layers": 6}), VOCABULARY)
+    assert from_hf_config(to_hf_config(config)) == config
+
+
+def test_a_tied_head_is_trained_and_saved_once() -> None:
+    settings = ModelSettings.model_validate({"family": "llama", "hidden_size": 32, "tied": True})
+    model = new_model(settings, VOCABULARY)
+    assert "head.weight" not in model.state_dict() and model.head.weight is model.embed.weight
+    assert "lm_head.weight" not in dict(to_hf(model.state_dict(), model.config))
+    model.to(torch.bfloat16)
+    assert model.head.weight is model.embed.weight and model(tokens(0)).logits.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [{"sinks": True}, {"window": 8, "window_layers": (1,)}, {"norm_place": "both"}, {"activation": "gelu_tanh"}],
+    ids=str,
+)
+def test_a_new_model_that_the_files_of_its_family_cannot_describe_is_refused(shape: dict[str, object]) -> None:
+    settings = ModelSettings.model_validate({"family": "llama", "hidden_size": 32} | shape)
+    with pytest.raises(ValueError, match=f"{next(iter(shape))} is .* a config.json of llama says"):
+        new_model(settings, VOCABULARY)
