@@ -2,7 +2,7 @@
 
 Written so that transformers, vLLM and older readers all find what they look for: rope both in the present form
 (`rope_parameters`) and the former one, `topk_method` and `scoring_func` although transformers does not save them (without
-them vLLM builds no selection bias). What the model code does not compute is refused, never ignored: a key that stands in no table is refused
+them vLLM builds no selection bias). What the model code does not compute is refused, never ignored: a key that no table holds is refused
 too, unless it is known to change nothing (`HARMLESS`).
 """
 

@@ -57,12 +57,20 @@ class YarnSettings(BaseModel):
     truncate: bool = Field(True, description="the bounds of the stretched frequencies are rounded to whole pairs")
 
 
+def _with_tuples(given: dict[str, Any]) -> dict[str, Any]:
+    """Lists as tuples: behind a validator of the whole, strict rules no longer take JSON's lists for them."""
+    inner = {name: _with_tuples(value) for name, value in given.items() if isinstance(value, dict)}
+    return given | inner | {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+
+
 class RopeScaling(BaseModel):
     """How a published checkpoint scales its rotary frequencies, other than by YaRN. Which fields count depends on `kind`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    kind: Literal["linear", "dynamic", "llama3", "longrope"] = Field(description="as `rope_type` in config.json")
+    kind: Literal["linear", "dynamic", "llama3", "longrope"] = Field(
+        "linear", description="as rope_type in config.json"
+    )
     factor: float = Field(1.0, ge=1, le=MOST_POSITIONS, description="context is stretched by this factor")
     original_positions: int = Field(0, ge=0, le=MOST_POSITIONS, description="llama3, longrope: context before")
     low_freq_factor: float = Field(1.0, gt=0, description="llama3: rotations below which a frequency is stretched")
@@ -170,7 +178,7 @@ class Architecture(BaseModel):
         for name, value in family.switches.items():
             if name in given and given[name] != value:
                 raise ValueError(f"{name} is {given[name]!r}, and a model of this family has {value!r}; leave it out")
-        return {**(family.starts if cls.new else {}), **given, **family.switches}
+        return {**(family.starts if cls.new else {}), **_with_tuples(given), **family.switches}
 
     @property
     def context_length(self) -> int:
