@@ -92,6 +92,42 @@ def test_a_template_can_reach_nothing(checkpoint: Callable[..., Path]) -> None:
     assert "refuses the conversation" in of(check_model(checkpoint("kimi-k2", "kimi_k2", evil)), "template")
 
 
+# The template of DeepSeek-V3 as of December 2024, as far as it is broken, without its calls.
+BROKEN = """
+{{- bos_token }}{% for message in messages %}{% if message['role'] == 'system' %}{{ message['content'] }}{% endif %}{% endfor %}
+{%- for message in messages %}
+{%- if message['role'] == 'user' %}{{ '<｜User｜>' + message['content'] }}{% endif %}
+{%- if message['role'] == 'assistant' and message['content'] is none %}{{ '```json' }}{% endif %}
+{%- if message['role'] == 'assistant' and message['content'] is not none -%}
+{{ '<｜Assistant｜>' + message['content'] + '<｜end▁of▁sentence｜>' }}{% endif %}
+{%- endfor %}{% if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}
+""".strip()
+
+
+def test_a_published_template_that_is_broken_is_named_and_the_directory_is_sound(
+    checkpoint: Callable[..., Path],
+) -> None:
+    folder = checkpoint("deepseek-v3", "deepseek_v3", BROKEN)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<｜begin▁of▁sentence｜>"}))
+    report = check_model(folder)
+    assert report.sound and states(report)["template"] == "incomplete"
+    assert "is broken: it writes calls only where the content is null" in of(report, "template")
+    (folder / "chat_template.jinja").write_text(BROKEN.replace("'<｜User｜>'", "'<｜User｜> '"))
+    assert states(check_model(folder))["template"] == "failed"
+
+
+def test_a_template_without_tools_is_a_named_difference(checkpoint: Callable[..., Path]) -> None:
+    template = (
+        "{% for m in messages %}{% if loop.first and m['role'] != 'system' %}<|im_start|>system\n"
+        "You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n{% endif %}"
+        "{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    report = check_model(checkpoint("smollm2", "llama", template))
+    assert report.sound and report.family == "smollm2"
+    assert of(report, "template").startswith("equal ids on all mock conversations; the template has no tools")
+
+
 def test_fewer_rows_than_tokens_and_another_end_are_named(checkpoint: Callable[..., Path]) -> None:
     report = check_model(checkpoint("qwen3", "qwen3", vocab_size=100, eos_token_id=7))
     assert states(report)["vocabulary"] == states(report)["stop ids"] == "failed"
@@ -154,7 +190,7 @@ def test_a_family_that_the_tokenizer_can_not_write_is_refused_by_the_markers_it_
 
 
 def test_without_a_model_type_the_formats_that_fit_are_named(checkpoint: Callable[..., Path]) -> None:
-    folder = checkpoint("qwen3.5", "", "{{ messages }}")
+    folder = checkpoint("qwen3.5", "", "{{ messages }}<think>")
     with pytest.raises(
         UnknownFamily, match="names no model_type, and qwen3, qwen3.5 fit the tokenizer and the template"
     ):
@@ -164,7 +200,17 @@ def test_without_a_model_type_the_formats_that_fit_are_named(checkpoint: Callabl
 @pytest.mark.parametrize(
     ("name", "model_type", "template"),
     [
-        ("qwen3", "qwen3_moe", "arguments"),
+        ("qwen3", "qwen3_moe", "arguments <think>"),
+        ("qwen3", "qwen3_moe", None),
+        ("qwen3-2507", "qwen3_moe", "<tool_call> arguments"),
+        ("qwen2.5", "qwen2", "You are Qwen, created by Alibaba Cloud. <tool_call>"),
+        ("smollm2", "llama", "<|im_start|> an assistant named SmolLM"),
+        ("chatml", "llama", "<|im_start|> {{ message }}"),
+        ("llama-3", "llama", "<|start_header_id|>"),
+        ("llama-3.1", "llama", "<|start_header_id|> ipython"),
+        ("llama-3.1", "llama", None),
+        ("gemma-3", "gemma3_text", "<start_of_turn>"),
+        ("mistral", "mistral", None),
         ("qwen3-coder", "qwen3_moe", "<function="),
         ("qwen3.6", "qwen3_5_moe", "preserve_thinking"),
         ("kimi-k2.5", "kimi_k25", None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Callable
 
 import pytest
@@ -111,7 +112,8 @@ def test_content_never_becomes_a_marker(real: FamilyRenderer) -> None:
         plain = real.render([*messages, *ASKED], TOOLS)
         forged = real.render([*messages[:-1], Message(role, text), *ASKED], TOOLS)
         assert [i for i in forged if i in known] == [i for i in plain if i in known]
-        assert text in real._tokenizer.decode(forged)
+        shown = real._tokenizer.decode(forged)
+        assert text in shown or json.dumps(text)[1:-1] in shown  # Llama 3.1 quotes results
 
 
 def test_tools_can_not_forge_markers_either(real: FamilyRenderer) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Sequence
 
 from etude.agent.chat import trajectories
 from etude.agent.chat.families import UnknownFamily
+from etude.agent.chat.family import FamilyRenderer
 from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.agent.chat.load import NANO, family_of, load_renderer, read_config, read_json, read_template
 from etude.agent.chat.parity import template_differences
@@ -22,6 +23,8 @@ from etude.core.trace.message import Message
 
 # Enough draws to meet every kind of damage many times; all of them take about a second.
 MALFORMED_DRAWS = 300
+# The remedy for a failure that no check foresees.
+UNFORESEEN = "report it with the directory's files: this check must name what is wrong with them"
 
 
 class CheckFailed(Exception):
@@ -73,6 +76,8 @@ class CheckpointReport:
             self.checks.append(CheckpointCheck(name, state, str(failed), failed.remedy))
         except (UnknownFamily, ValueError, OSError) as error:
             self.checks.append(CheckpointCheck(name, "failed", str(error), "see the message"))
+        except Exception as error:  # noqa: BLE001 - the files are foreign: what they provoke fails this check and no other
+            self.checks.append(CheckpointCheck(name, "failed", f"{type(error).__name__}: {error}", UNFORESEEN))
         return self.checks[-1].state != "failed"
 
 
@@ -145,7 +150,7 @@ def _renderer(folder: Path, tokenizer: HubTokenizer, family: str, made: list[Che
     if family == NANO:
         answers, tools = trajectories.nano_turns(markers), trajectories.NANO_TOOLS
     else:
-        thinks = renderer.family.thinks  # pyright: ignore[reportAttributeAccessIssue]
+        thinks = isinstance(renderer, FamilyRenderer) and renderer.family.thinks
         answers, tools = trajectories.turns(thinks=thinks, markers=markers), trajectories.TOOLS
     made.append(CheckpointFormat(folder, tokenizer, renderer, answers, tools, markers))
     return f"fingerprint {renderer.fingerprint}"
@@ -218,7 +223,14 @@ def _template(subject: CheckpointFormat) -> str:
             "the checkpoint's template is another than the family's: name the right --family, or do not train "
             "through this renderer",
         )
-    return "equal ids on all mock conversations"
+    family = subject.renderer.family if isinstance(subject.renderer, FamilyRenderer) else None
+    if family and (fault := family.fault_of(read_template(subject.folder) or "")):
+        raise Incomplete(
+            f"the published template is broken: {fault}",
+            "train and serve through this renderer; a program that renders by the template loses calls",
+        )
+    named = f"; {family.differs}" if family and family.differs else ""
+    return f"equal ids on all mock conversations{named}"
 
 
 def _round_trip(subject: CheckpointFormat) -> str:

@@ -14,6 +14,8 @@ from etude.agent.chat.renderer import Effort
 
 # How a format writes a call's arguments: one JSON object, or one untyped text each.
 Arguments = Literal["json", "parameter", "arg_value", "invoke"]
+# All turns, those with one call and no text, or none.
+TemplateCalls = Literal["all", "one", "none"]
 
 
 class UnknownFamily(ValueError):
@@ -47,6 +49,17 @@ class ChatFamily:
     think_end: str = "</think>"
     text_end: str = ""  # what closes a turn without calls, and one with calls
     call_end: str = ""
+    call_begins: str = ""  # how a call begins on a line of its own, where the tokenizer may have no marker for it
+    template_calls: TemplateCalls = "all"  # which turns with calls the published template can write
+    differs: str = ""  # in what the published template differs by design
+    broken: tuple[
+        tuple[str, str], ...
+    ] = ()  # what a published template contains if it is broken, and what it does wrong
+    revision: int = 0  # counts the changes of a format that this package writes itself
+
+    def fault_of(self, template: str) -> str | None:
+        """What is wrong with a published template that is known to be broken; None for any other."""
+        return next((fault for mark, fault in self.broken if mark in template), None)
 
     def fits(self, template: str) -> bool:
         """Whether a chat template looks like this family's."""
@@ -70,9 +83,23 @@ _VISION = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>
 _QWEN_SEEING: dict[str, Any] = {
     **_QWEN,
     "first_system": True,
+    "revision": 1,
     "arguments": "parameter",
     "markers": (*_QWEN["markers"], *_VISION),
 }
+_HERMES: dict[str, Any] = {
+    "roles": ("<|im_start|>",), "thinks": False, "text_end": "<|im_end|>", "call_end": "<|im_end|>", "call_begins": "<tool_call>",
+}  # fmt: skip
+_NO_TOOLS: dict[str, Any] = {
+    "template_calls": "none",
+    "differs": "the template has no tools, which are written in the Hermes form",
+}
+_LLAMA: dict[str, Any] = {
+    "model_types": frozenset({"llama"}),
+    "markers": ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+    "roles": ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
+    "thinks": False, "first_system": True, "text_end": "<|eot_id|>", "call_end": "<|eot_id|>",
+}  # fmt: skip
 _QWEN3 = frozenset({"qwen3", "qwen3_moe", "qwen3_next"})
 _QWEN35 = frozenset({"qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"})
 _KIMI: dict[str, Any] = {
@@ -129,7 +156,18 @@ _GLM: dict[str, Any] = {
 _GLM_TYPES = frozenset({"glm4_moe", "glm4_moe_lite", "glm_moe_dsa"})
 
 FAMILIES: tuple[ChatFamily, ...] = (
-    ChatFamily("qwen3", _QWEN3, hides=("<function=",), **_QWEN),
+    ChatFamily("qwen3", _QWEN3, shows=("<think>",), hides=("<function=",), **_QWEN),
+    ChatFamily(
+        "qwen3-2507", _QWEN3, shows=("<tool_call>",), hides=("<function=", "<think>"), markers=_IM, **_HERMES, opener="<tool_call>",
+    ),
+    ChatFamily(
+        "qwen2.5", frozenset({"qwen2"}), shows=("You are Qwen, created by Alibaba Cloud",), markers=_IM, **_HERMES, opener="<tool_call>",
+    ),
+    ChatFamily("smollm2", frozenset({"llama"}), shows=("named SmolLM",), markers=_IM[:3], **_HERMES, **_NO_TOOLS),
+    ChatFamily(
+        "chatml", frozenset({"llama", "mistral", "qwen2"}), shows=("<|im_start|>",), markers=_IM[:2],
+        hides=("<tool_call>", "named SmolLM", "You are", "<think>"), **_HERMES, **_NO_TOOLS,
+    ),
     ChatFamily(
         "qwen3-coder", _QWEN3, arguments="parameter", shows=("<function=",), hides=("<think>",), package="prime-qwen3",
         thinks=False, **_QWEN,
@@ -148,8 +186,18 @@ FAMILIES: tuple[ChatFamily, ...] = (
     ChatFamily(
         "kimi-k2.5", frozenset({"kimi_k25", "kimi_k2_5"}), **{**_KIMI, "markers": (*_KIMI["markers"], *_MEDIA)},
     ),
-    ChatFamily("deepseek-v3", shows=("```json",), hides=("<think>",), thinks=False, declares=_FENCED, **_DEEPSEEK),
-    ChatFamily("deepseek-r1", shows=("```json", "<think>"), declares=_FENCED, **_DEEPSEEK),
+    ChatFamily(
+        "deepseek-v3", shows=("```json",), hides=("<think>",), thinks=False, declares=_FENCED,
+        broken=((
+            "message['role'] == 'assistant' and message['content'] is none",
+            "it writes calls only where the content is null, and closes the calls only after a second call",
+        ),),
+        **_DEEPSEEK,
+    ),
+    ChatFamily(
+        "deepseek-r1", shows=("```json", "<think>"), declares=_FENCED,
+        broken=(("set ns.is_first = true", "it opens the calls only once in a conversation"),), **_DEEPSEEK,
+    ),
     ChatFamily(
         "deepseek-v3.1", shows=("</think>",), hides=("```json",), package="deepseek-v3", thinks=False, declares=_RAW,
         **{**_DEEPSEEK, "markers": (*_DEEPSEEK["markers"], *_THINK)},
@@ -169,6 +217,27 @@ FAMILIES: tuple[ChatFamily, ...] = (
         markers=("<|start|>", "<|end|>", "<|return|>", "<|call|>", "<|channel|>", "<|message|>", "<|constrain|>"),
         roles=(), effort=("reasoning_effort", {"low": "low", "medium": "medium", "high": "high"}),
         keep=("auto_drop_analysis", False), named=True, text_end="<|return|>", call_end="<|call|>", think_end="<|end|>",
+        differs="instructions, calls and results are written as OpenAI's reference encoder does", revision=1,
+    ),
+    ChatFamily(
+        "llama-3.1", shows=("ipython",), call_begins='{"name": ', options={"date_string": "26 Jul 2024"}, template_calls="one",
+        differs="the template refuses parallel calls and drops text in front of a call", **_LLAMA,
+    ),
+    ChatFamily(
+        "llama-3", shows=("<|start_header_id|>",), hides=("ipython",), call_begins="<tool_call>", **_LLAMA, **_NO_TOOLS,
+    ),
+    ChatFamily(
+        "gemma-3", frozenset({"gemma3", "gemma3_text"}), shows=("<start_of_turn>",), markers=("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"),
+        roles=("<bos>", "<start_of_turn>"), thinks=False, first_system=True, text_end="<end_of_turn>", call_end="<end_of_turn>",
+        call_begins="<tool_call>", **_NO_TOOLS,
+    ),
+    ChatFamily(
+        "mistral", frozenset({"mistral", "mistral3", "ministral3"}), shows=("[ARGS]",), hides=("[CALL_ID]",), thinks=False, first_system=True,
+        markers=(
+            "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]",
+            "[TOOL_CALLS]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[ARGS]",
+        ),
+        roles=("<s>", "[INST]", "[/INST]", "[TOOL_RESULTS]", "[SYSTEM_PROMPT]"), opener="[TOOL_CALLS]", text_end="</s>", call_end="</s>",
     ),
     ChatFamily(
         "minimax-m2", frozenset({"minimax_m2", "minimax"}), arguments="invoke",
@@ -203,12 +272,13 @@ def detect(model_type: str, template: str | None, vocabulary: Collection[str]) -
             + (f"its template is that of none of {_names(candidates)}" if candidates else "no family is known by it")
             + f"; known are {_names(FAMILIES)}; name one with --family, and let `etude model check` prove it"
         )
-    if missing := fitting[0].missing(vocabulary):
+    found = next((family for family in fitting if family in marked), fitting[0])
+    if missing := found.missing(vocabulary):
         raise UnknownFamily(
-            f"the checkpoint looks like {fitting[0].name}, but its tokenizer lacks {', '.join(missing)}; "
+            f"the checkpoint looks like {found.name}, but its tokenizer lacks {', '.join(missing)}; "
             "is tokenizer.json that of the instruct model?"
         )
-    return fitting[0]
+    return found
 
 
 def require_markers(family: ChatFamily, vocabulary: Collection[str]) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Literal, Sequence
+from typing import Any, Sequence
 
 from etude.agent.chat import reading
 from etude.agent.chat.conversation import one_system, package_messages
@@ -23,11 +23,10 @@ from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.agent.chat.kimi_schema import typed_tools
 from etude.agent.chat.live import LiveTurn
 from etude.agent.chat.live_families import live_turns
+from etude.agent.chat.package_renderer import ThinkingRetention, package_renderer
 from etude.agent.chat.problem import Problem
 from etude.agent.chat.renderer import Bridge, Effort, RenderError, Thinking, TokenKinds
 from etude.core.trace.message import Message
-
-ThinkingRetention = Literal["tool_cycle", "all"]
 
 # What the package raises on messages it can't render and, reading what a model wrote, on what it did not foresee.
 _REFUSED = (AssertionError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
@@ -56,8 +55,8 @@ class FamilyRenderer:
         self._tokenizer = tokenizer
         self._retention: ThinkingRetention = thinking_retention
         self._effort: Effort | None = effort if family.effort else None
-        self._package = _package_renderer(family, tokenizer, thinking_retention, self._effort)
-        self._keeping = _package_renderer(family, tokenizer, "all", self._effort)
+        self._package = package_renderer(family, tokenizer, thinking_retention, self._effort)
+        self._keeping = package_renderer(family, tokenizer, "all", self._effort)
         self.stop_ids = tuple(self._package.get_stop_token_ids())
         asked = self._package.render_ids(_ASKED)
         self._generation = self._package.render_ids(_ASKED, add_generation_prompt=True)[len(asked) :]
@@ -109,10 +108,8 @@ class FamilyRenderer:
         if message.role != "assistant":
             raise RenderError(f"a policy answers as the assistant, not as {message.role!r}")
         row = self._rows([message], first_call=first_call)[0]
-        if self.name == "gpt-oss":
-            ids = self._package.spoken(row, _ASKED)
-        else:
-            ids = self._answered(row)
+        spoken = getattr(self._package, "spoken", None)  # the formats that this package writes itself
+        ids = self._answered(row) if spoken is None else spoken(row, _ASKED)
         return self._ended(ids, bool(message.calls))
 
     def parse(self, ids: Sequence[int], *, tools: Sequence[dict[str, Any]] = (), first_call: int = 0) -> Message:
@@ -239,32 +236,5 @@ class FamilyRenderer:
         import renderers
 
         facts = [self.name, renderers.__version__, self._retention, self._effort, self._tokenizer.digest]
+        facts += [self.family.revision] if self.family.revision else []
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-
-
-def _package_renderer(
-    family: ChatFamily, tokenizer: HubTokenizer, retention: ThinkingRetention, effort: Effort | None
-) -> Any:
-    """The package's renderer. Imported here: the package costs half a second of start-up."""
-    import renderers
-    from pydantic import TypeAdapter
-    from renderers.configs import GptOssRendererConfig
-
-    options: dict[str, Any] = {**family.options, "thinking_retention": retention}
-    if family.keep:
-        field, keeping = family.keep
-        options[field] = keeping if retention == "all" else not keeping
-    if family.effort and effort:
-        field, words = family.effort
-        options[field] = words[effort]
-    named = {"name": family.package or family.name, **options}
-    config = TypeAdapter(renderers.RendererConfig).validate_python(named)
-    if isinstance(config, GptOssRendererConfig):
-        from etude.agent.chat.harmony import Harmony
-
-        return Harmony(tokenizer, config)
-    if family.name == "deepseek-v3.1":
-        from etude.agent.chat.deepseek import DeepSeek31
-
-        return DeepSeek31(tokenizer, config)
-    return renderers.create_renderer(tokenizer, config)

@@ -13,6 +13,7 @@ from typing import Any, Sequence
 
 from openai_harmony import Conversation, DeveloperContent, Role, SystemContent
 from openai_harmony import Message as HarmonyMessage
+from renderers import RenderedTokens
 from renderers.configs import GptOssRendererConfig
 from renderers.gpt_oss import GptOssRenderer, _reasoning_effort
 
@@ -180,9 +181,37 @@ class Harmony(GptOssRenderer):
         for name in ("start", "end", "return", "call", "channel", "message", "constrain"):
             setattr(self, f"_{name}", self._token_id(f"<|{name}|>"))
 
+    def render(self, messages: Any, *, tools: Any = None, add_generation_prompt: bool = False) -> RenderedTokens:
+        rendered = super().render(messages, tools=tools)
+        if add_generation_prompt:
+            prompt = self._prompt()
+            rendered.token_ids += prompt
+            rendered.message_indices += [-1] * len(prompt)
+            rendered.sampled_mask += [False] * len(prompt)
+        return rendered
+
+    def bridge_to_next_turn(
+        self, previous_prompt_ids: Any, previous_completion_ids: Any, new_messages: Any, *, tools: Any = None
+    ) -> RenderedTokens | None:
+        bridged = super().bridge_to_next_turn(previous_prompt_ids, previous_completion_ids, new_messages, tools=tools)
+        if bridged is not None:  # the package opens the thinking; the model chooses the channel
+            opened = 2 + len(self._encode("analysis"))
+            del bridged.token_ids[-opened:], bridged.message_indices[-opened:]
+        return bridged
+
+    def _prompt(self) -> list[int]:
+        """The generation prompt of the published template. The model goes on with a channel or a recipient."""
+        return [self._start, *self._encode("assistant")]
+
+    def _response_prefix(self, token_ids: list[int], prompt_ids: list[int] | None) -> list[int]:
+        return [] if token_ids and token_ids[0] == self._start else self._prompt()
+
     def spoken(self, row: dict[str, Any], before: Sequence[dict[str, Any]]) -> list[int]:
-        """A turn as sampled after the generation prompt, which opens its thinking."""
+        """A turn as sampled after the generation prompt: thinking if there is any, then text and calls."""
         start = len(self.render_ids([*before]))  # pyright: ignore[reportArgumentType]
         silent = {**row, "reasoning_content": ""}
         said = self.render_ids([*before, silent])[start:]  # pyright: ignore[reportArgumentType]
-        return [*self._encode(row["reasoning_content"]), self._end, *said]
+        if row["reasoning_content"]:
+            header = [*self._prompt(), self._channel, *self._encode("analysis"), self._message]
+            said = [*header, *self._encode(row["reasoning_content"]), self._end, *said]
+        return said[len(self._prompt()) :]

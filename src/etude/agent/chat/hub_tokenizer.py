@@ -16,8 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Iterable, Sequence
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer
 
+from etude.agent.chat.byte_ranks import TEKKEN, read_tekken, tokenizer_of_ranks
 from etude.agent.chat.files import read_json
 from etude.agent.chat.tokenizer_file import read_tokenizer
 
@@ -51,15 +52,7 @@ CUTS = "|".join(
 def read_tiktoken(folder: Path) -> Tokenizer:
     """The folder's tokenizer. Raises ValueError if the file does not read."""
     ranks = _ranks(folder / FILE)
-    letters = _letters()
-    written = {piece: "".join(letters[byte] for byte in piece) for piece in ranks}
-    model = models.BPE({written[piece]: rank for piece, rank in ranks.items()}, _merges(ranks, written))
-    model.ignore_merges = True  # a piece that is a token is that token, however it could be joined
-    tokenizer = Tokenizer(model)
-    cut = pre_tokenizers.Split(Regex(CUTS), "isolated")
-    as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, as_bytes])  # pyright: ignore[reportAttributeAccessIssue]
-    tokenizer.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
+    tokenizer = tokenizer_of_ranks(ranks, CUTS)
     tokenizer.add_special_tokens(_special(folder, len(ranks)))
     return tokenizer
 
@@ -75,17 +68,6 @@ def _ranks(file: Path) -> dict[bytes, int]:
     return ranks
 
 
-def _merges(ranks: dict[bytes, int], written: dict[bytes, str]) -> list[tuple[str, str]]:
-    """Every way to join two tokens into one, in the order of what they become; of one token's ways, lower parts first."""
-    ways = [
-        (rank, ranks[piece[:at]], ranks[piece[at:]], written[piece[:at]], written[piece[at:]])
-        for piece, rank in ranks.items()
-        for at in range(1, len(piece))
-        if piece[:at] in ranks and piece[at:] in ranks
-    ]
-    return [(left, right) for *_, left, right in sorted(ways)]
-
-
 def _special(folder: Path, first: int) -> list[AddedToken]:
     file = folder / "tokenizer_config.json"
     try:
@@ -97,13 +79,6 @@ def _special(folder: Path, first: int) -> list[AddedToken]:
         AddedToken(named.get(number, f"<|reserved_token_{number}|>"), special=True, normalized=False)
         for number in range(first, first + RESERVED)
     ]
-
-
-def _letters() -> list[str]:
-    """The letter that represents each byte in byte-level vocabularies (GPT-2): itself if it can be seen, else one from 256 on."""
-    seen = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    hidden = iter(range(256, 512))
-    return [chr(byte) if byte in seen else chr(next(hidden)) for byte in range(256)]
 
 
 # Encloses the number of a guarded word. The last private-use character; where content holds it, it is guarded as well.
@@ -120,7 +95,13 @@ class HubTokenizer:
     def __init__(self, tokenizer: Tokenizer, name: str = "") -> None:
         self.name_or_path = name  # the package looks well-known names up here
         self._tokenizer = tokenizer
-        self.added = {token.content: number for number, token in tokenizer.get_added_tokens_decoder().items()}
+        # Gemma's tokenizer adds runs of blanks and HTML tags of its vocabulary too: those are plain text.
+        ordinary = tokenizer.get_vocab(with_added_tokens=False)
+        self.added = {
+            token.content: number
+            for number, token in tokenizer.get_added_tokens_decoder().items()
+            if token.special or token.content not in ordinary
+        }
         self._words = [MARK, *self.added]
         self._number = {word: i for i, word in enumerate(self._words)}
         self._risky = re.compile(any_of(self._words))
@@ -129,9 +110,11 @@ class HubTokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> HubTokenizer:
-        """From a folder's tokenizer.json, or Kimi's tiktoken.model. Raises FileNotFoundError without either, ValueError if it
-        does not read."""
+        """From a folder's tokenizer.json, Kimi's tiktoken.model or Mistral's tekken.json. Raises FileNotFoundError without any of them,
+        ValueError if it does not read."""
         file = folder / "tokenizer.json"
+        if not file.is_file() and (folder / TEKKEN).is_file():
+            return cls(read_tekken(folder / TEKKEN))
         if not file.is_file() and (folder / FILE).is_file():
             return cls(read_tiktoken(folder))
         if not file.is_file():
@@ -157,9 +140,10 @@ class HubTokenizer:
 
     @cached_property
     def _plain(self) -> Tokenizer:
-        """The twin that knows no added token. Made when the first guarded text comes."""
+        """The twin that knows no marker. Made when the first guarded text comes."""
         rules = json.loads(self.serialized)
-        return Tokenizer.from_str(json.dumps({**rules, "added_tokens": []}))
+        kept = [token for token in rules["added_tokens"] if token["content"] not in self.added]
+        return Tokenizer.from_str(json.dumps({**rules, "added_tokens": kept}))
 
     def guard(self, value: Any) -> Any:
         """Strings of JSON values with every spelling of an added token marked as content."""

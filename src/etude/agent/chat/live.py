@@ -45,7 +45,8 @@ class Characters:
 
 class LiveTurn:
     """One turn. `marks` are the tokens that begin a part, or (None) end the turn; within a call they mean nothing. Where the
-    end of the thinking is no token of its own, `think_end` is its spelling."""
+    end of the thinking is no token of its own, `think_end` is its spelling. `call_begins` is the spelling that opens a call at the
+    beginning of a line, where no token does."""
 
     def __init__(
         self,
@@ -54,10 +55,12 @@ class LiveTurn:
         *,
         begins: Part = "text",
         think_end: str = "",
+        call_begins: str = "",
     ) -> None:
         self._decode = decode
         self._marks = marks
         self._think_end = think_end
+        self._call_begins = call_begins
         self._part: Part | None = begins
         self._begin(begins)
 
@@ -74,6 +77,8 @@ class LiveTurn:
             self._say(self._characters.add(token), pieces)
             return
         self._say(self._characters.rest(), pieces)
+        if self._part == "text" and self._held.strip():  # the beginning of a call that did not follow
+            _add(pieces, "text", self._held.rstrip())
         self._begin(self._marks[token])
         if self._part == "call":
             self._say(self._characters.add(token), pieces)
@@ -96,7 +101,9 @@ class LiveTurn:
             text, found, rest = text.partition(self._think_end)
             after = rest if found else None
         text = text.lstrip() if self._fresh else text
-        settled = text[: len(text) - self._unsure(text)].rstrip()
+        begin = self._call_at(text) if part == "text" else None
+        unsure = self._unsure(text) if begin is None else len(text) - begin
+        settled = text[: len(text) - unsure].rstrip()
         self._held = text[len(settled) :]
         if settled:
             self._fresh = False
@@ -104,13 +111,25 @@ class LiveTurn:
         if after is not None:
             self._begin("text")
             self._say(after, pieces)
+        if begin is not None:
+            self._begin("call")
+            _add(pieces, "call", text[begin:])
 
     def _unsure(self, text: str) -> int:
-        """How many characters at the end may be the beginning of `think_end`."""
-        if self._part != "thinking":
-            return 0
-        longest = min(len(text), len(self._think_end) - 1)
-        return next((n for n in range(longest, 0, -1) if text.endswith(self._think_end[:n])), 0)
+        """How many characters at the end may be the beginning of `think_end`, or of a call."""
+        word = self._think_end if self._part == "thinking" else self._call_begins
+        longest = min(len(text), len(word) - 1)
+        return next((n for n in range(longest, 0, -1) if text.endswith(word[:n])), 0)
+
+    def _call_at(self, text: str) -> int | None:
+        """Where a call begins at the beginning of a line."""
+        at = text.find(self._call_begins) if self._call_begins else -1
+        while at >= 0:
+            _, line_break, before = text[:at].rpartition("\n")
+            if (line_break or self._fresh) and not before.strip():
+                return at
+            at = text.find(self._call_begins, at + 1)
+        return None
 
 
 class HarmonyTurn(LiveTurn):
@@ -119,9 +138,9 @@ class HarmonyTurn(LiveTurn):
     def __init__(
         self, decode: Callable[[Sequence[int]], str], *, opens: frozenset[int], body: int, ends: frozenset[int]
     ) -> None:
-        super().__init__(decode, {}, begins="thinking")  # the generation prompt has written the first header
+        super().__init__(decode, {})
         self._opens, self._body, self._ends = opens, body, ends
-        self._header: list[int] | None = None
+        self._header: list[int] | None = []  # the generation prompt has opened the first header
 
     def _token(self, token: int, pieces: list[Piece]) -> None:
         if self._header is None and token in self._ends | self._opens:

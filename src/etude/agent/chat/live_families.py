@@ -42,4 +42,5 @@ def live_turns(
         marks,
         begins="thinking" if opened else "text",
         think_end="" if family.think_end in tokenizer.added else family.think_end,
+        call_begins="" if family.opener in tokenizer.added else family.call_begins,
     )

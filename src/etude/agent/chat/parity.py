@@ -11,6 +11,7 @@ from etude.agent.chat.conversation import package_messages
 from etude.agent.chat.families import ChatFamily
 from etude.agent.chat.family import FamilyRenderer
 from etude.agent.chat.hub_tokenizer import HubTokenizer
+from etude.agent.chat.load import read_template
 from etude.agent.chat.renderer import Renderer
 from etude.agent.chat.template import ChatTemplate
 from etude.core.trace.message import Message
@@ -31,7 +32,8 @@ def template_differences(
     if not isinstance(renderer, FamilyRenderer):
         return _nano_differences(template, renderer, tokenizer, answers)
     found = []
-    for messages, tools in _conversations(answers, renderer.family):
+    broken = renderer.family.fault_of(read_template(folder) or "") is not None
+    for messages, tools in _conversations(answers, renderer.family, broken=broken):
         if renderer.family.declares:
             tools = ()  # the template knows of none: the caller describes them
         theirs = tokenizer.encode(_text(template, renderer, messages, tools))
@@ -66,18 +68,27 @@ def _nano_differences(
 
 
 def _conversations(
-    answers: Sequence[Message], family: ChatFamily
+    answers: Sequence[Message], family: ChatFamily, *, broken: bool = False
 ) -> list[tuple[list[Message], Sequence[dict[str, Any]]]]:
-    """Without markers spelt in content, which templates take for markers and we don't. gpt-oss is rendered as its reference
-    encoder does, from which its template departs in calls, results, instructions and inner schemas: requests remain."""
+    """Without markers spelt in content, which templates take for markers and we don't, and without calls that the template can't write.
+    gpt-oss is rendered as its reference encoder does, from which its template departs in calls, results, instructions and inner schemas:
+    requests remain."""
+    asked = [Message("user", "Hello.")]
+    talk = [*asked, Message("assistant", "Hello! Ça va?"), Message("user", "Yes.")]
+    plain_talk: list[tuple[list[Message], Sequence[dict[str, Any]]]] = [
+        (asked, ()),
+        ([Message("system", "Be brief."), *asked], ()),
+        (talk, ()),
+    ]
+    if broken or family.template_calls == "none":
+        return plain_talk
     if family.name == "gpt-oss":
         return [([Message("user", "Hello.")], ()), ([Message("user", "Hello.")], trajectories.TOOLS[2:3])]
     plain = [answer for answer in answers if answer.calls and "markers" not in answer.text]
-    asked = [Message("user", "Hello.")]
+    if family.template_calls == "one":
+        plain = [answer for answer in plain if len(answer.calls) == 1 and not answer.text]
     cycle = [message for step in _steps(plain) for message in step]
-    talk = [*asked, Message("assistant", "Hello! Ça va?"), Message("user", "Yes.")]
-    return [(asked, ()), ([Message("system", "Be brief."), *asked], ()), (asked, trajectories.TOOLS), (talk, ()),
-            (cycle, trajectories.TOOLS)]  # fmt: skip
+    return [*plain_talk, (asked, trajectories.TOOLS), (cycle, trajectories.TOOLS)]
 
 
 def _steps(answers: Sequence[Message]) -> list[list[Message]]:

@@ -1,0 +1,111 @@
+"""Chat formats against published tokenizers and templates, and the table of `docs/chat.md` against both."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gguf_tokenizer import read_metadata, smollm_tokenizer
+from published_files import require_archive
+from tokenizers import AddedToken, Tokenizer
+
+from etude.agent.chat.check import check_model
+from etude.agent.chat.families import FAMILIES, ChatFamily, by_name
+
+DOCS = Path(__file__).parents[2] / "docs" / "chat.md"
+# More rows than any vocabulary here has tokens.
+ROWS = 300_000
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """A directory made of published files. `template` is a file of TRL's templates, else the tokenizer's own one. `borrowed`: the tokenizer
+    is another model's, with the family's markers added, since no package has its own."""
+
+    family: str
+    tokenizer: str
+    model_type: str
+    template: str = ""
+    borrowed: bool = False
+
+
+MODELS = {
+    "Qwen3": PublishedModel("qwen3", "qwen3", "qwen3_moe"),
+    "Qwen3 by TRL": PublishedModel("qwen3", "qwen3", "qwen3", "qwen3"),
+    "Qwen3-2507-Instruct": PublishedModel("qwen3-2507", "qwen3", "qwen3_moe", "qwen3_instruct_2507"),
+    "Qwen2.5": PublishedModel("qwen2.5", "qwen3", "qwen2", "qwen2_5"),
+    "Qwen3.5": PublishedModel("qwen3.5", "qwen3", "qwen3_5", "qwen3_5_think"),
+    "Qwen3.6": PublishedModel("qwen3.6", "qwen3", "qwen3_5_moe", "qwen3_6"),
+    "Qwen3.8": PublishedModel("qwen3.8", "qwen3", "qwen3_5_moe", "qwen3_8"),
+    "SmolLM2-135M-Instruct": PublishedModel("smollm2", "smollm2", "llama"),
+    "DeepSeek-V3": PublishedModel("deepseek-v3", "deepseek-v3", "deepseek_v3"),
+    "DeepSeek-R1": PublishedModel("deepseek-r1", "deepseek-v3", "deepseek_v3", "deepseekv3", borrowed=True),
+    "gpt-oss": PublishedModel("gpt-oss", "gpt-oss", "gpt_oss", "gptoss"),
+    "Llama 3": PublishedModel("llama-3", "llama-3", "llama"),
+    "Llama 3.1": PublishedModel("llama-3.1", "llama-3", "llama", "llama3_1"),
+    "Llama 3.2": PublishedModel("llama-3.1", "llama-3", "llama", "llama3_2"),
+    "Gemma 3": PublishedModel("gemma-3", "gemma-3", "gemma3_text"),
+    "GLM-4.5": PublishedModel("glm-4.5", "qwen3", "glm4_moe", "glm4moe", borrowed=True),
+}
+
+
+def published_folder(model: PublishedModel, folder: Path) -> Path:
+    """Writes the directory of a model."""
+    source = require_archive(model.tokenizer)
+    if model.tokenizer == "smollm2":
+        (gguf,) = source.glob("*/*.gguf")
+        metadata = read_metadata(gguf)
+        smollm_tokenizer(metadata).save(str(folder / "tokenizer.json"))
+        (folder / "chat_template.jinja").write_text(metadata["tokenizer.chat_template"])
+    else:
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(source / "package" / "models" / name, folder)
+    if model.template:
+        templates = require_archive("trl") / "trl" / "chat_templates"
+        shutil.copy(templates / f"{model.template}.jinja", folder / "chat_template.jinja")
+    if model.borrowed:
+        tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        known = tokenizer.get_vocab(with_added_tokens=True)
+        markers = [word for word in by_name(model.family).markers if word not in known]
+        tokenizer.add_tokens([AddedToken(word, special=True, normalized=False) for word in markers])
+        tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"model_type": model.model_type, "vocab_size": ROWS}))
+    return folder
+
+
+def stated(family: ChatFamily) -> str:
+    """What the docs' table says of a family's published template."""
+    if family.name not in {model.family for model in MODELS.values()}:
+        return "not compared"
+    if family.broken:
+        return f"broken: {family.broken[0][1]}"
+    return f"equal; {family.differs}" if family.differs else "equal"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", MODELS)
+def test_a_published_directory_is_sound_and_its_template_is_as_the_docs_say(name: str, tmp_path: Path) -> None:
+    model = MODELS[name]
+    report = check_model(published_folder(model, tmp_path))
+    failed = [f"{check.name}: {check.detail}" for check in report.checks if check.state == "failed"]
+    assert (report.family, failed) == (model.family, [])
+    (template,) = [check for check in report.checks if check.name == "template"]
+    family = by_name(model.family)
+    if family.broken:
+        assert template.state == "incomplete" and template.detail.endswith(f"broken: {family.broken[0][1]}")
+    else:
+        assert template.state == "ok"
+        assert template.detail.partition("; ")[2] == family.differs
+
+
+def test_the_table_of_the_docs_says_of_every_family_how_its_published_template_compares() -> None:
+    rows = [line.strip("| \n").split(" | ") for line in DOCS.read_text().splitlines() if line.startswith("| `")]
+    table = {name: row[-1] for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
+    assert {family.name: table.get(family.name) for family in FAMILIES} == {
+        family.name: stated(family) for family in FAMILIES
+    }
