@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from etude.pipeline.run.execute import Run
 
 DEFAULT_RECIPE = "laptop"
-CHECKPOINTS = ("model.init", "run.sft_checkpoint")  # keys that name one
 
 
 def prepare(
@@ -22,6 +21,7 @@ def prepare(
     from etude.pipeline.recipe.read import find_recipe, read_recipe
     from etude.pipeline.run.execute import Run
     from etude.pipeline.run.graph import GRAPH
+    from etude.pipeline.run.hub_checkpoints import resolve_checkpoints, with_folders
     from etude.pipeline.run.pruning import graph_of
 
     own = out / "recipe.toml" if out is not None else None
@@ -32,9 +32,11 @@ def prepare(
     named = [] if address is None else [f"cluster.address={json.dumps(address)}"]
     recipe = read_recipe(files, [*(overrides or []), *named])
     _find_checkpoints(recipe)
-    recipe = with_model_limits(recipe)
     folder = out if out is not None else Path("runs") / recipe.run.name
-    return Run(recipe, folder, graph_of(recipe, GRAPH))
+    checkpoints = resolve_checkpoints(recipe, folder)
+    fitted = with_model_limits(with_folders(recipe, checkpoints))
+    recipe = recipe.model_copy(update={"harness": fitted.harness, "engine": fitted.engine})
+    return Run(recipe, folder, graph_of(recipe, GRAPH), checkpoints)
 
 
 def with_model_limits(recipe: Recipe) -> Recipe:
@@ -67,17 +69,18 @@ def require_checkpoints(run: Run, selected: list[str]) -> None:
     from etude.learn.weights.hf_files import CheckpointError
     from etude.pipeline.recipe.errors import RecipeError
     from etude.pipeline.recipe.read import find_checkpoint
+    from etude.pipeline.run.hub_checkpoints import named_checkpoints
 
     read = {path for stage in run.graph if stage.name in selected for path in stage.reads}
     lost = [
         f"{key} = {name}: there is no checkpoint here or in Etude's repository; an installed package brings none, so start "
         f"from a clone, give a path, or leave it to the run with --set {key}="
-        for key, name in _named(run.recipe).items()
+        for key, name in named_checkpoints(run.located).items()
         if read.intersection((key, key.partition(".")[0])) and find_checkpoint(name) is None
     ]
     if lost:
         raise RecipeError(lost)
-    for key, name in _named(run.recipe).items():
+    for key, name in named_checkpoints(run.located).items():
         if read.intersection((key, key.partition(".")[0])) and (folder := find_checkpoint(name)) is not None:
             try:
                 read_config(folder)
@@ -92,7 +95,7 @@ def require_tokenizer(run: Run, selected: list[str]) -> None:
     from etude.learn.corpus.tokenizer import load_tokenizer
     from etude.pipeline.recipe.errors import RecipeError
 
-    init = run.recipe.model.init
+    init = run.located.model.init
     if not init or not {"corpus", "sessions"}.intersection(selected):
         return
     try:
@@ -173,15 +176,10 @@ def require_levels(run: Run, selected: list[str]) -> None:
 def _find_checkpoints(recipe: Recipe) -> None:
     """What the recipe names relative to the repository is found from any folder. From its root the name stays as it is."""
     from etude.pipeline.recipe.read import find_checkpoint
+    from etude.pipeline.run.hub_checkpoints import named_checkpoints
 
-    for key, name in _named(recipe).items():
+    for key, name in named_checkpoints(recipe).items():
         found = find_checkpoint(name)
         if found is not None and found != Path(name):
             section, _, field = key.partition(".")
             setattr(getattr(recipe, section), field, str(found))
-
-
-def _named(recipe: Recipe) -> dict[str, str]:
-    """The checkpoints that the recipe names, by key."""
-    named = {key: str(getattr(getattr(recipe, key.partition(".")[0]), key.partition(".")[2])) for key in CHECKPOINTS}
-    return {key: name for key, name in named.items() if name}

@@ -50,6 +50,8 @@ def run(
 
 def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     """Execute or show the plan of the selected stages."""
+    from etude.pipeline.run.hub_checkpoints import download_checkpoints
+
     require_stages(run, selected)
     require_checkpoints(run, selected)
     require_tokenizer(run, selected)
@@ -60,6 +62,7 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     if dry_run:
         return _plan(run, selected)
     require_packages(*_packages(selected))
+    download_checkpoints(run, selected)
     try:
         steps = run.execute(selected)
     except KeyboardInterrupt as stop:
@@ -94,9 +97,20 @@ def _plan(run: Run, selected: list[str]) -> Answer:
     width = max(len(s["stage"]) for s in steps)
     lines = [f"# {s['stage']:{width}}  {s['action']:6}  {s['why']}; {s['processes']}" for s in steps]
     from etude.pipeline.recipe.read import resolved_toml
+    from etude.pipeline.run.hub_checkpoints import planned_downloads
 
     document = {"run": str(run.folder), "recipe": run.recipe.model_dump(mode="json"), "plan": steps}
+    if downloads := planned_downloads(run, selected):
+        document |= {"downloads": downloads}
+        lines += [_download_line(row) for row in downloads]
     return Answer(document, "\n".join([resolved_toml(run.recipe), f"# plan for {run.folder}", *lines]))
+
+
+def _download_line(row: dict[str, Any]) -> str:
+    from etude.learn.weights.hub_fetch import describe_download
+
+    counts = (row["files"], row["bytes"], row["missing_files"], row["missing_bytes"])
+    return f"# {row['key']} = {row['repository']} at commit {row['commit']}: {describe_download(*counts)}"
 
 
 def _lift(report: dict[str, Any]) -> str:

@@ -37,6 +37,12 @@ def read_object(path: Path) -> dict[str, Any]:
     return raw
 
 
+def listed_files(folder: Path) -> list[str]:
+    """The names of the files of weights, whether they are there or not. Raises CheckpointError for an index that is damaged."""
+    index = folder / INDEX
+    return sorted(set(_weight_map(index).values())) if index.exists() else [SINGLE]
+
+
 def tensor_files(folder: Path) -> dict[str, frozenset[str] | None]:
     """By file name the tensors that are taken from it, None for all of them. Raises CheckpointError, also for a file that is not there."""
     index = folder / INDEX

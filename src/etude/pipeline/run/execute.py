@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from etude.core.redact.keys import mask_keys
 from etude.pipeline.recipe.read import resolved_toml
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.graph import GRAPH
+from etude.pipeline.run.hub_checkpoints import HubCheckpoints, commits, with_folders
 from etude.pipeline.run.ledger import StageLedger
 from etude.pipeline.run.lock import RunLock
 from etude.pipeline.run.machine import machine, versions
@@ -38,15 +39,22 @@ FAILURE_CHARS = 2000  # of an error's message in a note
 
 @dataclass(frozen=True)
 class Run:
-    """A recipe, its directory and its graph."""
+    """A recipe, its directory and its graph. `hub_checkpoints` are those that the recipe names on a model hub, by key."""
 
     recipe: Recipe
     folder: Path
     graph: tuple[Stage, ...] = GRAPH
+    hub_checkpoints: HubCheckpoints = field(default_factory=dict)
+
+    @property
+    def located(self) -> Recipe:
+        """The recipe as stages read it: checkpoints of the hub by their folders in its cache."""
+        return with_folders(self.recipe, self.hub_checkpoints)
 
     def settings(self, stage: Stage) -> dict[str, Any]:
-        """The values that decide a stage's output, and digests of the folders that they name."""
-        return flat_settings(self.recipe.model_dump(mode="json"), stage.reads) | contents(self.recipe, stage.reads)
+        """The values that decide a stage's output, with digests of the folders and commits of the hub checkpoints that they name."""
+        found = flat_settings(self.recipe.model_dump(mode="json"), stage.reads)
+        return found | contents(self.recipe, stage.reads) | commits(self.hub_checkpoints, stage.reads)
 
     def plan(self, selected: Collection[str]) -> list[PlanStep]:
         """What `execute` would do now. Reads the directory, changes nothing. Raises PlanError, NotARunDirectory."""
@@ -119,7 +127,7 @@ class Run:
         manifest = RunManifest(self.folder)
         for name in self._folders(stage):
             manifest.open(name)
-        context = Context(self.recipe, self.folder, stage.name, log, resumed=step.action == "resume")
+        context = Context(self.located, self.folder, stage.name, log, resumed=step.action == "resume")
         context.folder.mkdir(parents=True, exist_ok=True)
         log.note(stage.name, f"starts: {step.why}")
         log.phase(stage.name, "starting its process")

@@ -20,6 +20,8 @@ from etude.pipeline.run.stage import Stage
 
 # Behind the key in a stage's settings. An attempt that was begun before contents were noted is not stale for want of them.
 CONTENTS = " (contents)"
+# Behind the key of a checkpoint on a model hub (`hub_checkpoints`).
+COMMIT = " (commit)"
 # Settings of earlier versions that changed no result. An attempt that recorded them is not stale for that.
 REMOVED_SETTINGS = ("sandbox.firecracker.",)
 # Settings that earlier versions did not have, with the value that changes no result. An attempt that recorded none is not stale for that.
@@ -35,9 +37,9 @@ def contents(recipe: Recipe, reads: Iterable[str]) -> dict[str, str]:
     found = {
         key: identity(Path(name))
         for key, name in named.items()
-        if name and _reads(read, key) and (Path(name) / "config.json").is_file()
+        if name and reads_key(read, key) and (Path(name) / "config.json").is_file()
     }
-    if _reads(read, "sft.collected"):
+    if reads_key(read, "sft.collected"):
         found |= {
             f"sft.collected.{folder}": session_folder_digest(Path(folder))
             for folder in recipe.sft.collected
@@ -58,7 +60,8 @@ def session_folder_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _reads(read: set[str], key: str) -> bool:
+def reads_key(read: set[str], key: str) -> bool:
+    """Whether a stage that reads these sections and keys reads `key`."""
     return key in read or key.partition(".")[0] in read
 
 

@@ -1,0 +1,70 @@
+"""What `etude model fetch OWNER/NAME` does: a checkpoint of the hub into the cache, or as a copy into a folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from etude.learn.weights.hub import HubCheckpoint, copy_checkpoint, fetch, fetch_companions, require_new, resolve
+from etude.learn.weights.hub_name import parse_hub_name
+from etude.learn.weights.hub_progress import DownloadLines, readable_bytes
+
+
+@dataclass(frozen=True)
+class HubFetch:
+    """A checkpoint, and what is or would be downloaded of it."""
+
+    found: HubCheckpoint
+    folder: Path
+    files: int
+    missing: int
+    size: int
+    missing_bytes: int
+    dry_run: bool
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "repository": self.found.name.repository, "revision": self.found.name.revision, "commit": self.found.commit,
+            "folder": str(self.folder), "files": self.files, "bytes": self.size, "missing_files": self.missing,
+            "missing_bytes": self.missing_bytes, "dry_run": self.dry_run,
+        }  # fmt: skip
+
+    def text(self) -> str:
+        what = f"{self.found.name} at commit {self.found.commit}"
+        if self.dry_run:
+            return f"{what}: {describe_download(self.files, self.size, self.missing, self.missing_bytes)}; its folder would be {self.folder}"
+        return f"{what}: {self.files} files, {readable_bytes(self.size)}, in {self.folder}"
+
+
+def fetch_from_hub(
+    text: str, revision: str | None = None, out: Path | None = None, *, dry_run: bool = False
+) -> HubFetch:
+    """Downloads a checkpoint; a dry run downloads everything but the weights, whose index says what they are. Raises HubError, CheckpointError."""
+    name = parse_hub_name(text, revision)
+    if out is not None:
+        require_new(out)
+    found, lines = resolve(name), DownloadLines(str(name))
+    fetch_companions(found, lines)
+    files = [*found.companions, *found.weights]
+    missing = found.missing(files)
+    if not dry_run:
+        fetch(found, lines)
+        if out is not None:
+            copy_checkpoint(found, out)
+    return HubFetch(
+        found,
+        found.folder if out is None else out,
+        len(files),
+        len(missing),
+        sum(file.size for file in files),
+        sum(file.size for file in missing),
+        dry_run,
+    )
+
+
+def describe_download(files: int, size: int, missing: int, missing_bytes: int) -> str:
+    """What a download would bring, in words."""
+    if not missing:
+        return f"all {files} files ({readable_bytes(size)}) are in the cache"
+    return f"{missing} of {files} files would be downloaded, {readable_bytes(missing_bytes)} of {readable_bytes(size)}"

@@ -1,0 +1,136 @@
+"""Checkpoints that a recipe names on a model hub: found, pinned by the run's ledger, downloaded before the first stage that loads them.
+
+The recipe keeps the name as it was written. The ledger records in addition the commit, as the setting `model.init (commit)`. A run that goes on takes
+the recorded commit, also after the branch has moved. Another name or revision in the recipe is a changed setting like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etude.learn.weights.hub_name import BadHubName, HubError, HubName, hub_name
+from etude.pipeline.recipe.errors import RecipeError
+from etude.pipeline.recipe.read import checkout
+from etude.pipeline.recipe.recipe import Recipe
+from etude.pipeline.run.ledger import StageLedger
+from etude.pipeline.run.plan import COMMIT, reads_key
+
+if TYPE_CHECKING:
+    from etude.learn.weights.hub import HubCheckpoint
+    from etude.pipeline.run.execute import Run
+
+KEYS = ("model.init", "run.sft_checkpoint")  # keys that name a checkpoint
+TOKENIZER_ONLY = ("corpus",)  # stages that read no weights of it
+HubCheckpoints = Mapping[str, "HubCheckpoint"]
+
+
+def named_checkpoints(recipe: Recipe) -> dict[str, str]:
+    """The checkpoints that the recipe names, by key."""
+    named = {key: str(getattr(getattr(recipe, key.partition(".")[0]), key.partition(".")[2])) for key in KEYS}
+    return {key: name for key, name in named.items() if name}
+
+
+def hub_names(recipe: Recipe) -> dict[str, HubName]:
+    """Those of them that are names on the hub, by key. Raises RecipeError for one that has that form and is none."""
+    found: dict[str, HubName] = {}
+    for key, text in named_checkpoints(recipe).items():
+        try:
+            name = hub_name(text, (Path("."), checkout()))
+        except BadHubName as error:
+            raise RecipeError([f"{key} = {error}"]) from None
+        if name is not None:
+            found[key] = name
+    return found
+
+
+def resolve_checkpoints(recipe: Recipe, folder: Path) -> dict[str, HubCheckpoint]:
+    """The hub checkpoints of a run in `folder`, by key, with config, tokenizer and index in the cache. Raises RecipeError."""
+    names = hub_names(recipe)
+    if not names:
+        return {}
+    from etude.learn.weights.hub import fetch_companions, resolve
+    from etude.learn.weights.hub_progress import DownloadLines
+
+    ledger, found = StageLedger(folder / "ledger.jsonl"), {}
+    for key, name in names.items():
+        try:
+            found[key] = resolve(name, pinned_commit(ledger, key, named_checkpoints(recipe)[key]))
+            fetch_companions(found[key], DownloadLines(str(name)))
+        except HubError as error:
+            raise RecipeError([f"{key} = {name}: {error}"]) from None
+    return found
+
+
+def pinned_commit(ledger: StageLedger, key: str, text: str) -> str:
+    """The commit that the newest attempt of any stage recorded for this name; empty if none did."""
+    attempts = [
+        attempt
+        for attempt in ledger.attempts.values()
+        if attempt.settings.get(key) == text and isinstance(attempt.settings.get(key + COMMIT), str)
+    ]
+    newest = max(attempts, key=lambda attempt: attempt.started_s or 0.0, default=None)
+    return "" if newest is None else newest.settings[key + COMMIT]
+
+
+def with_folders(recipe: Recipe, found: HubCheckpoints) -> Recipe:
+    """The recipe with the cache's folder in place of each hub name: what stages read."""
+    located = recipe
+    for key, checkpoint in found.items():
+        section, _, name = key.partition(".")
+        changed = getattr(located, section).model_copy(update={name: str(checkpoint.folder)})
+        located = located.model_copy(update={section: changed})
+    return located
+
+
+def commits(found: HubCheckpoints, reads: Iterable[str]) -> dict[str, str]:
+    """What the ledger records of them for a stage with these `reads`."""
+    read = set(reads)
+    return {key + COMMIT: checkpoint.commit for key, checkpoint in found.items() if reads_key(read, key)}
+
+
+def loaded_checkpoints(run: Run, selected: Collection[str]) -> dict[str, HubCheckpoint]:
+    """Those whose weights the stages that would run now read, by key."""
+    if not run.hub_checkpoints:
+        return {}
+    running = {step.stage for step in run.plan(selected) if step.action != "skip"}
+    read = {
+        path
+        for stage in run.graph
+        if stage.name in running and stage.name not in TOKENIZER_ONLY
+        for path in stage.reads
+    }
+    return {key: checkpoint for key, checkpoint in run.hub_checkpoints.items() if reads_key(read, key)}
+
+
+def download_checkpoints(run: Run, selected: Collection[str]) -> None:
+    """Brings the weights that the stages would load into the cache. Raises RecipeError."""
+    for key, checkpoint in loaded_checkpoints(run, selected).items():
+        from etude.learn.weights.hf_files import CheckpointError
+        from etude.learn.weights.hub import fetch
+        from etude.learn.weights.hub_progress import DownloadLines
+
+        try:
+            fetch(checkpoint, DownloadLines(str(checkpoint.name)))
+        except (HubError, CheckpointError) as error:
+            raise RecipeError([f"{key} = {checkpoint.name}: {error}"]) from None
+
+
+def planned_downloads(run: Run, selected: Collection[str]) -> list[dict[str, Any]]:
+    """What `download_checkpoints` would bring. Raises RecipeError."""
+    from etude.learn.weights.hf_files import CheckpointError
+
+    rows = []
+    for key, checkpoint in loaded_checkpoints(run, selected).items():
+        try:
+            files = [*checkpoint.companions, *checkpoint.weights]
+        except (HubError, CheckpointError) as error:
+            raise RecipeError([f"{key} = {checkpoint.name}: {error}"]) from None
+        missing = checkpoint.missing(files)
+        rows.append({
+            "key": key, "repository": checkpoint.name.repository, "revision": checkpoint.name.revision,
+            "commit": checkpoint.commit, "files": len(files), "bytes": sum(file.size for file in files),
+            "missing_files": len(missing), "missing_bytes": sum(file.size for file in missing),
+        })  # fmt: skip
+    return rows
