@@ -85,7 +85,11 @@ def require_checkpoints(run: Run, selected: list[str]) -> None:
             try:
                 read_config(folder)
             except (CheckpointError, UnsupportedConfig) as error:
-                raise RecipeError([f"{key} = {name}: the model code can't load this checkpoint: {error}"]) from None
+                raise RecipeError(
+                    [
+                        f"{key} = {named_checkpoints(run.recipe)[key]}: the model code can't load this checkpoint: {error}"
+                    ]
+                ) from None
 
 
 def require_tokenizer(run: Run, selected: list[str]) -> None:
@@ -95,11 +99,11 @@ def require_tokenizer(run: Run, selected: list[str]) -> None:
     from etude.learn.corpus.tokenizer import load_tokenizer
     from etude.pipeline.recipe.errors import RecipeError
 
-    init = run.located.model.init
+    init = run.recipe.model.init
     if not init or not {"corpus", "sessions"}.intersection(selected):
         return
     try:
-        tokenizer = load_tokenizer(Path(init))
+        tokenizer = load_tokenizer(Path(run.located.model.init))
         if run.recipe.corpus.fim_rate and "corpus" in selected:
             fim_tokens(tokenizer)
     except (ValueError, FileNotFoundError, NoFimTokens) as error:

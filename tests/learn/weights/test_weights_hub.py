@@ -15,6 +15,7 @@ from hub_server import HubServer, serve, sha256
 from huggingface_hub import constants
 
 from etude.learn.weights import hub, hub_download
+from etude.learn.weights.hub_fetch import copy_checkpoint
 from etude.learn.weights.hub_name import HubError, HubName
 
 NAME = HubName("owner/model")
@@ -312,9 +313,9 @@ def test_a_copy_appears_whole_or_not_at_all(server: HubServer, tmp_path: Path, m
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copyfile", broken)
         with pytest.raises(HubError, match="No space left"):
-            hub.copy_checkpoint(found, out)
+            copy_checkpoint(found, out)
     assert not list(out.parent.iterdir())
-    hub.copy_checkpoint(found, out)
+    copy_checkpoint(found, out)
     assert held(out) == FILES and not any(path.is_symlink() for path in out.iterdir())
 
 
@@ -322,7 +323,7 @@ def test_a_copy_never_goes_into_a_folder_that_holds_something(server: HubServer,
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("")
     with pytest.raises(HubError, match="is no empty folder; nothing was changed"):
-        hub.copy_checkpoint(hub.resolve(NAME), tmp_path / "full")
+        copy_checkpoint(hub.resolve(NAME), tmp_path / "full")
     assert os.listdir(tmp_path / "full") == ["mine"]
 
 

@@ -86,35 +86,6 @@ def cached_folder(name: HubName, commit: str = "") -> Path | None:
     return folder if commit and (folder / CONFIG).is_file() else None
 
 
-def copy_checkpoint(found: HubCheckpoint, out: Path) -> None:
-    """Copies a fetched checkpoint into the new folder `out`, which appears when it is whole. Raises HubError."""
-    require_new(out)
-    files = [*found.companions, *found.weights]
-    with hub_errors(found.name):
-        out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        _require_space(out.absolute().parent, sum(file.size for file in files), "give another --out")
-        draft = out.with_name(f".{out.name}.part")
-        shutil.rmtree(draft, ignore_errors=True)
-        try:
-            for file in files:
-                (draft / file.name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(found.folder / file.name, draft / file.name)
-            if out.is_dir():
-                out.rmdir()
-            draft.rename(out)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
-
-
-def require_new(out: Path) -> None:
-    """Raises HubError for an output folder that holds something."""
-    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
-        raise HubError(
-            f"{out} is there already and is no empty folder; nothing was changed: give another --out, or remove it"
-        )
-
-
 def _storage(name: HubName) -> Path:
     return Path(constants.HF_HUB_CACHE).expanduser() / f"models--{name.repository.replace('/', '--')}"
 
@@ -216,7 +187,7 @@ def _download(found: HubCheckpoint, files: Sequence[HubFile], observer: Download
         for file in files
     ]
     needed = sum(download.remaining for download in downloads)
-    _require_space(_storage(found.name), needed, "set HF_HUB_CACHE to a larger one")
+    require_space(_storage(found.name), needed, "set HF_HUB_CACHE to a larger one")
     observer.on_start(len(downloads), needed)
     with ThreadPoolExecutor(WORKERS) as pool:
         futures = [pool.submit(download.run) for download in downloads]
@@ -238,7 +209,7 @@ def _failure(future: Future[None], stop: threading.Event) -> BaseException | Non
     return error
 
 
-def _require_space(place: Path, needed: int, remedy: str) -> None:
+def require_space(place: Path, needed: int, remedy: str) -> None:
     """Raises HubError before anything is written to a disk that is too small."""
     while not place.exists() and place != place.parent:
         place = place.parent

@@ -68,7 +68,7 @@ def _describe(name: HubName, error: Exception) -> str:
 
 def _describe_status(name: HubName, status: int) -> str:
     if status in (401, 403):
-        return f"the hub refuses access to {name.repository} (HTTP {status}): set HF_TOKEN to a token that may read it; if one is set, it is not valid"
+        return f"the hub refuses access to {name.repository} (HTTP {status}): set HF_TOKEN to a token that may read it; one that is set is not valid"
     if status == 429:
         return f"the hub limits requests (HTTP 429) for {name.repository}: wait some minutes, or set HF_TOKEN for a higher limit"
     return f"the hub {constants.ENDPOINT} answers HTTP {status} for {name}: try again later; HF_HUB_OFFLINE=1 takes what the cache holds"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etude.learn.weights.hub import HubCheckpoint, copy_checkpoint, fetch, fetch_companions, require_new, resolve
-from etude.learn.weights.hub_name import parse_hub_name
+from etude.learn.weights.hub import HubCheckpoint, fetch, fetch_companions, require_space, resolve
+from etude.learn.weights.hub_errors import hub_errors
+from etude.learn.weights.hub_name import HubError, parse_hub_name
 from etude.learn.weights.hub_progress import DownloadLines, readable_bytes
 
 
@@ -61,6 +63,35 @@ def fetch_from_hub(
         sum(file.size for file in missing),
         dry_run,
     )
+
+
+def copy_checkpoint(found: HubCheckpoint, out: Path) -> None:
+    """Copies a fetched checkpoint into the new folder `out`, which appears when it is whole. Raises HubError."""
+    require_new(out)
+    files = [*found.companions, *found.weights]
+    with hub_errors(found.name):
+        out.absolute().parent.mkdir(parents=True, exist_ok=True)
+        require_space(out.absolute().parent, sum(file.size for file in files), "give another --out")
+        draft = out.with_name(f".{out.name}.part")
+        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            for file in files:
+                (draft / file.name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(found.folder / file.name, draft / file.name)
+            if out.is_dir():
+                out.rmdir()
+            draft.rename(out)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+
+
+def require_new(out: Path) -> None:
+    """Raises HubError for an output folder that holds something."""
+    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
+        raise HubError(
+            f"{out} is there already and is no empty folder; nothing was changed: give another --out, or remove it"
+        )
 
 
 def describe_download(files: int, size: int, missing: int, missing_bytes: int) -> str:

@@ -16,12 +16,13 @@ CHECKPOINT = "checkpoint:"
 
 
 def checkpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
-    """`[NAME=]checkpoint:DIR`; without a name it is called as its folder. Raises UnknownPolicy."""
+    """`[NAME=]checkpoint:DIR`; without a name it is called as its folder. DIR may be a hub name, which is downloaded here. Raises
+    UnknownPolicy."""
     from etude.agent.chat.load import load_renderer
     from etude.agent.chat.nano import NanoRenderer
     from etude.pipeline.run.checkpoint_identity import identity
 
-    folder = Path(argument.what.removeprefix(CHECKPOINT))
+    folder, title = named_folder(argument)
     if not (folder / "config.json").is_file():
         raise UnknownPolicy(f"{argument.what}: there is no config.json, so it is no checkpoint directory")
     renderer = load_renderer(folder)
@@ -47,10 +48,24 @@ def checkpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
         finally:
             policy.close()
 
-    name = argument.name or re.sub(r"[^\w.-]", "-", folder.resolve().name).lstrip("-._")
+    name = argument.name or re.sub(r"[^\w.-]", "-", title).lstrip("-._")
     digest, facts = harness_of(argument.agent, settings, renderer)
     facts |= {"checkpoint": identity(folder)}
     return Participant(name, argument.effort, "checkpoint", settings, digest, opened, facts=facts, agent=argument.agent)
+
+
+def named_folder(argument: PolicyArgument) -> tuple[Path, str]:
+    """The checkpoint's folder, and what it is called without a name. Raises UnknownPolicy."""
+    from etude.learn.weights.hf_files import CheckpointError
+    from etude.learn.weights.hub_folder import checkpoint_folder
+    from etude.learn.weights.hub_name import HubError, hub_name
+
+    text = argument.what.removeprefix(CHECKPOINT)
+    try:
+        name, folder = hub_name(text), checkpoint_folder(text)
+    except (HubError, CheckpointError) as error:
+        raise UnknownPolicy(f"{argument.what}: {error}") from None
+    return folder, folder.resolve().name if name is None else name.repository.partition("/")[2]
 
 
 def _settings(argument: PolicyArgument, context: SuiteContext, folder: Path, *, nano: bool) -> HarnessSettings:
