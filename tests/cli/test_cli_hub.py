@@ -82,6 +82,17 @@ def test_errors_of_a_run_name_the_key(here: Here, hub: HubServer) -> None:
     assert ran.returncode == 1 and "run.sft_checkpoint = 'owner/na no' is no folder here and no hub name" in ran.stderr
 
 
+def test_an_ablation_refuses_a_hub_name_with_the_remedy(here: Here, hub: HubServer, tmp_path: Path) -> None:
+    from etude.cli.prepare import with_model_limits
+    from etude.pipeline.recipe.errors import RecipeError
+    from etude.pipeline.recipe.recipe import Recipe
+
+    with pytest.raises(
+        RecipeError, match="model.init = owner/nano: a hub name is not taken here; run `etude model fetch"
+    ):
+        with_model_limits(Recipe.model_validate({"model": {"init": "owner/nano"}}))
+
+
 def begun(tmp_path: Path) -> str:
     """A run whose corpus stage has begun; the commit that it recorded."""
     run = prepare(["ci"], INIT, tmp_path / "run")

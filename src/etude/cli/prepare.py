@@ -40,12 +40,21 @@ def prepare(
 
 
 def with_model_limits(recipe: Recipe) -> Recipe:
-    """With the limits that the recipe leaves out. Raises RecipeError for a checkpoint that the model code can't build."""
+    """With the limits that the recipe leaves out. Raises RecipeError for a checkpoint that the model code can't build, and for a hub name,
+    whose config is not here."""
     from etude.learn.model.hf_config import UnsupportedConfig
     from etude.learn.weights.hf_files import CheckpointError
     from etude.pipeline.recipe.errors import RecipeError
+    from etude.pipeline.run.hub_checkpoints import hub_names
     from etude.pipeline.run.limits import fit_limits
 
+    if names := hub_names(recipe):
+        key, name = next(iter(names.items()))
+        raise RecipeError(
+            [
+                f"{key} = {name}: a hub name is not taken here; run `etude model fetch {name} --out DIR`, and name that folder"
+            ]
+        )
     try:
         return fit_limits(recipe)
     except (CheckpointError, UnsupportedConfig) as error:

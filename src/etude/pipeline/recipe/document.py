@@ -17,7 +17,7 @@ OPENING = """# The recipe
 A run is described by TOML files. `etude run a.toml b.toml --set rl.group_size=4` composes them left to right; a later
 value wins. Every key has a default, so a recipe names only what it changes. An unknown key or a wrong type is refused with
 the file, the key and the closest key that exists. `--dry-run` prints the resolved recipe, and every run directory
-holds it as `recipe.toml`.
+holds it as `recipe.toml`. `model.init` and `run.sft_checkpoint` take a directory or a name on a model hub (`docs/hub.md`).
 
 This page is generated from the settings: `python -m etude.pipeline.recipe.document`.
 """

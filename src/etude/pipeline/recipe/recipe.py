@@ -35,7 +35,8 @@ class RunSettings(BaseModel):
         default="", description="name of the recipe and of its default run directory; empty: the last file's name"
     )
     sft_checkpoint: str = Field(
-        default="", description="checkpoint that rl starts from and bench compares with; empty: the sft stage's own"
+        default="",
+        description="checkpoint that rl starts from and bench compares with, a directory or a hub name; empty: the sft stage's own",
     )
     without: list[str] = Field(
         default_factory=list, description="stages to leave out; what follows them reads what they would have read"
