@@ -48,6 +48,7 @@ PACKAGES = {
         PublishedPackage("swebench"),
         PublishedPackage("harbor", python=(3, 12)),
         PublishedPackage("transformers", shares_packages=True),
+        PublishedPackage("mistral", shares_packages=True),
     )
 }
 

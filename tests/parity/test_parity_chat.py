@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from environments import require_python
 from gguf_tokenizer import read_metadata, smollm_tokenizer
 from published_files import require_archive
 from tokenizers import AddedToken, Tokenizer
 
+from etude.agent.chat import trajectories
 from etude.agent.chat.check import check_model
 from etude.agent.chat.families import FAMILIES, ChatFamily, by_name
+from etude.agent.chat.load import load_renderer
+from etude.core.trace.message import Message
 
-DOCS = Path(__file__).parents[2] / "docs" / "chat.md"
+HERE = Path(__file__).parent
+DOCS = HERE.parents[1] / "docs" / "chat.md"
 # More rows than any vocabulary here has tokens.
 ROWS = 300_000
 
@@ -80,7 +86,7 @@ def published_folder(model: PublishedModel, folder: Path) -> Path:
 
 def stated(family: ChatFamily) -> str:
     """What the docs' table says of a family's published template."""
-    if family.name not in {model.family for model in MODELS.values()}:
+    if family.name not in {"mistral", *(model.family for model in MODELS.values())}:
         return "not compared"
     if family.broken:
         return f"broken: {family.broken[0][1]}"
@@ -101,6 +107,29 @@ def test_a_published_directory_is_sound_and_its_template_is_as_the_docs_say(name
     else:
         assert template.state == "ok"
         assert template.detail.partition("; ")[2] == family.differs
+
+
+@pytest.mark.nightly
+def test_a_session_of_mistral_is_encoded_as_mistral_common_does(tmp_path: Path) -> None:
+    python = require_python("mistral")
+    answers = [turn for turn in trajectories.turns(thinks=False, markers=["[INST]", "</s>"]) if turn.calls]
+    first, *results = trajectories.trajectory(answers, ["[INST]", "</s>"])
+    talk = [*first, *(message for answer, came in zip(answers, results, strict=True) for message in (answer, *came))]
+    talk += [Message("assistant", "Done: naïve → 完成 😀"), Message("user", "  Thanks.\n")]
+    rows = [
+        {
+            "role": message.role,
+            "text": message.text,
+            "call_id": message.call_id,
+            "calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.calls],
+        }
+        for message in talk
+    ]
+    for tools in ((), trajectories.TOOLS):
+        asked = json.dumps({"folder": str(tmp_path), "messages": rows, "tools": tools})
+        done = subprocess.run([python, HERE / "mistral_oracle.py"], input=asked, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert load_renderer(tmp_path, family="mistral").render(talk, tools) == json.loads(done.stdout)
 
 
 def test_the_table_of_the_docs_says_of_every_family_how_its_published_template_compares() -> None:
