@@ -161,3 +161,17 @@ def test_in_float64_spans_of_any_width_equal_the_forward_to_the_last_digits(
         logits, _ = model.extend(ids[:, held : held + width], torch.full((3,), width), slots, cache)
         held += width
         assert (logits - whole(model, ids)[0][:, held - 1]).abs().max() <= 1e-6  # rope turns in fp32
+
+
+def test_long_contexts_are_read_in_place_with_the_same_logits(
+    any_model: CausalLM, ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of their own, each ending where it ends, give what the copy of all contexts gives: prefill, ragged rows and decoding."""
+    got = []
+    for limit in (0, 1 << 40):
+        monkeypatch.setattr("etude.learn.model.cache.LONG_CONTEXT", limit)
+        cache, slots = KVCache(any_model.config, slots=5, max_len=48), torch.tensor([4, 0, 2])
+        first, _ = any_model.extend(ids[:, :20], torch.tensor([20, 3, 11]), slots, cache)
+        second, _ = any_model.extend(ids[:, 20:21], torch.ones(3, dtype=torch.long), slots, cache)
+        got.append(torch.cat((first, second)))
+    assert (got[0] - got[1]).abs().max() <= TOLERANCE

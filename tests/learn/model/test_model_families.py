@@ -90,7 +90,11 @@ def test_gradients_equal_transformers(family: str, tmp_path: Path) -> None:
 
 
 @all_families
-def test_decoding_behind_a_cache_gives_the_logits_of_the_whole(family: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("long", [False, True], ids=["copied", "in place"])
+def test_decoding_behind_a_cache_gives_the_logits_of_the_whole(
+    family: str, long: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etude.learn.model.cache.LONG_CONTEXT", 0 if long else 1 << 40)
     peer, ids = transformers_model(family, 2), tokens(2, rows=2)
     peer.save_pretrained(tmp_path)  # type: ignore[operator]
     model = load_checkpoint(tmp_path)

@@ -28,7 +28,8 @@ def test_product_and_gradients_equal_torch_in_double(
     for a, b in zip((got, *gradients), (exact, *expected), strict=True):
         assert (a - b).abs().max() <= 1e-6 * b.abs().max() * 4
     with torch.no_grad():
-        assert torch.equal(linear(x, weight), got)
+        # Padded to another number of rows, which may take another kernel.
+        assert (linear(x, weight) - got).abs().max() <= 1e-6 * got.abs().max()
 
 
 def test_a_frozen_weight_passes_the_gradient_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from etude.learn.model.cache import CacheSpan
+from etude.learn.model.cache import CacheSpan, ContextPart
 from etude.learn.model.causal_attention import attention_with_sinks, causal_attention
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.linear import Linear
@@ -65,19 +65,22 @@ class GroupedAttention(nn.Module):
     def extend(self, x: Tensor, turns: Rotations, span: CacheSpan) -> Tensor:
         """The same for new tokens (N, hidden) behind a cache; the heads of a group are query rows against one key head."""
         q, k, v = self._project(x, turns)
-        context = span.store(self.layer, torch.cat((k.flatten(1), v.flatten(1)), -1))  # (B, S, 2 * kv_heads * width)
-        keys, values = context.unflatten(-1, (2, self.kv_heads, self.width)).unbind(2)  # (B, S, kv_heads, width)
-        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
         rows = span.to_rows(q).view(span.batch, span.width, self.kv_heads, self.group, self.width)
         rows = rows.transpose(1, 2).flatten(2, 3)  # (B, kv_heads, Tn * group, width)
-        bias = span.bias_for(self.group, self.window)
+        parts = span.store(self.layer, torch.cat((k.flatten(1), v.flatten(1)), -1), self.window)
+        mixed = [self._attend(rows[part.rows], part, span) for part in parts]  # each (b, kv_heads, Tn * group, width)
+        whole = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+        whole = whole.view(span.batch, self.kv_heads, span.width, self.group, self.width).transpose(1, 2)
+        return self.out(span.to_tokens(whole.flatten(2)))
+
+    def _attend(self, rows: Tensor, part: ContextPart, span: CacheSpan) -> Tensor:
+        keys, values = part.context.unflatten(-1, (2, self.kv_heads, self.width)).unbind(2)  # (b, s, kv_heads, width)
+        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+        bias = span.bias_for(part, self.group, self.window)
         if self.sinks is None:
-            mixed = F.scaled_dot_product_attention(rows, keys, values, bias, scale=self.scale)
-        else:
-            sinks = self.sinks.view(self.kv_heads, 1, self.group).expand(-1, span.width, -1).reshape(self.kv_heads, -1)
-            mixed = attention_with_sinks(rows, keys, values, bias, self.scale, sinks)
-        mixed = mixed.view(span.batch, self.kv_heads, span.width, self.group, self.width).transpose(1, 2)
-        return self.out(span.to_tokens(mixed.flatten(2)))
+            return F.scaled_dot_product_attention(rows, keys, values, bias, scale=self.scale)
+        sinks = self.sinks.view(self.kv_heads, 1, self.group).expand(-1, span.width, -1).reshape(self.kv_heads, -1)
+        return attention_with_sinks(rows, keys, values, bias, self.scale, sinks)
 
 
 # transformers' class leaves the latents' norms at this epsilon whatever the config says.
@@ -130,18 +133,20 @@ class LatentAttention(nn.Module):
     def extend(self, x: Tensor, turns: Rotations, span: CacheSpan) -> Tensor:
         """The same for new tokens (N, hidden) behind a cache."""
         q_nope, q_rope, latent, k_rope = self._project(x, turns)
-        context = span.store(self.layer, torch.cat((latent, k_rope.squeeze(1)), -1)).unsqueeze(
-            1
-        )  # (B, 1, S, latent + rope)
         up = self.kv_b.weight.view(self.heads, self.nope + self.value, self.latent)
         q_latent = torch.bmm(q_nope.transpose(0, 1), up[:, : self.nope]).transpose(0, 1)  # (N, heads, latent)
-        q = (
-            span.to_rows(torch.cat((q_latent, q_rope), -1)).flatten(1, 2).unsqueeze(1)
-        )  # (B, 1, Tn * heads, latent + rope)
-        # Keys serve as values, so that one kernel reads the cache once; the rope part of the result is dropped.
-        mixed = F.scaled_dot_product_attention(q, context, context, span.bias_for(self.heads), scale=self.scale)
-        mixed = span.to_tokens(mixed.view(span.batch, span.width, self.heads, -1))[
+        # (B, 1, Tn * heads, latent + rope)
+        rows = span.to_rows(torch.cat((q_latent, q_rope), -1)).flatten(1, 2).unsqueeze(1)
+        parts = span.store(self.layer, torch.cat((latent, k_rope.squeeze(1)), -1))
+        mixed = [self._attend(rows[part.rows], part, span) for part in parts]
+        whole = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+        mixed = span.to_tokens(whole.view(span.batch, span.width, self.heads, -1))[
             ..., : self.latent
         ]  # (N, heads, latent)
         value = torch.bmm(mixed.transpose(0, 1), up[:, self.nope :].transpose(1, 2))  # (heads, N, value)
         return self.out(value.transpose(0, 1).flatten(1))
+
+    def _attend(self, rows: Tensor, part: ContextPart, span: CacheSpan) -> Tensor:
+        """Keys serve as values, so that one kernel reads the cache once; the rope part of the result is dropped later."""
+        context = part.context.unsqueeze(1)  # (b, 1, s, latent + rope)
+        return F.scaled_dot_product_attention(rows, context, context, span.bias_for(part, self.heads), scale=self.scale)
