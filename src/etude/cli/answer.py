@@ -30,7 +30,7 @@ BROKEN_PIPE = 141  # 128 and the signal's number, as shells report
 # Verbs that keep what they have done: the same command goes on.
 RESUMABLE = (
     "run", "pretrain", "sft", "rl", "ablate", "bench run", "bench make", "bench refresh", "tasks make", "tasks import", "tasks install",
-    "tasks check", "tasks probe", "session collect", "sessions collect", "corpus build", "base compare", "weights relay",
+    "tasks check", "tasks probe", "session collect", "sessions collect", "corpus build", "base compare", "weights relay", "model fetch",
 )  # fmt: skip
 
 
