@@ -40,7 +40,7 @@ PREPARED = {
 }
 # What a page's placeholders and addresses stand for in the folder; URL is that of a server that answers every request.
 REPLACED = {
-    "CMD": "true", "COMMAND": "true", "DIR": "CHECKPOINT", "ID": "one-bug/heldout/000000", "NAME=URL#MODEL": "m=URL#m",
+    "CMD": "true", "COMMAND": "true", "DIR": "CHECKPOINT", "PROJECT": "../service", "ID": "one-bug/heldout/000000", "NAME=URL#MODEL": "m=URL#m",
     "https://host/v1": "URL", "http://127.0.0.1:8000/v1": "URL", "mini": "true",
     "big=https://api.example.com/v1#big": "big=URL#big", "runs/bench/SUITE": "runs/bench/ours",
 }  # fmt: skip

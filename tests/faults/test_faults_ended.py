@@ -25,11 +25,11 @@ from pathlib import Path
 from etude.rollout import attempt as attempting
 from etude.tasks import registry
 
-folder = Path(sys.argv[2]).parent
+side = Path(sys.argv[2]).parent  # the driver has a `folder`
 real, graders = attempting._run_agent, dict(registry.GRADERS)
 
 def tell(file, text):
-    with open(folder / file, "ab", buffering=0) as out:
+    with open(side / file, "ab", buffering=0) as out:
         out.write(text.encode() + b"\\n")
 
 async def begun(task, setup, policy, sandbox, name, number, seed):
@@ -38,7 +38,7 @@ async def begun(task, setup, policy, sandbox, name, number, seed):
 
 class Slow:
     async def grade(self, task, files, pool):
-        while (folder / "wait").exists():
+        while (side / "wait").exists():
             await asyncio.sleep(0.02)
         verdict = await graders[task.grader].grade(task, files, pool)
         tell("verdicts", f"{task.id} {verdict.score}")
@@ -82,6 +82,7 @@ def test_rollouts_that_were_grading_at_a_sigkill_are_graded_and_no_agent_is_aske
         len(grading) >= SETTINGS["slots"] - 1
     )  # one may have been killed between its rollout and the removal of its file
     before = len(agents(tmp_path))
+    assert before >= len(grading)
     (tmp_path / "wait").unlink()
     assert start().wait(timeout=400) == 0
     check_whole(folder)

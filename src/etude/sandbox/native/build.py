@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import socket
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
@@ -119,11 +120,10 @@ def _found_or_made() -> Path:
         raise Unbuildable(
             f"the native runner is written for {', '.join(_MACHINES)}; this machine is {platform.machine()}"
         )
-    folder = _cache() / _key()
+    folder = _folder(_key())
     runner = folder / "runner"
     if runner.is_file():
         return runner
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         fresh = Path(scratch) / "runner"
         if PREBUILT.is_file():
@@ -135,6 +135,26 @@ def _found_or_made() -> Path:
         fresh.chmod(RUNNER_MODE)
         fresh.replace(runner)  # a process that builds at the same time puts the same there
     return runner
+
+
+def _folder(key: str) -> Path:
+    """The folder of this program: in the user's cache, or for a user without a home directory among the temporary files, closed to others.
+    Raises Unbuildable where that place belongs to somebody else."""
+    folder = _cache() / key
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    except OSError:
+        place = Path(tempfile.gettempdir()) / f"etude-native-{os.getuid()}"
+    place.mkdir(mode=0o700, exist_ok=True)
+    status = place.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise Unbuildable(
+            f"{place} is not a folder of this user alone; remove it, or set XDG_CACHE_HOME to a folder that can be written"
+        )
+    folder = place / key
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def _cache() -> Path:
