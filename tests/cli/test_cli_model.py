@@ -39,8 +39,8 @@ def test_what_is_no_checkpoint_gets_one_line(here: Here, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"model_type": "qwen3"}, "model_type is 'qwen3'; supported are deepseek_v3, qwen3_moe"),
-        ({"model_type": "llama"}, "model_type is 'llama'"),
+        ({"model_type": "mamba"}, "model_type is 'mamba'; supported are deepseek_v2, deepseek_v3"),
+        ({"model_type": "llama"}, "the model code does not know this key of llama"),
         ({"num_hidden_layers": 10**9}, "layers: Input should be less than or equal to 1000"),
         ({"quantization_config": {"bits": 4}}, "weights are quantised"),
     ],

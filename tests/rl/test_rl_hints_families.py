@@ -6,13 +6,21 @@ from etude.agent.chat.families import FAMILIES
 from etude.core.trace.entry import EntryTokens, SessionHeader
 from etude.core.trace.message import Message, ToolCall
 from etude.core.trace.session import Recorder
-from etude.rl.hints.rules import Hint, generation_ids, hint_ids, place_hints
+from etude.rl.hints.rules import Hint, HintNotRenderable, generation_ids, hint_ids, place_hints
 
 REQUEST, HINT = Message("user", "fix the tally"), "Reminder: Available tools: read, edit."
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOLS = [{"type": "function", "function": {"name": "read", "description": "reads", "parameters": SCHEMA}}]
 
-families = pytest.mark.parametrize("family", [family.name for family in FAMILIES])
+# Two requests in a row are one turn there, so a second one rewrites what stood before.
+REWRITES = ("gemma-3",)
+families = pytest.mark.parametrize("family", [family.name for family in FAMILIES if family.name not in REWRITES])
+
+
+@pytest.mark.parametrize("family", REWRITES)
+def test_a_format_that_appends_no_message_is_refused_for_hints(family, make_renderer):
+    with pytest.raises(HintNotRenderable, match=f"{family} does not append a message"):
+        hint_ids(make_renderer(family), HINT)
 
 
 @families
@@ -20,8 +28,9 @@ def test_a_hint_is_what_the_format_itself_would_have_put_there(family, make_rend
     renderer = make_renderer(family)
     plain = renderer.render([REQUEST], ())
     prompt = generation_ids(renderer)
-    assert prompt and plain[-len(prompt) :] == prompt
-    hinted = plain[: -len(prompt)] + hint_ids(renderer, HINT) + prompt
+    assert prompt or family == "mistral"  # whose [/INST] ends the request
+    assert plain[len(plain) - len(prompt) :] == prompt
+    hinted = plain[: len(plain) - len(prompt)] + hint_ids(renderer, HINT) + prompt
     assert hinted == renderer.render([REQUEST, Message("user", HINT)], ())
 
 
@@ -36,7 +45,7 @@ def test_behind_a_tools_answer_the_hint_is_followed_by_the_whole_generation_prom
     end = renderer.answer(Message("assistant", "done"))
     recorder = Recorder(SessionHeader("s"))
     parent = recorder.append(
-        "message", {"role": "user"}, tokens=EntryTokens(renderer.render([REQUEST], TOOLS)[: -len(prompt)])
+        "message", {"role": "user"}, tokens=EntryTokens(renderer.render([REQUEST], TOOLS)[: -len(prompt) or None])
     )
     for lead, ids in ((prompt, said), (bridge.ids, end)):
         count = len(ids)
