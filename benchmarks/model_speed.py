@@ -2,6 +2,7 @@
 
     python benchmarks/model_speed.py              # both families, decode and train step, under a minute on a free core
     python benchmarks/model_speed.py --experts    # the expert back ends by number of tokens
+    python benchmarks/model_speed.py --decoding   # a decoding step of SmolLM2's shapes: padded rows, copied and read contexts
 
 Time is the CPU time of the one thread, best of a few repeats: equal to wall time on a free core, and hardly moved by other
 load (which still takes cache and memory bandwidth).
@@ -16,11 +17,14 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from etude.learn.model import cache as cache_module
+from etude.learn.model import linear as linear_module
 from etude.learn.model.cache import KVCache
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import save_checkpoint
@@ -29,7 +33,7 @@ from etude.learn.model.count import count_parameters
 from etude.learn.model.experts import BACK_ENDS, Experts, run_experts
 from etude.learn.model.init import new_model
 from etude.learn.model.mask import DocumentMask
-from etude.learn.model.settings import Family, ModelSettings
+from etude.learn.model.settings import ModelSettings
 
 VOCABULARY = 1024
 PROMPT_TOKENS, NEW_TOKENS = 96, 32  # an exercise session's middle
@@ -110,7 +114,7 @@ def train_rates(model: CausalLM, peer: nn.Module) -> dict[str, float]:
     return {name: ids.numel() / seconds for name, seconds in best_s(runs, repeats=12).items()}
 
 
-def family_report(family: Family) -> dict:
+def family_report(family: str) -> dict:
     """One family at the laptop recipe's size."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
@@ -154,9 +158,41 @@ def experts_report() -> None:
         print(f"{tokens:5d} tokens  " + "  ".join(f"{name} {s * 1e3:8.3f} ms" for name, s in times.items()))
 
 
+def decoding_report() -> dict[str, dict[str, float]]:
+    """Milliseconds of a decoding step of six of SmolLM2-135M's layers: rows padded as in training or less, contexts copied or read in place."""
+    shape = {"family": "llama", "hidden_size": 576, "layers": 6, "heads": 9, "kv_heads": 3, "head_dim": 64}
+    settings = ModelSettings.model_validate(shape | {"dense_intermediate": 1536, "tied": True, "max_positions": 8192})
+    model = new_model(settings, 49_152)
+    report = {}
+    for rows, held in ((1, 64), (8, 64), (32, 64), (8, 1536), (32, 1536)):
+        cache = KVCache(model.config, rows, held + 1)
+        cache.buffer.normal_()
+        runs = {
+            f"{padding} rows, {contexts} contexts": partial(_decoding_step, model, cache, held, padding, contexts)
+            for padding, contexts in (("padded", "copied"), ("few", "copied"), ("few", "read"))
+        }
+        times = best_s(runs, repeats=5)
+        report[f"{rows} sessions of {held}"] = {name: round(s * 1e3, 1) for name, s in times.items()}
+        print(
+            f"{rows:3d} sessions of {held:5d}  " + "   ".join(f"{name} {s * 1e3:.1f} ms" for name, s in times.items())
+        )
+    return report
+
+
+def _decoding_step(model: CausalLM, cache: KVCache, held: int, padding: str, contexts: str) -> None:
+    few, limit = linear_module._decoding_rows, cache_module.LONG_CONTEXT
+    linear_module._decoding_rows = linear_module._training_rows if padding == "padded" else few
+    cache_module.LONG_CONTEXT = 1 << 40 if contexts == "copied" else limit
+    cache.lengths.fill_(held)
+    slots = torch.arange(cache.slots)
+    model.extend(slots.unsqueeze(1), torch.ones_like(slots), slots, cache)
+    linear_module._decoding_rows, cache_module.LONG_CONTEXT = few, limit
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--experts", action="store_true", help="time the expert back ends instead")
+    parser.add_argument("--decoding", action="store_true", help="time decoding steps of SmolLM2's shapes instead")
     parser.add_argument("--out", type=Path, help="write the rates as JSON to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -164,7 +200,12 @@ def main() -> None:
     if arguments.experts:
         experts_report()
         return
-    families: tuple[Family, ...] = ("deepseek_v3", "qwen3_moe")
+    if arguments.decoding:
+        report: dict[str, Any] = decoding_report()
+        if arguments.out:
+            arguments.out.write_text(json.dumps(report, indent=2) + "\n")
+        return
+    families = ("deepseek_v3", "qwen3_moe")
     report = {family: family_report(family) for family in families} | {"torch": torch.__version__}
     if arguments.out:
         arguments.out.write_text(json.dumps(report, indent=2) + "\n")

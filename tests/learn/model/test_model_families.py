@@ -127,6 +127,21 @@ def test_a_new_model_of_every_family_takes_a_training_step(family: str) -> None:
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.parametrize("family", [name for name in FAMILIES if FAMILIES[name].switches.get("experts") != 0])
+def test_replayed_routes_give_the_same_logits_and_pin_the_choice(family: str, tmp_path: Path) -> None:
+    peer, ids = transformers_model(family, 3), tokens(3)
+    peer.save_pretrained(tmp_path)  # type: ignore[operator]
+    model = load_checkpoint(tmp_path)
+    with torch.no_grad():
+        free = model(ids, return_routes=True)
+        assert free.routes is not None
+        assert torch.equal(model(ids, forced_experts=free.routes).logits, free.logits)
+        other = (free.routes + 1) % model.config.experts
+        pinned = model(ids, forced_experts=other, return_routes=True)
+    assert pinned.routes is not None and torch.equal(pinned.routes, other)
+    assert not torch.equal(pinned.logits, free.logits)
+
+
 @all_families
 def test_what_a_family_fixes_cannot_be_set_otherwise(family: str) -> None:
     fixed = FAMILIES[family].switches
@@ -160,3 +175,10 @@ def test_a_new_model_that_the_files_of_its_family_cannot_describe_is_refused(sha
     settings = ModelSettings.model_validate({"family": "llama", "hidden_size": 32} | shape)
     with pytest.raises(ValueError, match=f"{next(iter(shape))} is .* a config.json of llama says"):
         new_model(settings, VOCABULARY)
+
+
+def test_the_table_of_the_page_is_what_the_tests_prove() -> None:
+    import families_table
+
+    assert families_table.PUBLISHED.keys() == FAMILIES.keys()
+    assert families_table.PAGE.read_text() == families_table.page(), "run python tests/learn/model/families_table.py"
