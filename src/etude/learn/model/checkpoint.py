@@ -37,6 +37,7 @@ from etude.learn.model.hf_config import (
 )
 from etude.learn.model.hf_keys import MissingTensors, from_hf, ignorable, layer_of, to_hf
 from etude.learn.weights.hf_files import INDEX, CheckpointError, read_object, tensor_files
+from etude.learn.weights.quantized import Dequantizer, scheme_of
 
 WEIGHT_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 # The size other writers split at; readers hold one shard at a time.
@@ -152,21 +153,42 @@ def read_tensors(folder: Path | str, wanted: Callable[[str], bool] = lambda _key
     """
     folder = Path(folder)
     tensors: dict[str, Tensor] = {}
+    quantized = dequantizer_of(folder)
     for name, listed in tensor_files(folder).items():
         try:
             with safe_open(folder / name, framework="pt") as file:
                 there = set(file.keys())
-                taken = sorted(key for key in (there if listed is None else listed) if wanted(key))
+                named = there if listed is None else listed
+                taken = sorted(key for key in named if wanted(quantized.tensor_of(key)))
                 if absent := [key for key in taken if key not in there]:
                     raise MissingTensors(
                         f"{folder / name} lacks {absent[0]}, which {INDEX} says is there; the checkpoint is incomplete"
                     )
                 for key in taken:
-                    tensors[key] = file.get_tensor(key)
-                    check_weight(key, tensors[key])
+                    if (whole := quantized.add(key, file.get_tensor(key))) is not None:
+                        tensors[whole[0]] = whole[1]
+                        check_weight(*whole)
         except SafetensorError as error:
             raise CheckpointError(f"{folder / name} can't be read ({error}); the checkpoint is damaged") from error
+    quantized.require_complete()
     return tensors
+
+
+def dequantizer_of(folder: Path) -> Dequantizer:
+    """What reads the quantised weights of a checkpoint directory. Raises CheckpointError."""
+    raw = raw_config(folder) if (folder / "config.json").is_file() else {}
+    scheme = scheme_of(raw.get("quantization_config") or text_config(raw).get("quantization_config"))
+    keys: set[str] = set()
+    for name, listed in tensor_files(folder).items() if scheme is not None else ():
+        if listed is not None:
+            keys |= listed
+            continue
+        try:
+            with safe_open(folder / name, framework="np") as file:
+                keys |= set(file.keys())
+        except SafetensorError as error:
+            raise CheckpointError(f"{folder / name} can't be read ({error}); the checkpoint is damaged") from error
+    return Dequantizer(scheme, keys)
 
 
 def check_weight(name: str, tensor: Tensor) -> None:
@@ -193,10 +215,10 @@ def belongs(key: str, prefix: str, config: ModelConfig) -> bool:
 
 
 def check_size(config: ModelConfig, folder: Path | str) -> None:
-    """Raises CheckpointError before memory is taken for a model that the files can't fill, at one byte a parameter."""
+    """Raises CheckpointError before memory is taken for a model that the files can't fill, at half a byte a parameter, the least that is read."""
     size = sum((Path(folder) / name).stat().st_size for name in tensor_files(Path(folder)))
     count = count_parameters(config)
-    if count.total + count.drafts > size:
+    if count.total + count.drafts > 2 * size:
         raise CheckpointError(
             f"{folder}: config.json describes a model of {count.total + count.drafts:,} parameters, and its files hold {size:,} bytes: the "
             "checkpoint is damaged, incomplete or of another model"

@@ -20,6 +20,7 @@ from etude.learn.model.hf_errors import UnsupportedConfig
 from etude.learn.model.hf_layouts import LAYOUTS
 from etude.learn.model.hf_rope import read_rope, rope_keys, write_rope
 from etude.learn.weights.hf_files import CheckpointError, read_object
+from etude.learn.weights.quantized import scheme_of
 
 # What the keys of a language model's tensors begin with within a multimodal checkpoint.
 WRAPPED = "language_model."
@@ -125,10 +126,10 @@ def from_hf_config(raw: Mapping[str, Any]) -> ModelConfig:
         if raw.get(key) is not None and raw[key] != needed:
             raise UnsupportedConfig(f"{key} is {raw[key]!r}, only {needed!r} is supported")
     _require_known(raw, family)
-    if raw.get("quantization_config"):
-        raise UnsupportedConfig(
-            "quantization_config: weights are quantised; convert the checkpoint to bf16 or fp32 first"
-        )
+    try:
+        scheme_of(raw.get("quantization_config"))
+    except CheckpointError as error:
+        raise UnsupportedConfig(str(error)) from error
     try:
         return ModelConfig(family=name, mtp_layers=_draft_layers(raw), **_fields(raw, family))
     except (ValidationError, TypeError) as error:  # TypeError: a number where a list belongs

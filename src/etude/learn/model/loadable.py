@@ -9,11 +9,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.model.checkpoint import belongs, check_size, prefix_of
+from etude.learn.model.checkpoint import belongs, check_size, dequantizer_of, prefix_of
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.hf_config import read_config
 from etude.learn.model.hf_keys import MissingTensors, match_keys
 from etude.learn.weights.hf_files import INDEX, SINGLE, CheckpointError, tensor_files
+from etude.learn.weights.quantized import Dequantizer
 
 _ROWS = ("model.embed_tokens.weight", "lm_head.weight")  # one row a token id
 # As safetensors names them.
@@ -38,27 +39,33 @@ def loadable(folder: Path) -> str:
     with torch.device("meta"):
         model = CausalLM(config)
     found: dict[str, _Header] = {}
+    quantized = dequantizer_of(folder)
     for name, listed in tensor_files(folder).items():
-        found |= _headers(folder / name, listed, prefix_of(folder), config)
+        found |= _headers(folder / name, listed, prefix_of(folder), config, quantized)
+    quantized.require_complete()
     match_keys(model.state_dict(), found, config)
     return f"{summary}; {len(found):,} tensors"
 
 
-def _headers(path: Path, listed: frozenset[str] | None, prefix: str, config: ModelConfig) -> dict[str, _Header]:
+def _headers(
+    path: Path, listed: frozenset[str] | None, prefix: str, config: ModelConfig, quantized: Dequantizer
+) -> dict[str, _Header]:
     """What a file holds of the model, by the keys of the language model."""
     found: dict[str, _Header] = {}
     try:
         with safe_open(path, framework="np") as file:
             keys = set(file.keys())
-            for key in sorted(key for key in (keys if listed is None else listed) if belongs(key, prefix, config)):
+            named = keys if listed is None else listed
+            for key in sorted(key for key in named if belongs(quantized.tensor_of(key), prefix, config)):
                 if key not in keys:
                     raise MissingTensors(
                         f"{path} lacks {key}, which {INDEX} says is there; the checkpoint is incomplete"
                     )
                 header = file.get_slice(key)
-                found[key.removeprefix(prefix)] = _checked(
-                    key, path.name, header.get_dtype(), header.get_shape(), config
-                )
+                if (whole := quantized.add_shape(key, header.get_shape())) is not None:
+                    # What is read back is bf16; a tensor that is no part of another has to be a weight itself.
+                    kind = "BF16" if quantized.is_part(key) else header.get_dtype()
+                    found[whole[0].removeprefix(prefix)] = _checked(whole[0], path.name, kind, list(whole[1]), config)
     except SafetensorError as error:
         raise CheckpointError(f"{path} can't be read ({error}); the checkpoint is damaged") from error
     return found
