@@ -164,6 +164,7 @@ OWN_FSYNC = {
     "learn/corpus/manifest.py",
     "learn/train/checkpoint.py",
     "learn/weights/folder.py",
+    "learn/weights/hub_download.py",
     "rl/ledger.py",
 }
 

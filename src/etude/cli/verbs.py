@@ -154,7 +154,7 @@ VERBS = (
     Verb("corpus", "corpus:app", "Build a library of code from folders, repositories and packages, and look into it."),
     Verb("base", "base:app", "Compare checkpoints before one is trained on."),
     Verb("tokenizer", "tokenizer:app", "Train a tokenizer, extend one and its checkpoint, check one."),
-    Verb("model", "model:app", "Prove a checkpoint directory before it is trained or served."),
+    Verb("model", "model:app", "Fetch a published checkpoint; prove one before it is trained or served."),
     Verb("tasks", "tasks:app", "Make, import, check, list, show and export tasks."),
     Verb("sandbox", "sandbox:app", "Probe the sandboxes of this machine, work in one, see what lives, measure."),
     Verb(
