@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from transformers import AutoModelForCausalLM
 
 from etude.learn.model.cache import KVCache
+from etude.learn.model.causal_attention import causal_attention
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.learn.model.config import ModelConfig
@@ -182,3 +183,26 @@ def test_the_table_of_the_page_is_what_the_tests_prove() -> None:
 
     assert families_table.PUBLISHED.keys() == FAMILIES.keys()
     assert families_table.PAGE.read_text() == families_table.page(), "run python tests/learn/model/families_table.py"
+
+
+@pytest.mark.parametrize("window", [0, 7, 64, 100, 150])
+@pytest.mark.parametrize("with_sinks", [False, True], ids=["plain", "sinks"])
+def test_windows_and_sinks_hold_over_several_blocks_of_queries(window: int, with_sinks: bool) -> None:
+    """150 positions are more than two blocks; the reference is the whole square in double precision."""
+    generator = torch.Generator().manual_seed(window)
+    q, k, v, upstream = (torch.randn(2, 150, 4, 8, generator=generator, requires_grad=True) for _ in range(4))
+    sinks = torch.randn(4, generator=generator, requires_grad=True) if with_sinks else None
+    inputs = [q, k, v] if sinks is None else [q, k, v, sinks]
+    ours = causal_attention(q, k, v, 0.3, window, sinks)
+    got = torch.autograd.grad(ours, inputs, upstream.detach())
+    scores = torch.einsum("dqhw,dkhw->dhqk", q.double(), k.double()) * 0.3
+    distance = torch.arange(150).unsqueeze(1) - torch.arange(150)
+    seen = (distance >= 0) & (distance < (window or 150))
+    scores = scores.masked_fill(~seen, float("-inf"))
+    if sinks is not None:
+        scores = torch.cat((scores, sinks.double().view(1, 4, 1, 1).expand(2, -1, 150, 1)), -1)
+    exact = torch.einsum("dhqk,dkhw->dqhw", scores.softmax(-1)[..., :150], v.double())
+    wanted = torch.autograd.grad(exact, inputs, upstream.detach().double())
+    assert (ours - exact).abs().max() <= 1e-5
+    for ours_gradient, gradient in zip(got, wanted, strict=True):
+        assert (ours_gradient - gradient).abs().max() <= 1e-4 * max(1.0, float(gradient.abs().max()))
