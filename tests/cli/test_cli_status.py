@@ -199,9 +199,14 @@ def test_a_run_of_the_rl_stage_alone_is_finished_when_that_stage_is(here: Here, 
 
 def test_watching_ends_with_the_run(here: Here, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states = iter(["running", "running", "finished"])
-    read = status_verb.read_run
+    read, later_s = (
+        status_verb.read_run,
+        time.time() + 3600,
+    )  # "active 0 s ago" at every reading, however slow the machine is
     monkeypatch.setattr(status_verb, "REFRESH_S", 0.0)
-    monkeypatch.setattr(status_verb, "read_run", lambda *a, **k: replace(read(*a, **k), state=next(states)))
+    monkeypatch.setattr(
+        status_verb, "read_run", lambda *a, **k: replace(read(*a, **k), state=next(states), active_s=later_s)
+    )
     done = here("status", "whole", "--watch")
     assert done.returncode == 0 and done.stdout.count("runs/whole  run, running") == 1
     assert "runs/whole  run, finished" in done.stdout and next(states, None) is None
