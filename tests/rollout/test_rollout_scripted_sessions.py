@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.replay import replay
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.events.log import EventLog
 from etude.core.trace.session import Session
+from etude.pipeline.run.limits import roomy
 from etude.rollout.attempt import AttemptSetup, attempt
 from etude.rollout.scripted_sessions import SEED_STRIDE, collect_sessions, read_sessions, session_path, summarizing
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.generate.demonstration import demonstrate
-from etude.tasks.generate.exercises.source import ExerciseSource
-from etude.tasks.generate.scripted_policies import BASELINES
+from etude.tasks.generate.exercises.source import LEVELS, ExerciseSource
+from etude.tasks.generate.expert_calls import NoSuchMove
+from etude.tasks.generate.scripted_policies import BASELINES, Expert
 from etude.tasks.generate.settings import SessionSettings
 from etude.tasks.registry import GRADERS
 
@@ -128,3 +132,41 @@ async def test_the_bench_opponents_score_what_they_should(
         setup = AttemptSetup(BASELINES[name](task, seed), pool, GRADERS, harness)
         result = await attempt(task, setup, seed=seed)
         assert result.verdict.passed == (passes and task.level != "relapse"), (task_id, result.verdict.reason)
+
+
+@pytest.mark.parametrize("name", ["search_replace", "patch", "minimal"])
+async def test_the_expert_solves_every_level_with_the_tools_of_any_preset(
+    name: str, source: ExerciseSource, pool: SandboxPool
+) -> None:
+    """Whatever the tools are called: the reference is what is left, the cheats and those that do nothing score 0, and no call fails."""
+    harness = HarnessSettings.model_validate({"preset": name, **roomy(8192)})
+    asked = preset_of(harness)
+    for level in LEVELS:
+        task = source.task(source.ids("train", level=level)[1])
+        for agent, baseline in BASELINES.items():
+            setup = AttemptSetup(partial(baseline, preset=asked), pool, GRADERS, harness)
+            made = await attempt(task, setup, name=f"{level}-{agent}", seed=1)
+            assert made.outcome.reason == "message", (level, agent, made.outcome.reason)
+            won = agent == "expert" and LEVELS[level].winnable
+            assert made.verdict.score == float(won), (level, agent, made.verdict)
+            assert agent == "cheat" or not made.outcome.counters["failed_calls"], (level, agent)
+
+
+async def test_a_careless_expert_spells_as_well_in_another_preset(source: ExerciseSource, pool: SandboxPool) -> None:
+    harness = HarnessSettings.model_validate({"preset": "search_replace", **roomy(8192)})
+    asked, solved = preset_of(harness), 0.0
+    for seed, level in enumerate([*LEVELS, *LEVELS]):
+        expert = Expert(source.task(source.ids("train", level=level)[seed]), seed, competence=0.0, preset=asked)
+        setup = AttemptSetup(lambda task, seed, expert=expert: expert, pool, GRADERS, harness)
+        made = await attempt(source.task(source.ids("train", level=level)[seed]), setup, name=f"{seed}", seed=seed)
+        assert made.outcome.reason == "message" and not made.outcome.counters["failed_calls"], (level, seed)
+        solved += made.verdict.score
+    assert solved <= 2
+
+
+def test_a_preset_without_a_tool_for_a_move_is_refused_by_name(source: ExerciseSource) -> None:
+    blind = preset_of(HarnessSettings(preset="minimal", tools_off=("shell",)))
+    with pytest.raises(
+        NoSuchMove, match="has to search, and the preset minimal offers no tool for it: .* harness.tools_off"
+    ):
+        Expert(source.task(source.ids("train")[0]), 0, preset=blind)

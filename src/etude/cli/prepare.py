@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from etude.agent.harness.presets.preset import Preset
     from etude.pipeline.recipe.recipe import Recipe
     from etude.pipeline.run.execute import Run
 
@@ -35,7 +36,7 @@ def prepare(
     folder = out if out is not None else Path("runs") / recipe.run.name
     checkpoints = resolve_checkpoints(recipe, folder)
     fitted = with_model_limits(with_folders(recipe, checkpoints))
-    recipe = recipe.model_copy(update={"harness": fitted.harness, "engine": fitted.engine})
+    recipe = recipe.model_copy(update={"harness": fitted.harness, "engine": fitted.engine, "rl": fitted.rl})
     return Run(recipe, folder, graph_of(recipe, GRAPH), checkpoints)
 
 
@@ -102,31 +103,73 @@ def require_checkpoints(run: Run, selected: list[str]) -> None:
 
 
 def require_tokenizer(run: Run, selected: list[str]) -> None:
-    """Raises RecipeError now if a selected stage would find that the tokenizer of `model.init` lacks the tokens that it writes."""
-    from etude.agent.chat.nano import NanoRenderer
+    """Raises RecipeError now if the stage corpus would find that the tokenizer of `model.init` lacks the tokens that it writes."""
     from etude.learn.corpus.fim_tokens import NoFimTokens, fim_tokens
     from etude.learn.corpus.tokenizer import load_tokenizer
     from etude.pipeline.recipe.errors import RecipeError
 
     init = run.recipe.model.init
-    if not init or not {"corpus", "sessions"}.intersection(selected):
+    if not init or "corpus" not in selected:
         return
     try:
         tokenizer = load_tokenizer(Path(run.located.model.init))
-        if run.recipe.corpus.fim_rate and "corpus" in selected:
+        if run.recipe.corpus.fim_rate:
             fim_tokens(tokenizer)
     except (ValueError, FileNotFoundError, NoFimTokens) as error:
         raise RecipeError([f"model.init = {init}: {error}"]) from None
-    if "sessions" in selected:
-        try:
-            NanoRenderer(tokenizer)
-        except ValueError as error:
+
+
+def require_demonstrations(run: Run, selected: list[str]) -> None:
+    """Raises RecipeError now if the stage sessions could not write for this model, or the stage sft would have nothing to learn from."""
+    from etude.agent.harness.presets.preset import preset_of
+    from etude.pipeline.recipe.errors import RecipeError
+    from etude.tasks.generate.expert_calls import NoSuchMove, require_moves
+
+    recipe = run.located
+    if "sft" in selected and "sessions" in recipe.run.without and not recipe.sft.collected:
+        raise RecipeError(
+            [
+                "run.without leaves the stage sessions out, and sft.collected names no folder, so the stage sft has nothing to learn from: name "
+                'folders of `etude sessions collect`, or leave "sft" out as well and set run.sft_checkpoint'
+            ]
+        )
+    if "sessions" not in selected:
+        return
+    preset = preset_of(recipe.harness)
+    try:
+        require_moves(preset)
+    except NoSuchMove as error:
+        raise RecipeError([f"harness.preset = {recipe.harness.preset}: {error}"]) from None
+    _require_chat_format(run, preset)
+
+
+def _require_chat_format(run: Run, preset: Preset) -> None:
+    """Raises RecipeError where the chat format of the run's model can't hold a prompt with these tools."""
+    from etude.agent.chat.load import load_renderer
+    from etude.core.trace.message import Message
+    from etude.pipeline.recipe.errors import RecipeError
+
+    init = run.recipe.model.init
+    if not init:
+        if preset.skinned:
             raise RecipeError(
                 [
-                    f"model.init = {init}: the stage sessions writes the laptop model's chat format, for which {error}; for a model with "
-                    'another chat format set run.without = ["sessions", "sft"] and run.sft_checkpoint'
+                    f"harness.preset = {preset.name}: a new model has the laptop's chat format, which holds the tools of nano alone; "
+                    "begin with a published model (model.init), or leave harness.preset out"
                 ]
-            ) from None
+            )
+        return
+    prompt = [*([Message("system", preset.system)] if preset.system else []), Message("user", "x")]
+    try:
+        load_renderer(Path(run.located.model.init)).render(prompt, preset.schemas)
+    except (ValueError, FileNotFoundError) as error:
+        raise RecipeError(
+            [
+                f"model.init = {init}: the stage sessions can't write its demonstrations in this model's chat format with the tools of "
+                f"{preset.name}: {error}. Take an instruction-tuned model, choose another harness.preset, or add the laptop model's format "
+                "with `etude tokenizer extend --chat`"
+            ]
+        ) from None
 
 
 def require_temperature(run: Run, selected: list[str]) -> None:

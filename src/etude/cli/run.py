@@ -13,6 +13,7 @@ from etude.cli.option import Address, DryRun, Json, Out, Overrides, Recipes
 from etude.cli.prepare import (
     prepare,
     require_checkpoints,
+    require_demonstrations,
     require_levels,
     require_plugins,
     require_stages,
@@ -55,6 +56,7 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     require_stages(run, selected)
     require_checkpoints(run, selected)
     require_tokenizer(run, selected)
+    require_demonstrations(run, selected)
     require_tasks(run, selected)
     require_levels(run, selected)
     require_temperature(run, selected)

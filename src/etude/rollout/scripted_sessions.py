@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.agent.chat.renderer import Renderer
+from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.core.events.log import EventLog
 from etude.core.trace.entry import SessionHeader
@@ -103,12 +104,13 @@ def _collector(
 ) -> Callable[[CampaignJob[int]], Awaitable[Attempt]]:
     """A function that records the session of one number. It raises InfraFault."""
     judges: dict[str, Grader] = dict.fromkeys(GRADERS, NoGrader())
+    preset = preset_of(harness)
 
     async def collect_one(job: CampaignJob[int]) -> Attempt:
         number = job.work
         seed = settings.seed * SEED_STRIDE + number
         task = source.task(source.ids("train")[-1 - number])
-        expert = Expert(task, seed, competence=settings.competence)
+        expert = Expert(task, seed, competence=settings.competence, preset=preset)
         record = partial(_recorder, session_path(folder, number), expert, seed)
         session_harness = summarizing(harness, settings, seed)
         setup = AttemptSetup(expert, pool, judges, session_harness, renderer, record=record, search=search)

@@ -1,13 +1,18 @@
 """Sharing beginnings changes how often a token runs, never what comes out."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.learn.model import causal_attention
 from etude.learn.train.balance import rows_to_train
-from etude.learn.train.rollout_batch import by_segment, rollout_batches
-from etude.learn.train.shared_prefix import TokenTree, TreeMask
+from etude.learn.train.batch import padded_batch, shared_batch
+from etude.learn.train.next_token import NextToken
+from etude.learn.train.rollout_batch import LONG_PREFIX, by_segment, rollout_batches
+from etude.learn.train.shared_prefix import TokenTree, TreeMask, common_prefix
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=8)
 
@@ -80,3 +85,58 @@ def test_values_return_to_their_segments_whatever_the_batching(make, model):
         for rollout, arrays in zip(rollouts, values, strict=True):
             np.testing.assert_array_equal(arrays[0], rollout.segments[0].logprobs)
     assert len(batches) == 1 and batches[0].ids.numel() < sum(len(r.segments[0]) for r in rollouts)
+
+
+@given(SEQUENCES)
+def test_the_prefix_is_what_all_sequences_begin_with(sequences):
+    tree = tree_of(sequences)
+    shortest = min(map(len, sequences))
+    wanted = next((n for n in range(shortest) if len({s[n] for s in sequences}) > 1), shortest)
+    assert tree.prefix == wanted == min(common_prefix(np.array(sequences[0]), np.array(s)) for s in sequences)
+    for node, parent in enumerate(tree.parents):
+        assert parent < node and tree.positions[node] == (tree.positions[parent] + 1 if parent >= 0 else 0)
+
+
+def test_a_batch_with_a_shared_prefix_has_the_loss_and_the_gradients_of_its_rows(model, monkeypatch):
+    """With attention split at the prefix, and with probabilities computed again in the backward pass, as long rows have them."""
+    dice = np.random.default_rng(0)
+    prefix = dice.integers(0, 20, 150)
+    ids = [np.concatenate([prefix, dice.integers(0, 20, length)]) for length in (1, 40, 90, 33)]
+    weights = [np.where(np.arange(len(row)) < 150, 0, dice.random(len(row))).astype(np.float32) for row in ids]
+    learner, found = NextToken(model, 0.0), []
+    for make, kept in ((padded_batch, 1 << 40), (shared_batch, 1 << 40), (shared_batch, 0), (padded_batch, 0)):
+        monkeypatch.setattr(causal_attention, "KEPT_BYTES", kept)
+        model.zero_grad()
+        loss = learner.loss(make(ids, weights))
+        loss.backward()
+        found.append(
+            (float(loss.detach()), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
+        )
+    assert shared_batch(ids, weights).ids.numel() == len({tuple(row[: t + 1]) for row in ids for t in range(len(row))})
+    (loss, gradients), *others = found
+    for other, its in others:
+        assert abs(other - loss) < 1e-6 and its.keys() == gradients.keys()
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(its[name], gradient, rtol=1e-4, atol=2e-7, msg=name)
+
+
+def _with_prefix(rollout, prefix):
+    """The rollout with tokens in front of its one segment, which it did not sample."""
+    (segment,), n = rollout.segments, len(prefix)
+    longer = {
+        name: np.concatenate([np.full(n, fill, getattr(segment, name).dtype), getattr(segment, name)])
+        for name, fill in (("sampled", False), ("logprobs", 0), ("versions", -1))
+    }
+    ids = np.concatenate([prefix, segment.ids])
+    return replace(rollout, segments=[replace(segment, ids=ids, routes=None, **longer)])
+
+
+def test_rows_with_a_long_prefix_in_common_share_a_batch(make, model):
+    """The prefix counts once, so that what is left of the batch is for the sessions."""
+    prefix = np.random.default_rng(0).integers(0, 20, LONG_PREFIX)
+    rollouts = [_with_prefix(rollout, prefix) for rollout in make.rollouts(model, 9)]
+    behind = sum(len(r.segments[0]) - LONG_PREFIX for r in rollouts)
+    assert len(rollout_batches(rollouts, LONG_PREFIX + behind)) == 1
+    assert 1 < len(rollout_batches(rollouts, LONG_PREFIX + behind // 2)) < 4  # else one for each of the nine
+    short = [_with_prefix(rollout, prefix[:40]) for rollout in make.rollouts(model, 9)]
+    assert len(rollout_batches(short, LONG_PREFIX + behind)) > 1

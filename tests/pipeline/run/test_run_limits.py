@@ -64,8 +64,18 @@ def test_the_cache_of_all_slots_fits_the_memory_of_the_machine(tmp_path, monkeyp
     monkeypatch.setattr(limits, "memory_bytes", lambda: 1 << 30)
     found = fitted(tmp_path, "harness.preset=full")
     shape = ModelConfig.from_settings(ModelSettings.model_validate({}), 300)
-    assert 64 * 4 * shape.layers * shape.cache_width * found.engine.max_len <= 1 << 28
-    assert 1024 <= found.engine.max_len < 8192
+    token = 4 * shape.layers * shape.cache_width
+    assert found.engine.max_len == 8192 and found.engine.max_slots == found.engine.max_batch == found.rl.slots < 64
+    assert found.engine.max_slots * token * 8192 <= 1 << 28 < (found.engine.max_slots + 1) * token * 8192
+    found = fitted(tmp_path, "harness.preset=full", "engine.max_slots=64", "rl.slots=64")
+    assert 64 * token * found.engine.max_len <= 1 << 28
+    assert 1024 <= found.engine.max_len < 8192 and found.engine.max_slots == 64
+
+
+def test_no_memory_is_too_small_for_a_few_slots(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "memory_bytes", lambda: 1 << 20)
+    found = fitted(tmp_path, "harness.preset=full")
+    assert (found.engine.max_slots, found.rl.slots, found.engine.max_len) == (4, 4, 1024)
 
 
 def test_a_window_that_no_one_chose_has_a_bound(tmp_path):
@@ -106,8 +116,25 @@ def test_a_dry_run_refuses_a_tokenizer_that_lacks_what_a_stage_writes(tmp_path):
         run_verb(["ci"], [init, "corpus.fim_rate=0.5"], tmp_path / "out", only="corpus", dry_run=True)
     run_verb(["ci"], [init, "corpus.fim_rate=0"], tmp_path / "out", only="corpus", dry_run=True)
     with pytest.raises(
-        RecipeError, match=r"the stage sessions writes the laptop model's chat format, .*run\.without = \["
+        RecipeError, match=r"the stage sessions can't write its demonstrations in this model's chat format"
     ):
         run_verb(["ci"], [init], tmp_path / "out", only="sessions", dry_run=True)
+    with pytest.raises(
+        RecipeError, match=r"run\.without leaves the stage sessions out, and sft\.collected names no folder"
+    ):
+        run_verb(
+            ["ci"],
+            ['run.without=["sessions", "competent_sft"]', "run.sft_checkpoint="],
+            tmp_path / "out",
+            only="sft",
+            dry_run=True,
+        )
+    with pytest.raises(RecipeError, match="harness.preset = search_replace: the scripted expert has to search"):
+        off = 'harness.tools_off=["grep", "shell"]'
+        run_verb(["ci"], ["harness.preset=search_replace", off], tmp_path / "out", only="sessions", dry_run=True)
+    with pytest.raises(
+        RecipeError, match="a new model has the laptop's chat format, which holds the tools of nano alone"
+    ):
+        run_verb(["ci"], ["harness.preset=search_replace"], tmp_path / "out", only="sessions", dry_run=True)
     train_tokenizer(["def f(x):\n    return x\n"] * 4, SPECIAL_TOKENS, 400).save(str(folder / "tokenizer.json"))
     run_verb(["ci"], [init, "corpus.fim_rate=0.5"], tmp_path / "out", first="corpus", last="sessions", dry_run=True)

@@ -114,7 +114,7 @@ def test_sft_teaches_the_drafts_and_leaves_the_trunk_of_its_control(run: Path, m
     (run / "sessions" / "summary.json").write_text('{"sessions": 20}')
     ids, sampled = np.arange(24, dtype=np.int32), np.arange(24) > 5
     segment = Segment(ids, sampled, np.zeros(24, np.float32), np.where(sampled, 0, -1).astype(np.int32))
-    monkeypatch.setattr(sft, "taught_segments", lambda _context, **_which: [segment] * 20)  # the same for both stages
+    monkeypatch.setattr(sft, "_scripted", lambda _context, **_which: [segment] * 20)  # the same for both stages
     monkeypatch.setattr(sft, "held_segments", lambda _context: [segment])
     sft.run(context_of("sft", run))
     sft.run_competent(context_of("competent_sft", run))

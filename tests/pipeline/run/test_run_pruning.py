@@ -53,3 +53,31 @@ def test_a_named_checkpoint_is_enough_for_rl_and_its_control() -> None:
     assert all(s.after == () for s in found if s.name in ("rl", "attempts"))
     assert [s.after for s in found if s.name == "rewarded_sft"] == [("attempts", "rl")]
     assert graph_of(Recipe(), GRAPH) == GRAPH
+
+
+PRETRAINING = ["corpus", "base", "short", "mtp", "long"]
+
+
+def test_without_pretraining_the_stages_read_the_checkpoint_that_the_recipe_names() -> None:
+    without = [*PRETRAINING, "probes", "competent_sft"]
+    found = graph_of(Recipe.model_validate({"model": {"init": "m"}, "run": {"without": without}}), GRAPH)
+    after, reads = {s.name: s.after for s in found}, {s.name: s.reads for s in found}
+    assert after["sessions"] == () and after["sft"] == ("sessions",) and after["trials"] == ("sft",)
+    assert {name for name, keys in reads.items() if "model.init" in keys} == {"sessions", "sft", "trials"}
+    assert next(s.reads for s in GRAPH if s.name == "sessions") == tuple(
+        k for k in reads["sessions"] if k != "model.init"
+    )
+
+
+def test_without_pretraining_a_recipe_has_to_name_a_checkpoint() -> None:
+    with pytest.raises(
+        PlanError, match="run.without names corpus, so sessions would read the checkpoint that model.init names"
+    ):
+        graph_of(Recipe.model_validate({"run": {"without": [*PRETRAINING, "probes", "competent_sft"]}}), GRAPH)
+
+
+def test_the_run_can_learn_from_collected_sessions_alone() -> None:
+    found = graph_of(Recipe.model_validate({"run": {"without": ["sessions", "competent_sft"]}}), GRAPH)
+    assert {s.name: s.after for s in found}["sft"] == ("long", "corpus")
+    with pytest.raises(PlanError, match="run.without names sessions, which competent_sft needs"):
+        graph_of(Recipe.model_validate({"run": {"without": ["sessions"]}}), GRAPH)

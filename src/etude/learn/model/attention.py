@@ -9,6 +9,8 @@ all heads of a row are query rows against one cached latent.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -58,9 +60,8 @@ class GroupedAttention(nn.Module):
         return norm(x).view(-1, heads, self.width) if self.norm_all else norm(x.view(-1, heads, self.width))
 
     def forward(self, x: Tensor, turns: Rotations, mask: DocumentMask) -> Tensor:
-        q, k, v = (mask.to_rows(part) for part in self._project(x, turns))  # (D, S, heads or kv_heads, width)
-        mixed = causal_attention(q, k, v, self.scale, self.window, self.sinks)
-        return self.out(mask.to_tokens(mixed).flatten(1))
+        attention = partial(causal_attention, scale=self.scale, window=self.window, sinks=self.sinks)
+        return self.out(mask.attend(*self._project(x, turns), attention).flatten(1))
 
     def extend(self, x: Tensor, turns: Rotations, span: CacheSpan) -> Tensor:
         """The same for new tokens (N, hidden) behind a cache; the heads of a group are query rows against one key head."""
@@ -125,10 +126,9 @@ class LatentAttention(nn.Module):
     def forward(self, x: Tensor, turns: Rotations, mask: DocumentMask) -> Tensor:
         q_nope, q_rope, latent, k_rope = self._project(x, turns)
         k_nope, v = self.kv_b(latent).view(-1, self.heads, self.nope + self.value).split((self.nope, self.value), -1)
-        q = mask.to_rows(torch.cat((q_nope, q_rope), -1))  # (D, S, heads, nope + rope)
-        k = mask.to_rows(torch.cat((k_nope, k_rope.expand(-1, self.heads, -1)), -1))
-        v = mask.to_rows(v)  # (D, S, heads, value)
-        return self.out(mask.to_tokens(causal_attention(q, k, v, self.scale)).flatten(1))
+        q = torch.cat((q_nope, q_rope), -1)  # (N, heads, nope + rope)
+        k = torch.cat((k_nope, k_rope.expand(-1, self.heads, -1)), -1)
+        return self.out(mask.attend(q, k, v, partial(causal_attention, scale=self.scale)).flatten(1))
 
     def extend(self, x: Tensor, turns: Rotations, span: CacheSpan) -> Tensor:
         """The same for new tokens (N, hidden) behind a cache."""

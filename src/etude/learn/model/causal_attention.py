@@ -15,6 +15,9 @@ from torch.nn import functional as F
 
 # Queries per block. Between 32 and 128 the step time is flat (benchmarks/model_speed.py); 64 wastes a tenth at length 512.
 QUERY_BLOCK = 64
+# Probabilities of one call that are kept for the backward pass; more of them are computed again there. Eight sessions of 2,000 tokens with nine
+# heads have 580 MB in each layer.
+KEPT_BYTES = 128 << 20
 
 
 def _by_head(x: Tensor) -> Tensor:
@@ -23,7 +26,8 @@ def _by_head(x: Tensor) -> Tensor:
 
 
 class _BlockedAttention(torch.autograd.Function):
-    """Queries, keys (D, S, heads, width) and values (D, S, heads, value) to (D, S, heads, value).
+    """Queries (D, Q, heads, width), keys (D, S, heads, width) and values (D, S, heads, value) to (D, Q, heads, value). The queries are those of
+    the last Q positions.
 
     `window` is the number of positions that a query sees, its own among them; 0: all before it. `sinks` (heads,) or None takes
     part in each head's softmax and adds nothing to the sum.
@@ -31,54 +35,68 @@ class _BlockedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int, sinks: Tensor | None):  # type: ignore[override]
-        documents, length, heads, _ = q.shape
+        documents, queries, heads, _ = q.shape
+        spans = list(_query_blocks(queries, k.shape[1], window))
         q, k, v = _by_head(q), _by_head(k), _by_head(v)
-        out = q.new_empty(documents * heads, length, v.shape[-1])
+        out = q.new_empty(documents * heads, queries, v.shape[-1])
         column = None if sinks is None else sinks.to(q.dtype).repeat(documents).view(-1, 1, 1)  # (D * heads, 1, 1)
-        blocks, sink_blocks = [], []
-        for first, start, end in _query_blocks(length, window):
-            scores = torch.baddbmm(
-                _hidden(q, first, start, end, window), q[:, start:end], k[:, first:end].transpose(1, 2), alpha=scale
-            )
-            if column is not None:
-                whole = torch.cat((scores, column.expand(-1, end - start, -1)), -1).softmax(-1)
-                scores, sunk = whole[..., :-1].contiguous(), whole[..., -1]
-                sink_blocks.append(sunk)
-            else:
-                scores = scores.softmax(-1)
-            blocks.append(scores)
-            out[:, start:end] = torch.bmm(scores, v[:, first:end])
-        ctx.save_for_backward(q, k, v, *blocks, *sink_blocks)
-        ctx.scale, ctx.window, ctx.heads, ctx.with_sinks = scale, window, heads, sinks is not None
-        return out.view(documents, heads, length, -1).transpose(1, 2)
+        area = sum((end - first) * (end - start) for first, start, end in spans)
+        kept: list[tuple[Tensor, Tensor | None]] = []
+        keep = area * documents * heads * q.element_size() <= KEPT_BYTES
+        skipped = k.shape[1] - queries
+        for span in spans:
+            first, start, end = span
+            scores, sunk = _probabilities(q[:, start - skipped : end - skipped], k, span, scale, window, column)
+            out[:, start - skipped : end - skipped] = torch.bmm(scores, v[:, first:end])
+            if keep:
+                kept.append((scores, sunk))
+        ctx.save_for_backward(q, k, v, column, *(part for pair in kept for part in pair))
+        ctx.scale, ctx.window, ctx.heads = scale, window, heads
+        return out.view(documents, heads, queries, -1).transpose(1, 2)
 
     @staticmethod
     def backward(ctx, grad: Tensor):  # type: ignore[override]
-        q, k, v, *saved = ctx.saved_tensors
-        documents, length, heads, _ = grad.shape
+        q, k, v, column, *kept = ctx.saved_tensors
+        documents, queries, heads, _ = grad.shape
         grad = _by_head(grad)
         dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        spans = list(_query_blocks(length, ctx.window))
-        dsinks = q.new_zeros(documents * heads) if ctx.with_sinks else None
-        for number, (first, start, end) in enumerate(spans):
-            p, g = saved[number], grad[:, start:end]
+        dsinks = None if column is None else q.new_zeros(documents * heads)
+        skipped = k.shape[1] - queries
+        for number, span in enumerate(_query_blocks(queries, k.shape[1], ctx.window)):
+            first, start, end = span
+            rows = slice(start - skipped, end - skipped)
+            pair = kept[2 * number : 2 * number + 2]
+            p, sunk = pair or _probabilities(q[:, rows], k, span, ctx.scale, ctx.window, column)
+            g = grad[:, rows]
             dp = torch.bmm(g, v[:, first:end].transpose(1, 2))
             ds = torch.ops.aten._softmax_backward_data(dp, p, -1, p.dtype)
-            if dsinks is not None:
-                dsinks -= (saved[len(spans) + number] * (p * dp).sum(-1)).sum(-1)
+            if dsinks is not None and sunk is not None:
+                dsinks -= (sunk * (p * dp).sum(-1)).sum(-1)
             # Not baddbmm_: on a slice it falls back to one small product after another.
             dv[:, first:end] += torch.bmm(p.transpose(1, 2), g)
-            dk[:, first:end] += torch.bmm(ds.transpose(1, 2), q[:, start:end])
-            dq[:, start:end] = torch.bmm(ds, k[:, first:end])
+            dk[:, first:end] += torch.bmm(ds.transpose(1, 2), q[:, rows])
+            dq[:, rows] = torch.bmm(ds, k[:, first:end])
         dq, dk = dq.mul_(ctx.scale), dk.mul_(ctx.scale)
         dsinks = None if dsinks is None else dsinks.view(documents, heads).sum(0)
         back = (x.view(documents, heads, -1, x.shape[-1]).transpose(1, 2) for x in (dq, dk, dv))
         return *back, None, None, dsinks
 
 
-def _query_blocks(length: int, window: int) -> Iterator[tuple[int, int, int]]:
-    """For each block of queries the first key that any of them sees, the first query, and the end of both."""
-    for start in range(0, length, QUERY_BLOCK):
+def _probabilities(
+    q: Tensor, k: Tensor, span: tuple[int, int, int], scale: float, window: int, column: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Of the queries q (D * heads, end - start, width) of a block over its keys, and what the sinks (D * heads, 1, 1) took of each query."""
+    first, start, end = span
+    scores = torch.baddbmm(_hidden(q, first, start, end, window), q, k[:, first:end].transpose(1, 2), alpha=scale)
+    if column is None:
+        return scores.softmax(-1), None
+    whole = torch.cat((scores, column.expand(-1, end - start, -1)), -1).softmax(-1)
+    return whole[..., :-1].contiguous(), whole[..., -1]
+
+
+def _query_blocks(queries: int, length: int, window: int) -> Iterator[tuple[int, int, int]]:
+    """For each block of the last `queries` of `length` positions: the first key that any of them sees, the first query, and the end of both."""
+    for start in range(length - queries, length, QUERY_BLOCK):
         yield (max(0, start - window + 1) if window else 0), start, min(start + QUERY_BLOCK, length)
 
 
@@ -94,16 +112,18 @@ def _hidden(like: Tensor, first: int, start: int, end: int, window: int) -> Tens
 def causal_attention(
     q: Tensor, k: Tensor, v: Tensor, scale: float, window: int = 0, sinks: Tensor | None = None
 ) -> Tensor:
-    """q (D, S, heads, width), k and v (D, S, kv_heads, ...) with heads a multiple of kv_heads -> (D, S, heads, value).
+    """q (D, Q, heads, width), k and v (D, S, kv_heads, ...) with heads a multiple of kv_heads -> (D, Q, heads, value). The queries are those of
+    the last Q of S positions.
 
     `window` is the number of positions that a query sees, itself among them; 0: all before it. `sinks` (heads,): a learned score of each
     head that takes part in the softmax, with no value.
     """
-    group = q.shape[2] // k.shape[2]
+    group, queries, length = q.shape[2] // k.shape[2], q.shape[1], k.shape[1]
     if sinks is None and (q.device.type != "cpu" or q.dtype != torch.float32):
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        bias = _hidden(q, 0, 0, q.shape[2], window) if 0 < window < q.shape[2] else None
-        mixed = F.scaled_dot_product_attention(q, k, v, bias, is_causal=bias is None, scale=scale, enable_gqa=group > 1)
+        plain = queries == length and not 0 < window < length
+        bias = None if plain else _hidden(q, 0, length - queries, length, window)
+        mixed = F.scaled_dot_product_attention(q, k, v, bias, is_causal=plain, scale=scale, enable_gqa=group > 1)
         return mixed.transpose(1, 2)
     if group > 1:
         k, v = (x.unsqueeze(3).expand(-1, -1, -1, group, -1).flatten(2, 3) for x in (k, v))

@@ -7,12 +7,16 @@ with padding on the right, causality alone hides it. `dense()` is the same relat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from etude.learn.model.gather import pick, reindex
+
+# Queries (D, Q, ...), keys and values (D, S, ...) to (D, Q, ...). The queries are those of the last Q of S positions.
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class DocumentMask:
@@ -83,6 +87,10 @@ class DocumentMask:
         if self.documents is None:
             return flat
         return pick(flat, self._layout[0])
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention) -> Tensor:
+        """Queries, keys and values of tokens (N, heads, width) to what each token mixes (N, heads, width), by an attention over rows."""
+        return self.to_tokens(attention(self.to_rows(q), self.to_rows(k), self.to_rows(v)))
 
     def dense(self) -> Tensor:
         """(B, T, T) bool, True where query t may see key s."""

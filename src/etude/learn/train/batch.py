@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from etude.learn.model.mask import DocumentMask
+from etude.learn.train.shared_prefix import TokenTree, TreeMask
 
 
 @dataclass(frozen=True)
@@ -18,26 +19,39 @@ class TrainBatch:
     """B rows of T tokens; `documents` is None where each row is one document, padded at its right with weight 0.
 
     `weights[b, t]` is the loss weight of *predicting* token t of row b from the tokens before it, so `weights[:, 0]` is 0,
-    as is the first token of every further document.
+    as is the first token of every further document. Rows that begin alike may be one `tree`: then B is 1, and the weight of a node is the sum of
+    its weights in all rows.
     """
 
     ids: Tensor  # (B, T) int64
     weights: Tensor  # (B, T) float32
     real: Tensor  # (B, T) bool, False at padding
     documents: Tensor | None = None  # (B, T) int64
+    tree: TreeMask | None = None  # of a batch of one row, whose tokens are the nodes of a tree
 
     def to(self, device: torch.device) -> TrainBatch:
         """The same there; itself where it is there already."""
         if self.ids.device == device:
             return self
         documents = None if self.documents is None else self.documents.to(device)
-        return TrainBatch(self.ids.to(device), self.weights.to(device), self.real.to(device), documents)
+        tree = None if self.tree is None else self.tree.to(device)
+        return TrainBatch(self.ids.to(device), self.weights.to(device), self.real.to(device), documents, tree)
 
     def mask(self) -> DocumentMask:
         """Who may attend to whom."""
+        if self.tree is not None:
+            return self.tree
         if self.documents is None:
             return DocumentMask.rows(*self.ids.shape)
         return DocumentMask.packed(self.documents)
+
+    def predictions(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the P tokens with a weight: the states (P, H) among `hidden` (B, T, H) that predict them, their ids (P,), their weights (P,)."""
+        at = self.weights > 0
+        if self.tree is None:
+            return *predicting_states(hidden, self.ids, at), self.weights[at]
+        nodes = at[0].nonzero().squeeze(1)
+        return hidden[0].index_select(0, self.tree.parents[nodes]), self.ids[0][nodes], self.weights[0][nodes]
 
     @property
     def token_count(self) -> int:
@@ -57,6 +71,27 @@ class BatchSource(Protocol):
 
     def state(self) -> dict[str, Any]: ...
     def restore(self, state: dict[str, Any]) -> None: ...
+
+
+def predicting_states(hidden: Tensor, ids: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Hidden states (N, H) that predict the tokens marked in `at` (B, T), and these tokens (N,), in row-major order.
+
+    Token t is predicted by the state at t - 1, so `at[:, 0]` must be False.
+    """
+    chosen = at[:, 1:]
+    return hidden[:, :-1][chosen], ids[:, 1:][chosen]
+
+
+def shared_batch(ids: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> TrainBatch:
+    """One document a row, each token that rows begin with alike once. The loss and its gradient are those of `padded_batch`."""
+    tree = TokenTree(ids, [None] * len(ids))
+    summed = np.zeros(len(tree.ids), np.float32)
+    for nodes, row in zip(tree.rows, weights, strict=True):
+        summed[nodes] += row
+    nodes = torch.from_numpy(tree.ids)[None]
+    return TrainBatch(
+        nodes, torch.from_numpy(summed)[None], torch.ones_like(nodes, dtype=torch.bool), tree=TreeMask(tree)
+    )
 
 
 def pad_rows(rows: Sequence[np.ndarray], fill: float = 0) -> np.ndarray:

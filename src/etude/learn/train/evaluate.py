@@ -11,9 +11,8 @@ import torch
 
 from etude.learn.corpus.shards import TokenShards
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.train.batch import padded_batch
+from etude.learn.train.batch import padded_batch, predicting_states
 from etude.learn.train.losses import token_logprobs
-from etude.learn.train.next_token import predicting_states
 
 # Windows of one batch: 16 x 256 tokens keep the activations of a wide model below a few hundred MiB.
 WINDOWS_PER_BATCH = 16

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.train.batch import padded_batch
+from etude.learn.train.batch import padded_batch, predicting_states
 from etude.learn.train.losses import token_logprobs
-from etude.learn.train.next_token import predicting_states
 
 ROWS = 8  # questions side by side
 

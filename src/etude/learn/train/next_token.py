@@ -16,15 +16,6 @@ def routers(model: CausalLM) -> list[Router]:
     return [module for module in model.blocks.modules() if isinstance(module, Router)]
 
 
-def predicting_states(hidden: Tensor, ids: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-    """Hidden states (N, H) that predict the tokens marked in `at` (B, T), and these tokens (N,), in row-major order.
-
-    Token t is predicted by the state at t - 1, so `at[:, 0]` must be False.
-    """
-    chosen = at[:, 1:]
-    return hidden[:, :-1][chosen], ids[:, 1:][chosen]
-
-
 class NextToken:
     """Weighted cross entropy of one model, and the balance of its routers (arXiv 2408.15664) after each step."""
 
@@ -48,9 +39,7 @@ class NextToken:
 
     def cross_entropy(self, out: ModelOutput, batch: TrainBatch) -> Tensor:
         """The loss at the tokens that have a weight."""
-        at = batch.weights > 0
-        hidden, targets = predicting_states(out.hidden, batch.ids, at)
-        return weighted_cross_entropy(hidden, targets, batch.weights[at], self.model.head)
+        return weighted_cross_entropy(*batch.predictions(out.hidden), self.model.head)
 
     @torch.no_grad()
     def after_step(self) -> dict[str, float]:

@@ -16,9 +16,8 @@ import numpy as np
 import torch
 
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.train.batch import padded_batch
+from etude.learn.train.batch import padded_batch, predicting_states
 from etude.learn.train.losses import token_logprobs
-from etude.learn.train.next_token import predicting_states
 
 # Tokens of one forward pass, as windows side by side: the activations of a wide model stay below a few hundred MiB.
 BATCH_TOKENS = 8192

@@ -11,7 +11,10 @@ from torch import Tensor
 
 from etude.core.trace.segment import Rollout, Segment, no_route, wide_routes
 from etude.learn.train.balance import Row, rows_to_train
-from etude.learn.train.shared_prefix import TokenTree, TreeMask
+from etude.learn.train.shared_prefix import TokenTree, TreeMask, common_prefix
+
+# Tokens that two rows begin with alike from which they count once: the tools of a large model's preset, not the laptop's prompts.
+LONG_PREFIX = 256
 
 
 @dataclass(frozen=True)
@@ -37,18 +40,25 @@ class RolloutBatch:
 def rollout_batches(
     rollouts: Sequence[Rollout], batch_tokens: int, rows: Sequence[Row] | None = None
 ) -> list[RolloutBatch]:
-    """These rows (by default all with a sampled token), in their order. A batch holds about `batch_tokens` tokens before sharing."""
+    """These rows (by default all with a sampled token), in their order. A batch holds about `batch_tokens` tokens before sharing; a long beginning
+    that a row has in common with the first one is not counted."""
     batches: list[RolloutBatch] = []
     held: list[Row] = []
     tokens = 0
     for row in rows_to_train(rollouts) if rows is None else rows:
-        length = len(rollouts[row[0]].segments[row[1]])
-        if held and tokens + length > batch_tokens:
+        if held and tokens + _tokens(rollouts, row, held) > batch_tokens:
             batches.append(_batch(rollouts, held))
             held, tokens = [], 0
+        tokens += _tokens(rollouts, row, held)
         held.append(row)
-        tokens += length
     return [*batches, _batch(rollouts, held)] if held else batches
+
+
+def _tokens(rollouts: Sequence[Rollout], row: Row, held: list[Row]) -> int:
+    """Of a row that is added to those held."""
+    ids = rollouts[row[0]].segments[row[1]].ids
+    shared = common_prefix(rollouts[held[0][0]].segments[held[0][1]].ids, ids) if held else 0
+    return len(ids) - (shared if shared >= LONG_PREFIX else 0)
 
 
 def _batch(rollouts: Sequence[Rollout], rows: list[Row]) -> RolloutBatch:

@@ -10,10 +10,9 @@ import torch
 from etude.core.trace.segment import Segment
 from etude.learn.corpus.packing import bucket_by_length
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.train.batch import padded_batch
+from etude.learn.train.batch import padded_batch, predicting_states
 from etude.learn.train.learnable import fit_segments, learnable
 from etude.learn.train.losses import token_logprobs
-from etude.learn.train.next_token import predicting_states
 from etude.learn.train.sources import token_weights
 
 BATCH_TOKENS = 8192  # of one forward pass, padded: its activations stay below a few hundred MiB

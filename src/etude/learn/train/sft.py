@@ -51,5 +51,10 @@ def run_sft(
         prompt_weight=settings.prompt_weight,
         epochs=settings.epochs,
         seed=settings.seed,
+        share=not model.config.mtp_layers,  # draft layers learn from rows
     )
+    if source.prefix:
+        say(
+            f"all begin with the same {source.prefix:,} tokens: each step computes them once, and sft.batch_tokens counts what follows"
+        )
     return train_stage(stage, STAGE, settings, model, model, source, learner, out, log)

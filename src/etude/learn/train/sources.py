@@ -12,7 +12,11 @@ import xxhash
 from etude.core.trace.segment import Segment
 from etude.learn.corpus.mixture import Mixture
 from etude.learn.corpus.packing import Cursor, PackedRows, bucket_by_length
-from etude.learn.train.batch import TrainBatch, padded_batch
+from etude.learn.train.batch import TrainBatch, padded_batch, shared_batch
+from etude.learn.train.shared_prefix import SPLIT_TOKENS, common_prefix
+
+# Share of all tokens that the common beginning has to make up to be computed once.
+SHARED_SHARE = 0.25
 
 
 class PackedSource:
@@ -105,7 +109,11 @@ def _all_but_first(length: int) -> np.ndarray:
 
 
 class DialogueSource:
-    """Batches of whole segments, padded, each segment once an epoch."""
+    """Batches of whole segments, padded, each segment once an epoch.
+
+    Segments of a large model's harness all begin with the same tools. With `share` a batch computes such a beginning (`prefix` tokens) once, and
+    `batch_tokens` counts what follows it.
+    """
 
     def __init__(
         self,
@@ -116,13 +124,16 @@ class DialogueSource:
         prompt_weight: float,
         epochs: float,
         seed: int,
+        share: bool = False,
     ) -> None:
         self._ids = [np.asarray(segment.ids) for segment in segments]
         self._weights = [token_weights(segment, observation_weight, prompt_weight) for segment in segments]
         self._lengths = np.array([len(segment) for segment in segments], np.int64)
         self._batch_tokens = batch_tokens
         self._seed = seed
-        self.digest = _digest([batch_tokens, seed], [*self._ids, *self._weights])
+        self.prefix = _worthwhile_prefix(self._ids) if share else 0
+        shared = [self.prefix] if self.prefix else []
+        self.digest = _digest([batch_tokens, seed, *shared], [*self._ids, *self._weights])
         self._epoch = self._batch = 0
         self._batches = self._epoch_batches()
         # Epochs differ by a batch or two because lengths are jittered; the first one sets the measure.
@@ -138,7 +149,8 @@ class DialogueSource:
         chosen = self._batches[self._batch]
         self._batch += 1
         self._given += 1
-        return padded_batch([self._ids[i] for i in chosen], [self._weights[i] for i in chosen])
+        make = shared_batch if self.prefix else padded_batch
+        return make([self._ids[i] for i in chosen], [self._weights[i] for i in chosen])
 
     def state(self) -> dict[str, Any]:
         return {"epoch": self._epoch, "batch": self._batch, "given": self._given}
@@ -148,7 +160,16 @@ class DialogueSource:
         self._batches = self._epoch_batches()
 
     def _epoch_batches(self) -> list[np.ndarray]:
-        return bucket_by_length(self._lengths, self._batch_tokens, self._seed, self._epoch)
+        return bucket_by_length(self._lengths - self.prefix, self._batch_tokens, self._seed, self._epoch)
+
+
+def _worthwhile_prefix(sequences: Sequence[np.ndarray]) -> int:
+    """Tokens that all sequences begin with, where sharing them is quicker than rows of like length; else 0."""
+    first = sequences[0]
+    prefix = min(common_prefix(first, other) for other in sequences)
+    prefix = min(prefix, min(map(len, sequences)) - 1)  # each has a token behind it
+    whole = sum(map(len, sequences))
+    return prefix if prefix >= SPLIT_TOKENS and prefix * len(sequences) >= SHARED_SHARE * whole else 0
 
 
 def _digests(numbers: Sequence[int], mixture: Mixture) -> tuple[str, str]:

@@ -120,7 +120,10 @@ def read_recipe(files: Sequence[Path], overrides: Sequence[str] = ()) -> Recipe:
     # Over the defaults, so that naming one key of a nested block leaves its neighbours as they were. Limits are
     # left out: `model_fields_set` then says which of them the recipe sets, and `run.limits` derives the others. So is the model, whose
     # defaults follow its family.
-    below = Recipe().model_dump(mode="json", exclude={"harness": True, "engine": {"max_len"}, "model": True})
+    below = Recipe().model_dump(
+        mode="json",
+        exclude={"harness": True, "engine": {"max_len", "max_slots", "max_batch"}, "rl": {"slots"}, "model": True},
+    )
     source = merge(files, overrides, below=below)
     try:
         # Strict, so that "4" is no number; by way of JSON, whose strict rules still take lists for tuples and paths.

@@ -13,6 +13,8 @@ _YIELDING = 5
 GRAPH: tuple[Stage, ...] = (
     Stage(
         "corpus",
+        spared_by=("sessions",),
+        substitute="model.init",
         after=(),
         reads=("corpus", "exercises", "model.init", "pretrain.long.row_tokens"),
         body="etude.pipeline.run.stages.corpus:run",
@@ -20,6 +22,8 @@ GRAPH: tuple[Stage, ...] = (
     ),
     Stage(
         "base",
+        spared_by=("short", "long", "sft", "competent_sft", "trials"),
+        substitute="model.init",
         after=("corpus",),
         reads=("model", "pretrain.base", "pretrain.short.row_tokens"),
         body="etude.pipeline.run.stages.base:run",
@@ -55,6 +59,7 @@ GRAPH: tuple[Stage, ...] = (
     ),
     Stage(
         "sessions",
+        spared_by=("sft",),
         after=("corpus",),
         reads=("sessions", *_AGENT),
         body="etude.pipeline.run.stages.sessions:run",

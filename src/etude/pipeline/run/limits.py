@@ -34,6 +34,9 @@ CACHE_SHARE = (
     0.25  # of the machine's memory, for the cache of all slots; the rest is for weights, sandboxes and the trainer
 )
 FEWEST_TOKENS = 1024  # the default of engine.max_len
+# Where the memory holds no window of this length in every slot, there are fewer slots: a prompt with tools alone has up to 3,000 tokens.
+ROOMY_TOKENS = 8192
+FEWEST_SLOTS = 4
 
 
 def fit_limits(recipe: Recipe) -> Recipe:
@@ -41,10 +44,11 @@ def fit_limits(recipe: Recipe) -> Recipe:
 
     Raises CheckpointError or UnsupportedConfig for a checkpoint whose config.json describes no model that can be built.
     """
-    harness, engine = recipe.harness, recipe.engine
-    if harness.preset == LAPTOP_PRESET:
+    if recipe.harness.preset == LAPTOP_PRESET:
         return recipe
     window = context_length(recipe)
+    recipe = _with_fewer_slots(recipe, window)
+    harness, engine = recipe.harness, recipe.engine
     chosen = "max_len" in engine.model_fields_set
     context = min(window, engine.max_len) if chosen else min(window, CONTEXT_TOKENS, _cached_tokens(recipe))
     if not chosen:
@@ -79,11 +83,36 @@ def _config(recipe: Recipe) -> Any:
     return None
 
 
+def _with_fewer_slots(recipe: Recipe, window: int) -> Recipe:
+    """The recipe with those numbers of slots lowered that it does not set, so far that a window of ROOMY_TOKENS fits."""
+    if recipe.engine.kind == "vllm":
+        return recipe
+    length = recipe.engine.max_len if "max_len" in recipe.engine.model_fields_set else min(window, ROOMY_TOKENS)
+    most = max(FEWEST_SLOTS, _cache_bytes() // (length * _token_bytes(recipe)))
+    engine, rl = recipe.engine, recipe.rl
+    fewer = {
+        name: most
+        for name in ("max_slots", "max_batch")
+        if name not in engine.model_fields_set and getattr(engine, name) > most
+    }
+    if "slots" not in rl.model_fields_set and rl.slots > most:
+        rl = rl.model_copy(update={"slots": most})
+    return recipe.model_copy(update={"engine": engine.model_copy(update=fewer), "rl": rl})
+
+
+def _cache_bytes() -> int:
+    return int(CACHE_SHARE * memory_bytes())
+
+
+def _token_bytes(recipe: Recipe) -> int:
+    """What one token takes in the cache, in fp32."""
+    config = _config(recipe) or recipe.model
+    return 4 * config.layers * config.cache_width
+
+
 def _cached_tokens(recipe: Recipe) -> int:
     """Tokens a slot for which the cache of all slots fits the machine: a power of two, so that like machines agree."""
     if recipe.engine.kind == "vllm":  # sizes its cache by engine.vllm.kv_cache_mib
         return CONTEXT_TOKENS
-    config = _config(recipe) or recipe.model
-    slots = max(recipe.engine.max_slots, recipe.rl.slots)
-    fitting = int(CACHE_SHARE * memory_bytes() / (slots * 4 * config.layers * config.cache_width))
+    fitting = _cache_bytes() // (max(recipe.engine.max_slots, recipe.rl.slots) * _token_bytes(recipe))
     return max(FEWEST_TOKENS, 1 << (max(1, fitting).bit_length() - 1))

@@ -18,7 +18,22 @@ def graph_of(recipe: Recipe, graph: tuple[Stage, ...]) -> tuple[Stage, ...]:
     whole = flat_settings(recipe.model_dump(mode="json"), tuple({key for s in graph for key in s.stand_ins.values()}))
     named = {key for key, value in whole.items() if value}
     free = [replace(s, after=tuple(n for n in s.after if s.stand_ins.get(n) not in named)) for s in graph]
-    return prune(tuple(free), recipe.run.without)
+    kept = prune(tuple(free), recipe.run.without)
+    _require_substitutes(recipe, graph, kept)
+    return kept
+
+
+def _require_substitutes(recipe: Recipe, graph: tuple[Stage, ...], kept: tuple[Stage, ...]) -> None:
+    """Raises PlanError where a stage reads a setting in place of one that is left out, and the setting is empty."""
+    values, before = recipe.model_dump(mode="json"), {stage.name: stage.reads for stage in graph}
+    for stage in graph:
+        key = stage.substitute
+        readers = [one.name for one in kept if key in one.reads and key not in before[one.name]]
+        if stage.name in recipe.run.without and readers and not flat_settings(values, (key,)).get(key):
+            raise PlanError(
+                f"run.without names {stage.name}, so {readers[0]} would read the checkpoint that {key} names, and it names none: "
+                f"set {key}, or take {stage.name} out of run.without"
+            )
 
 
 def prune(graph: tuple[Stage, ...], without: Collection[str]) -> tuple[Stage, ...]:
@@ -30,19 +45,19 @@ def prune(graph: tuple[Stage, ...], without: Collection[str]) -> tuple[Stage, ..
     left_out: dict[str, Stage] = {}
     kept: list[Stage] = []
     for stage in graph:
+        instead = [left_out[name].substitute for name in stage.after if name in left_out and left_out[name].substitute]
         if stage.name in without:
-            left_out[stage.name] = replace(stage, after=_without(stage.after, left_out))
+            substitute = stage.substitute or next(iter(instead), "")
+            left_out[stage.name] = replace(stage, after=_without(stage.after, left_out), substitute=substitute)
             continue
         needed = [name for name in stage.after if name in left_out and stage.name not in left_out[name].spared_by]
         if needed:
             raise PlanError(
                 f"run.without names {needed[0]}, which {stage.name} needs: leave {stage.name} out too, or neither"
             )
-        kept.append(
-            replace(
-                stage, after=_without(stage.after, left_out), also=tuple(n for n in stage.also if n not in left_out)
-            )
-        )
+        reads = (*stage.reads, *(key for key in dict.fromkeys(instead) if key not in stage.reads))
+        also = tuple(name for name in stage.also if name not in left_out)
+        kept.append(replace(stage, after=_without(stage.after, left_out), also=also, reads=reads))
     return tuple(kept)
 
 

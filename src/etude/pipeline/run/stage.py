@@ -41,6 +41,7 @@ class Stage:
     # A stage of `after`: the recipe key that names what is read instead of its output, where it is set.
     stand_ins: dict[str, str] = field(default_factory=dict)
     spared_by: tuple[str, ...] = ()  # of the stages after it, those that can do without it (`run.without`)
+    substitute: str = ""  # the recipe key that names what is read where this stage is left out; needed then
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:

@@ -11,6 +11,7 @@ from typing import Any, Coroutine, TypeVar
 from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.agent import AgentOutcome, build_agent
 from etude.agent.harness.dependencies import AgentDependencies
+from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.tasks.generate.exercises.memory_sandbox import MemorySandbox
@@ -25,7 +26,7 @@ def demonstrate(
 ) -> tuple[AgentOutcome, dict[str, str], bool]:
     """The session's outcome, the files at its end, and whether the plan was competent."""
     sandbox = MemorySandbox(task.files)
-    expert = Expert(task, seed, competence=competence)
+    expert = Expert(task, seed, competence=competence, preset=preset_of(settings))
     facts = TaskFacts(task.id, task.instruction, task.test_command)
     agent = build_agent(settings, expert, AgentDependencies(sandbox, facts, renderer=renderer, seed=seed))
     return _finish(agent.run()), sandbox.files, expert.plan.competent

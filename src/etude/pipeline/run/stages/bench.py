@@ -9,11 +9,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from etude.agent.chat.load import load_renderer
 from etude.agent.chat.renderer import Renderer
+from etude.agent.harness.presets.preset import preset_of
+from etude.agent.harness.settings import HarnessSettings
 from etude.evaluate.bench.bench_stage import BenchStage
 from etude.evaluate.bench.claims import discovery, lift
 from etude.evaluate.bench.outcome import Outcome
@@ -24,7 +27,7 @@ from etude.learn.engine.policy import EnginePolicy
 from etude.learn.model.checkpoint import load_checkpoint
 from etude.pipeline.run.practice import exam
 from etude.pipeline.run.stage import Context
-from etude.pipeline.run.stages.pretraining import CHECKPOINT
+from etude.pipeline.run.stages.pretraining import CHECKPOINT, base_checkpoint, chat_checkpoint
 from etude.rollout.attempt import AttemptSetup, Script
 from etude.rollout.code_search import code_search
 from etude.sandbox.fleet.open import open_sandboxes
@@ -105,7 +108,7 @@ def _contestants(context: Context) -> list[StageParticipant]:
     sft = Path(own) if own else context.of("sft") / CHECKPOINT
     more = {DISCOVERY_LEVEL: settings.passes_discovery}
     checkpoints = [
-        ("base", context.of("base") / CHECKPOINT, settings.passes_base, {}),
+        ("base", base_checkpoint(context), settings.passes_base, {}),
         ("sft", sft, settings.passes, more),
         ("rl", context.of("rl") / CHECKPOINT, settings.passes, more),
         *((name, context.of(name) / CHECKPOINT, settings.passes_controls, {}) for name in CONTROLS),
@@ -115,8 +118,21 @@ def _contestants(context: Context) -> list[StageParticipant]:
         for name, folder, passes, at_level in checkpoints
         if (folder / "config.json").is_file()
     ]
-    agents = ON_ANY_TASK if context.recipe.tasks.folder else BASELINES
-    return found + [StageParticipant(n, settings.passes_scripted, _scripted(context, s)) for n, s in agents.items()]
+    return found + [
+        StageParticipant(n, settings.passes_scripted, opened) for n, opened in _scripted_agents(context).items()
+    ]
+
+
+def _scripted_agents(
+    context: Context,
+) -> dict[str, Callable[[Machines], AbstractAsyncContextManager[AttemptSetup]]]:
+    """The exercises' own agents speak the recipe's preset. Those for any task know the full preset alone."""
+    harness = context.recipe.harness
+    if not context.recipe.tasks.folder:
+        asked = preset_of(harness)
+        return {name: _scripted(context, partial(agent, preset=asked), harness) for name, agent in BASELINES.items()}
+    known = harness if harness.preset == "nano" else harness.model_copy(update={"preset": "full", "tools_off": ()})
+    return {name: _scripted(context, agent, known) for name, agent in ON_ANY_TASK.items()}
 
 
 def _checkpoint(context: Context, folder: Path) -> Callable[[Machines], AbstractAsyncContextManager[AttemptSetup]]:
@@ -133,20 +149,25 @@ def _checkpoint(context: Context, folder: Path) -> Callable[[Machines], Abstract
     return opened
 
 
-def _scripted(context: Context, script: Script) -> Callable[[Machines], AbstractAsyncContextManager[AttemptSetup]]:
+def _scripted(
+    context: Context, script: Script, harness: HarnessSettings
+) -> Callable[[Machines], AbstractAsyncContextManager[AttemptSetup]]:
     @asynccontextmanager
     async def opened(pool: Machines) -> AsyncIterator[AttemptSetup]:
         own = context.recipe.run.sft_checkpoint
-        tokens = load_renderer(Path(own) if own else context.of("corpus"))  # tokens are counted, not sampled
-        yield _setup(context, pool, script, tokens)
+        tokens = load_renderer(Path(own) if own else chat_checkpoint(context))  # tokens are counted, not sampled
+        yield replace(_setup(context, pool, script, tokens), harness=_asked_at(context, harness))
 
     return opened
 
 
 def _setup(context: Context, pool: Machines, policy: EnginePolicy | Script, renderer: Renderer) -> AttemptSetup:
-    harness = context.recipe.harness.model_copy(update={"temperature": context.recipe.bench.temperature})
-    graders = graders_with(context.recipe.tasks.plugins)
+    graders, harness = graders_with(context.recipe.tasks.plugins), _asked_at(context, context.recipe.harness)
     return AttemptSetup(policy, pool, graders, harness, renderer, context.recipe.rl.attempt)
+
+
+def _asked_at(context: Context, harness: HarnessSettings) -> HarnessSettings:
+    return harness.model_copy(update={"temperature": context.recipe.bench.temperature})
 
 
 def _summary(context: Context, outcomes: dict[str, list[Outcome]]) -> dict[str, Any]:

@@ -53,13 +53,27 @@ def train_phase(context: Context, model: CausalLM, tokenizer_from: Path) -> Trai
 
 
 def pretrained_checkpoint(context: Context) -> Path:
-    """The checkpoint that pretraining ends with: of the last of its stages that the recipe doesn't leave out."""
+    """The checkpoint that pretraining ends with: of the last of its stages that the recipe doesn't leave out, else the one that it begins with."""
     stages = [stage for stage in ("base", "short", "mtp", "long") if stage not in context.recipe.run.without]
+    if not stages:
+        return Path(context.recipe.model.init)
     if stages[-1] == "mtp":  # its trunk is that of the middle of the short phase
         raise StageError(
             "run.without names long but not mtp: the draft layers would be of no checkpoint; leave mtp out as well"
         )
     return context.of(stages[-1]) / CHECKPOINT
+
+
+def base_checkpoint(context: Context) -> Path:
+    """What the run begins with: the stage base's, or the checkpoint that the recipe names where that stage is left out."""
+    left_out = "base" in context.recipe.run.without
+    return Path(context.recipe.model.init) if left_out else context.of("base") / CHECKPOINT
+
+
+def chat_checkpoint(context: Context) -> Path:
+    """A folder with the tokenizer and the chat format of the run's model, which is there as soon as the corpus is."""
+    init = context.recipe.model.init
+    return Path(init) if init else context.of("corpus")
 
 
 def phase(context: Context, stage: str) -> PhaseSettings:

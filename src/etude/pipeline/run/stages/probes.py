@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from etude.agent.chat.nano import NanoRenderer
+from etude.agent.chat.load import load_renderer
 from etude.learn.corpus.codebase import NoCode, codebase
 from etude.learn.corpus.lookup import questions
 from etude.learn.corpus.tokenizer import Tokenizer, load_tokenizer
@@ -82,8 +82,11 @@ def _phases(context: Context) -> dict[str, Any]:
     except NoCode as error:
         context.log.note(context.stage, str(error))
         files = []
-    if not files:
-        context.log.note(context.stage, "no project is held out, so neither perplexity nor retrieval is measured")
+    if not files or not models:
+        context.log.note(
+            context.stage,
+            "no project is held out, or no phase of pretraining is part of the run, so neither perplexity nor retrieval is measured",
+        )
         return {}
     settings, tokenizer = context.recipe.probes, load_tokenizer(context.of("corpus"))
     old, longest = _windows(context, models)
@@ -113,7 +116,7 @@ def _drafts(context: Context) -> dict[str, Any]:
         return {}
     recipe = context.recipe
     held = held_segments(context)
-    stops = NanoRenderer.load(folder).stop_ids
+    stops = load_renderer(folder).stop_ids
     shared = (held, stops, recipe.probes, recipe.engine, recipe.harness.temperature)
     context.log.note(context.stage, f"drafts on {len(held)} held-out segments")
     found = measure_drafts(load_checkpoint(folder, drafts=True), *shared)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from etude.agent.chat.nano import NanoRenderer
+from etude.agent.chat.families import UnknownFamily
+from etude.agent.chat.load import load_renderer
+from etude.agent.chat.renderer import Renderer
 from etude.core.trace.vocabulary import write_vocabulary
 from etude.pipeline.run.stage import Context, StageError
+from etude.pipeline.run.stages.pretraining import chat_checkpoint
 from etude.rollout.code_search import code_search
 from etude.rollout.scripted_sessions import collect_sessions, read_sessions
 from etude.sandbox.fleet.open import open_sandboxes
@@ -27,17 +30,19 @@ def run(context: Context) -> None:
     context.summarize({"sessions": count, "competent": competent, "summarized": summarized, "session_tokens": tokens})
 
 
-def _renderer(context: Context) -> NanoRenderer:
+def _renderer(context: Context) -> Renderer:
+    """The chat format of the model that will learn from the sessions."""
+    folder = chat_checkpoint(context)
     try:
-        return NanoRenderer.load(context.of("corpus"))
-    except ValueError as error:
+        return load_renderer(folder)
+    except (UnknownFamily, ValueError) as error:
         raise StageError(
-            f"this stage's demonstrations are in the laptop model's chat format, which the run's tokenizer is not made for ({error}). For a "
-            'model with another chat format set run.without = ["sessions", "sft"] and run.sft_checkpoint'
+            f"{folder} has no chat format to write demonstrations in: {error}. `etude tokenizer extend --chat` adds the laptop model's; or begin "
+            "with an instruction-tuned checkpoint (model.init)"
         ) from error
 
 
-async def _collect(context: Context, renderer: NanoRenderer) -> None:
+async def _collect(context: Context, renderer: Renderer) -> None:
     recipe = context.recipe
     pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:
