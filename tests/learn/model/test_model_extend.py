@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etude.core.trace.segment import NO_ROUTE
+from etude.learn.model import cache as cache_module
 from etude.learn.model.cache import CacheFull, KVCache
 from etude.learn.model.causal_lm import CausalLM
 
@@ -175,3 +176,61 @@ def test_long_contexts_are_read_in_place_with_the_same_logits(
         second, _ = any_model.extend(ids[:, 20:21], torch.ones(3, dtype=torch.long), slots, cache)
         got.append(torch.cat((first, second)))
     assert (got[0] - got[1]).abs().max() <= TOLERANCE
+
+
+@pytest.mark.parametrize("long_context", [0, 1 << 17], ids=["contexts read in place", "contexts copied"])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_sessions_that_share_a_beginning_get_the_logits_of_their_own_full_forward(
+    data: st.DataObject, long_context: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two prompts, each computed once and copied to other sessions, whose keys are then read once for all of them; and a session of its own."""
+    monkeypatch.setattr(cache_module, "SHARED_CONTEXT", 3)
+    monkeypatch.setattr(cache_module, "LONG_CONTEXT", long_context)
+    model = MODELS["gqa-sparse"]
+    ids = torch.randint(0, model.config.vocab_size, (6, 24), generator=torch.Generator().manual_seed(0))
+    ids[1, :10], ids[2, :7], ids[4, :12] = ids[0, :10], ids[0, :7], ids[3, :12]
+    cache, held = KVCache(model.config, slots=6, max_len=24), torch.tensor([10, 0, 0, 12, 0, 5])
+    model.extend(ids[[0, 3, 5], :12], held[[0, 3, 5]], torch.tensor([0, 3, 5]), cache)
+    for source, target, length in ((0, 1, 10), (1, 2, 7), (3, 4, 12)):
+        cache.copy(source, target, length)
+        held[target] = length
+    assert [(s.rows.tolist(), s.length) for s in cache.alike(torch.arange(6))] == [
+        ([0, 1, 2], 7),
+        ([3, 4], 12),
+        ([5], 0),
+    ]
+    last = torch.zeros(6, model.config.vocab_size)
+    while (held < 24).any():
+        left = torch.nonzero(held < 24).flatten().tolist()
+        chosen = torch.tensor(sorted(data.draw(st.sets(st.sampled_from(left), min_size=1))))
+        counts = torch.tensor([data.draw(st.integers(1, min(3, int(24 - held[r])))) for r in chosen])
+        padded = torch.zeros(len(chosen), int(counts.max()), dtype=torch.long)
+        for i, r in enumerate(chosen):
+            padded[i, : counts[i]] = ids[r, held[r] : held[r] + counts[i]]
+        last[chosen], _ = model.extend(padded, counts, chosen, cache)
+        held[chosen] += counts
+    assert (last - whole(model, ids)[0][:, -1]).abs().max() <= TOLERANCE
+
+
+def test_what_a_slot_forgets_it_no_longer_shares(
+    model: CausalLM, ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_module, "SHARED_CONTEXT", 3)
+    cache, slots = KVCache(model.config, slots=3, max_len=48), torch.arange(3)
+    model.extend(ids[:1, :20], torch.tensor([20]), torch.tensor([0]), cache)
+    cache.copy(0, 1, 12)
+    cache.copy(1, 2, 9)
+    assert [(s.rows.tolist(), s.length) for s in cache.alike(slots)] == [([0, 1, 2], 9)]
+    cache.cut(torch.tensor([1]), torch.tensor([5]))
+    assert [s.length for s in cache.alike(slots)] == [5]
+    cache.clear(1, keep=2)
+    assert [(s.rows.tolist(), s.length) for s in cache.alike(slots)] == [([0, 2], 9), ([1], 0)]
+    cache.wipe(0, 1)
+    assert cache.alike(slots) == []
+    cache.copy(2, 1, 9)
+    assert [(s.rows.tolist(), s.length) for s in cache.alike(slots)] == [([0], 0), ([1, 2], 9)]
+    cache.forget()
+    assert cache.alike(slots) == [] and not cache.lengths.any()

@@ -315,7 +315,7 @@ class EngineCore:
         Routes stay as they were when the tokens were sampled: they are what the trainer replays.
         """
         lengths = {slot: int(self.cache.lengths[slot]) for slot in self._running}
-        self.cache.lengths.zero_()
+        self.cache.forget()
         if self._speculation is not None:
             self._speculation.drafter.clear()
         for group in group_by_width(list(self._running.values()), lambda running: lengths[running.slot]):

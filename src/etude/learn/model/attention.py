@@ -69,19 +69,61 @@ class GroupedAttention(nn.Module):
         rows = span.to_rows(q).view(span.batch, span.width, self.kv_heads, self.group, self.width)
         rows = rows.transpose(1, 2).flatten(2, 3)  # (B, kv_heads, Tn * group, width)
         parts = span.store(self.layer, torch.cat((k.flatten(1), v.flatten(1)), -1), self.window)
-        mixed = [self._attend(rows[part.rows], part, span) for part in parts]  # each (b, kv_heads, Tn * group, width)
-        whole = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+        if span.shared and not self.window and self.sinks is None:
+            whole = self._attend_shared(rows, span)
+        else:
+            mixed = [
+                self._attend(rows[part.rows], part, span) for part in parts
+            ]  # each (b, kv_heads, Tn * group, width)
+            whole = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
         whole = whole.view(span.batch, self.kv_heads, span.width, self.group, self.width).transpose(1, 2)
         return self.out(span.to_tokens(whole.flatten(2)))
 
+    def _attend_shared(self, rows: Tensor, span: CacheSpan) -> Tensor:
+        """As `_attend` over all parts of rows (B, kv_heads, R, width). What several rows begin with is read once for all of them: the two softmaxes
+        are joined by their sums, as flash attention joins blocks (arXiv 2205.14135, section 3.1)."""
+        whole = torch.empty_like(rows)
+        for shared in span.shared:
+            own, sums = [], []
+            for part in span.behind(self.layer, shared):
+                bias = span.bias_for(part, self.group)
+                mixed, summed = _flash(rows[part.rows], *self._heads(part.context), bias, self.scale)
+                own.append(mixed)
+                sums.append(summed)
+            mixed = torch.cat(own)
+            if shared.length:
+                first, first_sums = self._attend_beginning(rows[shared.rows], span.beginning(self.layer, shared))
+                mixed = torch.lerp(mixed, first, torch.sigmoid(first_sums - torch.cat(sums)).unsqueeze(-1))
+            whole[shared.rows] = mixed
+        return whole
+
+    def _attend_beginning(self, rows: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+        """rows (b, kv_heads, R, width) to one context (1, s, width) that all of them see: mixed (b, kv_heads, R, width), sums (b, kv_heads, R)."""
+        batch, _, count, _ = rows.shape
+        merged = rows.transpose(0, 1).reshape(1, self.kv_heads, batch * count, self.width)
+        mixed, sums = _flash(merged, *self._heads(context), None, self.scale)
+        back = mixed.view(self.kv_heads, batch, count, self.width).transpose(0, 1)
+        return back, sums.view(self.kv_heads, batch, count).transpose(0, 1)
+
+    def _heads(self, context: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (b, kv_heads, s, width) of a context (b, s, 2 * kv_heads * width)."""
+        keys, values = context.unflatten(-1, (2, self.kv_heads, self.width)).unbind(2)
+        return keys.transpose(1, 2), values.transpose(1, 2)
+
     def _attend(self, rows: Tensor, part: ContextPart, span: CacheSpan) -> Tensor:
-        keys, values = part.context.unflatten(-1, (2, self.kv_heads, self.width)).unbind(2)  # (b, s, kv_heads, width)
-        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+        keys, values = self._heads(part.context)
         bias = span.bias_for(part, self.group, self.window)
         if self.sinks is None:
             return F.scaled_dot_product_attention(rows, keys, values, bias, scale=self.scale)
         sinks = self.sinks.view(self.kv_heads, 1, self.group).expand(-1, span.width, -1).reshape(self.kv_heads, -1)
         return attention_with_sinks(rows, keys, values, bias, self.scale, sinks)
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+    """Attention of q (b, heads, R, width) to k and v (b, heads, s, width), and the logarithm of each query's sum of exponentials (b, heads, R)."""
+    op = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    mixed, summed = op(q, k, v, 0.0, False, attn_mask=bias, scale=scale)
+    return mixed, summed
 
 
 # transformers' class leaves the latents' norms at this epsilon whatever the config says.
