@@ -95,7 +95,7 @@ def test_what_was_sampled_before_the_break_is_kept(model):
     ticket = core.submit(ask("a", clean(prompt(1, 10)), max_tokens=30, temperature=0.0))
     for _ in range(4):
         core.step()
-    kept = core.sampled_ids(ticket, 0)
+    kept = core.sampled(ticket, 0).ids
     with torch.no_grad():
         model.norm.weight[0] = math.nan
     [(_, found)] = [done for done in core.step()]

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-import torch
+import math
 
+import numpy as np
+import pytest
+import torch
+from engine_lab import answer, ask, prompt
+
+from etude.agent.policy.protocol import PolicyError
+from etude.learn.engine.core import EngineCore
 from etude.learn.engine.sampling import noise, sample
+from etude.learn.engine.settings import EngineSettings
 
 # 99.99th percentile of chi-square with 7 degrees of freedom: the seeds are fixed, so this cannot flicker.
 CHI_SQUARE_7 = 29.9
@@ -79,3 +86,30 @@ def test_noise_is_uniform_and_apart_for_seeds_and_turns() -> None:
     assert ((np.histogram(u, 8, (0, 1))[0] - 1250) ** 2 / 1250).sum() < CHI_SQUARE_7
     assert not np.allclose(noise(0, 10, 5), noise(1, 10, 5)) and not np.allclose(noise(0, 10, 5), noise(0, 11, 5))
     assert np.array_equal(noise(-1, 10, 5), noise(2**64 - 1, 10, 5))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_the_alternatives_of_a_token_are_the_likeliest_of_its_distribution(mla, temperature):
+    core = EngineCore(mla, EngineSettings(max_slots=2, max_batch=2, max_len=64))
+    plain, asked = ask("a", prompt(1, 10)), ask("b", prompt(2, 10), extra={"top_logprobs": 5}, temperature=temperature)
+    other, found = answer(core, plain, asked)
+    assert other.tokens.top is None and [len(row) for row in found.tokens.top] == [5] * 12
+    ids = [*prompt(2, 10), *found.tokens.ids]
+    with torch.inference_mode():
+        logits = mla(torch.tensor([ids])).logits[0, 9:-1].float() / (temperature or 1.0)
+    wanted = logits.log_softmax(-1)
+    for row, token, logprob, expected in zip(
+        found.tokens.top, found.tokens.ids, found.tokens.logprobs, wanted, strict=True
+    ):
+        values, best = expected.topk(5)
+        assert [id for id, _ in row] == best.tolist()
+        assert [value for _, value in row] == pytest.approx(values.tolist(), abs=1e-4)
+        assert dict(row).get(token, logprob) == pytest.approx(logprob, abs=1e-6)
+
+
+def test_alternatives_leave_out_what_top_p_excludes_and_refuse_more_than_twenty(mla):
+    core = EngineCore(mla, EngineSettings(max_slots=2, max_batch=2, max_len=64))
+    (found,) = answer(core, ask("a", prompt(1, 10), extra={"top_logprobs": 20, "top_p": 0.3}))
+    assert all(1 <= len(row) < 20 and sum(math.exp(value) for _, value in row) < 1.001 for row in found.tokens.top)
+    with pytest.raises(PolicyError, match="top_logprobs is 21"):
+        core.submit(ask("b", prompt(1, 10), extra={"top_logprobs": 21}))

@@ -26,6 +26,8 @@ class SampledTokens:
     versions: list[int]  # policy version of the weights that produced each token
     routes: np.ndarray | None = None  # (N, L_moe, K) uint8 or uint16
     route_start: int = 0
+    # For each token the likeliest ids with their logprobs, most likely first; None unless the request asks for them.
+    top: list[list[tuple[int, float]]] | None = None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from etude.agent.policy.protocol import Request
-from etude.core.trace.completion import Completion, Finish
+from etude.core.trace.completion import Completion, Finish, SampledTokens
 from etude.learn.engine.drafting import Drafter, LayerDrafter
 from etude.learn.engine.forward import Forward
 from etude.learn.engine.grouping import group_by_width
@@ -94,7 +94,7 @@ class EngineCore:
 
     def submit(self, request: Request) -> int:
         """A ticket for the completion. Raises PolicyError (infra=False) for a request that can't be served."""
-        check(request, self.model.config.vocab_size, self.max_len)
+        check(request, self.model.config.vocab_size, self.max_len, drafts=self._speculation is not None)
         self._tickets += 1
         seed = request.seed if request.seed is not None else self.settings.seed * SEED_STRIDE + self._tickets
         self._waiting.append(RunningRequest(self._tickets, request, seed, self._clock()))
@@ -113,15 +113,13 @@ class EngineCore:
                 return self._finish(slot, "abort")[1]
         return None
 
-    def sampled_ids(self, ticket: int, start: int) -> list[int]:
-        """What a running request has sampled so far, from its `start`-th token on."""
+    def sampled(self, ticket: int, start: int) -> SampledTokens | None:
+        """What a running request has sampled so far, from its `start`-th token on; None for one that waits or is over."""
         running = next((running for running in self._running.values() if running.ticket == ticket), None)
         if running is None:
-            return []
-        base = self.rows.place(running.slot)
-        return self.rows.ids[
-            base + running.prompt_tokens + start : base + int(self.cache.lengths[running.slot]) + 1
-        ].tolist()
+            return None
+        slot = running.slot
+        return self.rows.sampled(slot, running.prompt_tokens + start, int(self.cache.lengths[slot]) + 1)
 
     def release(self, session: str) -> None:
         """The session will not continue: its slot is free for others."""
@@ -228,6 +226,7 @@ class EngineCore:
         rows.end[slot] = base + last
         rows.temperature[slot], rows.top_p[slot] = request.temperature, request.extra.get("top_p", 1.0)
         rows.set_stops(slot, request.stop_ids)
+        rows.set_top(slot, request.extra.get("top_logprobs", 0))
         self.stats.prompt_tokens += len(prompt)
         self.stats.prefilled_tokens += running.new_tokens
 

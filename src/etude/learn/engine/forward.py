@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from etude.learn.engine.rows import StepBatch, TokenRows
-from etude.learn.engine.sampling import sample
+from etude.learn.engine.sampling import distribution, sample
 from etude.learn.model.cache import KVCache
 from etude.learn.model.causal_lm import CausalLM
 
@@ -51,12 +51,15 @@ class Forward:
 
     def draw(self, logits: Tensor, batch: StepBatch, version: int) -> Tensor:
         """Sample a token per row, write it to `batch.places`, step the batch on; which rows are done, broken ones among them."""
-        rows, places = self.rows, batch.places
-        ids, logprobs = sample(logits.cpu(), rows.noise[places], batch.temperature, batch.top_p)
+        rows, places, logits = self.rows, batch.places, logits.cpu()
+        ids, logprobs = sample(logits, rows.noise[places], batch.temperature, batch.top_p)
         rows.ids.index_copy_(0, places, ids)
         rows.logprobs.index_copy_(0, places, logprobs)
         rows.versions.index_fill_(0, places, version)
         broken = logprobs.isnan()
+        if batch.top is not None:
+            settings = (None if x is None else x[batch.top] for x in (batch.temperature, batch.top_p))
+            rows.keep_top(places[batch.top], distribution(logits[batch.top], *settings))
         done = (places >= batch.end) | batch.over(ids) | broken
         self.broken = frozenset(batch.slots[broken].tolist())
         batch.last = ids

@@ -69,7 +69,7 @@ class EnginePolicy:
             if stream is not None and not answer.done():
                 stream.add_tokens(ids)
 
-        on_tokens = None if stream is None else lambda ids: _post(loop, forward, ids)
+        on_tokens = None if stream is None else lambda tokens: _post(loop, forward, tokens.ids)
         ticket = self._thread.submit(request, lambda result: _post(loop, settle, result), on_tokens)
         try:
             return await answer

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from etude.core.trace.completion import SampledTokens
+
+# The most alternatives of a token that a request may ask for, as at OpenAI.
+MAX_TOP = 20
 NO_TOKEN = -1  # fills unused stop columns; no id is negative
 
 
@@ -24,6 +28,8 @@ class TokenRows:
     """
 
     hidden: Tensor | None = None
+    top_ids: Tensor | None = None  # (slots * max_len, MAX_TOP), from the first request on that asks for alternatives
+    top_logprobs: Tensor | None = None
 
     def __init__(
         self, slots: int, max_len: int, moe_layers: int, experts_per_token: int, route_dtype: torch.dtype
@@ -39,6 +45,7 @@ class TokenRows:
         self.top_p = torch.ones(slots)
         self.end = torch.zeros(slots, dtype=torch.long)  # place of the last token the request may sample
         self.stops = torch.full((slots, 1), NO_TOKEN)
+        self.top_count = torch.zeros(slots, dtype=torch.long)
 
     def keep_hidden(self, like: Tensor) -> None:
         """From now on hidden states are kept, of the width, type and device of the embedding `like` (V, H)."""
@@ -57,6 +64,33 @@ class TokenRows:
             self.stops = torch.cat((self.stops, torch.full((len(self.stops), missing), NO_TOKEN)), dim=1)
         self.stops[slot] = NO_TOKEN
         self.stops[slot, : len(stop_ids)] = torch.tensor(stop_ids, dtype=torch.long)
+
+    def set_top(self, slot: int, count: int) -> None:
+        """How many alternatives of each token the slot's request asks for."""
+        self.top_count[slot] = count
+        if count and self.top_ids is None:
+            self.top_ids = torch.zeros(len(self.ids), MAX_TOP, dtype=torch.long)
+            self.top_logprobs = torch.zeros(len(self.ids), MAX_TOP)
+
+    def keep_top(self, places: Tensor, logprobs: Tensor) -> None:
+        """Record the likeliest tokens of logprobs (B, V) at places (B,)."""
+        assert self.top_ids is not None and self.top_logprobs is not None
+        values, ids = logprobs.topk(min(MAX_TOP, logprobs.shape[1]))
+        self.top_ids[places, : ids.shape[1]] = ids
+        self.top_logprobs[places] = float("-inf")
+        self.top_logprobs[places, : ids.shape[1]] = values
+
+    def sampled(self, slot: int, start: int, stop: int) -> SampledTokens:
+        """What is known of the tokens at these positions of a slot, without their routes."""
+        here = slice(self.place(slot, start), self.place(slot, stop))
+        ids, logprobs, versions = self.ids[here].tolist(), self.logprobs[here].tolist(), self.versions[here].tolist()
+        return SampledTokens(ids, logprobs, versions, top=self._top(here, int(self.top_count[slot])))
+
+    def _top(self, here: slice, count: int) -> list[list[tuple[int, float]]] | None:
+        if not count or self.top_ids is None or self.top_logprobs is None:
+            return None
+        rows = zip(self.top_ids[here, :count].tolist(), self.top_logprobs[here, :count].tolist(), strict=True)
+        return [[(id, value) for id, value in zip(*row, strict=True) if value > float("-inf")] for row in rows]
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Routes and hidden states of the first `length` tokens, for a prefix whose cache was copied."""
@@ -77,6 +111,7 @@ class StepBatch:
     end: Tensor  # (B,)
     temperature: Tensor | None  # (B,), None if 1 everywhere
     top_p: Tensor | None
+    top: Tensor | None  # the rows that ask for alternatives, None if none does
 
     @classmethod
     def gather(cls, rows: TokenRows, slots: list[int], positions: Tensor) -> StepBatch:
@@ -84,6 +119,7 @@ class StepBatch:
         index = torch.tensor(slots, dtype=torch.long)
         places = index * rows.max_len + positions
         temperature, top_p = rows.temperature[index], rows.top_p[index]
+        top = None if rows.top_ids is None else rows.top_count[index].nonzero().flatten()
         return cls(
             slots=index,
             places=places,
@@ -92,6 +128,7 @@ class StepBatch:
             end=rows.end[index],
             temperature=None if bool((temperature == 1).all()) else temperature,
             top_p=None if bool((top_p >= 1).all()) else top_p,
+            top=None if top is None or not len(top) else top,
         )
 
     def over(self, ids: Tensor) -> Tensor:

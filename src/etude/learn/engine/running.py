@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.core.trace.completion import Completion, Finish, SampledTokens, Usage
-from etude.learn.engine.rows import TokenRows
+from etude.learn.engine.rows import MAX_TOP, TokenRows
 
 
 @dataclass
@@ -33,21 +33,14 @@ class RunningRequest:
 
     def completion(self, rows: TokenRows, length: int, finish: Finish, now_s: float, problem: str = "") -> Completion:
         """What was sampled so far; `length` tokens of the slot were forwarded (all but the last sampled)."""
-        base, total = rows.place(self.slot), length + 1
-        sampled = slice(base + self.prompt_tokens, base + total)
-        ids = rows.ids[sampled].tolist()
+        base = rows.place(self.slot)
+        sampled = rows.sampled(self.slot, self.prompt_tokens, length + 1)
         routes = None
         if rows.routes.shape[1]:
             routes = rows.routes[base + self.route_start : base + length].numpy().copy()
             routes = routes if routes.dtype == np.uint8 else routes.astype(np.uint16)
-        tokens = SampledTokens(
-            ids=ids,
-            logprobs=rows.logprobs[sampled].tolist(),
-            versions=rows.versions[sampled].tolist(),
-            routes=routes,
-            route_start=self.route_start,
-        )
-        usage = Usage(self.prompt_tokens, self.cached, len(ids), now_s - self.submitted_s)
+        tokens = replace(sampled, routes=routes, route_start=self.route_start)
+        usage = Usage(self.prompt_tokens, self.cached, len(tokens.ids), now_s - self.submitted_s)
         return Completion(tokens=tokens, finish=finish, usage=usage, problem=problem)
 
     def nothing(self, now_s: float) -> Completion:
@@ -56,8 +49,8 @@ class RunningRequest:
         return Completion(tokens=SampledTokens([], [], []), finish="abort", usage=usage)
 
 
-def check(request: Request, vocab_size: int, max_len: int) -> None:
-    """Raises PolicyError (the request's fault) if the engine cannot serve this."""
+def check(request: Request, vocab_size: int, max_len: int, *, drafts: bool = False) -> None:
+    """Raises PolicyError (the request's fault) if the engine cannot serve this. `drafts`: it decodes with draft layers."""
 
     def refuse(why: str) -> None:
         raise PolicyError(f"session {request.session_id}: {why}", infra=False)
@@ -76,3 +69,7 @@ def check(request: Request, vocab_size: int, max_len: int) -> None:
         refuse(f"temperature is {request.temperature}; it must be 0 (greedy) or more")
     if not 0 < request.extra.get("top_p", 1.0) <= 1:
         refuse(f"top_p is {request.extra['top_p']}; it must lie in (0, 1]")
+    if not 0 <= (top := request.extra.get("top_logprobs", 0)) <= MAX_TOP:
+        refuse(f"top_logprobs is {top}; it must lie in 0 to {MAX_TOP}")
+    if top and drafts:
+        refuse("top_logprobs with draft layers is not supported; set engine.draft_tokens to 0")

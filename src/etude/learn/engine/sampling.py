@@ -32,13 +32,8 @@ def sample(logits: Tensor, noise: Tensor, temperature: Tensor | None, top_p: Ten
     +inf, all -inf) gets token 0 with logprob NaN; the other rows are not touched by it.
     """
     logits = logits.float()
-    greedy = None
-    if temperature is not None:
-        greedy = temperature <= 0
-        logits = logits / torch.where(greedy, 1.0, temperature).unsqueeze(1)
-    logprobs = logits.log_softmax(-1)  # (B, V)
-    if top_p is not None:
-        logprobs = _truncated(logprobs, top_p)
+    greedy = None if temperature is None else temperature <= 0
+    logprobs = distribution(logits, temperature, top_p)
     # Cumulated in float64: in fp32 the tail of a large vocabulary would be lost to rounding.
     cumulative = logprobs.exp().cumsum(-1, dtype=torch.float64)
     drawn = torch.searchsorted(cumulative, noise.unsqueeze(1) * cumulative[:, -1:], right=True)  # (B, 1)
@@ -48,6 +43,15 @@ def sample(logits: Tensor, noise: Tensor, temperature: Tensor | None, top_p: Ten
     drawn = torch.where(sound, drawn, 0)
     picked = torch.where(sound, logprobs.gather(1, drawn), float("nan"))
     return drawn.squeeze(1), picked.squeeze(1)
+
+
+def distribution(logits: Tensor, temperature: Tensor | None, top_p: Tensor | None) -> Tensor:
+    """Logprobs (B, V) after temperature and top-p, under which logprobs are reported. Temperature 0 reads as 1."""
+    logits = logits.float()
+    if temperature is not None:
+        logits = logits / torch.where(temperature <= 0, 1.0, temperature).unsqueeze(1)
+    logprobs = logits.log_softmax(-1)
+    return logprobs if top_p is None else _truncated(logprobs, top_p)
 
 
 def _truncated(logprobs: Tensor, top_p: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import torch
 
 from etude.agent.policy.protocol import PolicyError, Request
+from etude.core.trace.completion import SampledTokens
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.mailbox import Mailbox, Result
 from etude.learn.weights.receiver import ReceivedState, Receiver
@@ -38,7 +39,7 @@ T = TypeVar("T")
 class _Listener:
     """The receiver of a request's tokens as they are sampled, and how many it received."""
 
-    on_tokens: Callable[[list[int]], None]
+    on_tokens: Callable[[SampledTokens], None]
     delivered: int = 0
 
 
@@ -71,7 +72,10 @@ class EngineThread:
         return self._dead is None and self._thread.is_alive()
 
     def submit(
-        self, request: Request, deliver: Callable[[Result], None], on_tokens: Callable[[list[int]], None] | None = None
+        self,
+        request: Request,
+        deliver: Callable[[Result], None],
+        on_tokens: Callable[[SampledTokens], None] | None = None,
     ) -> Future[int]:
         """`deliver` is called once, in the engine's thread, with the completion or the error. The future gives the ticket.
         `on_tokens` receives, there too, what each step except the last sampled; it must not raise."""
@@ -140,7 +144,7 @@ class EngineThread:
         request: Request,
         deliver: Callable[[Result], None],
         future: Future[int],
-        on_tokens: Callable[[list[int]], None] | None = None,
+        on_tokens: Callable[[SampledTokens], None] | None = None,
     ) -> None:
         try:
             ticket = self._core.submit(request)
@@ -158,9 +162,10 @@ class EngineThread:
             self._listeners.pop(ticket, None)
             self._deliver.pop(ticket)(completion)
         for ticket, listener in self._listeners.items():
-            if ids := self._core.sampled_ids(ticket, listener.delivered):
-                listener.delivered += len(ids)
-                listener.on_tokens(ids)
+            tokens = self._core.sampled(ticket, listener.delivered)
+            if tokens is not None and tokens.ids:
+                listener.delivered += len(tokens.ids)
+                listener.on_tokens(tokens)
 
     def _run(self) -> None:
         torch.set_num_threads(self._core.settings.threads)
