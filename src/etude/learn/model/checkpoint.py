@@ -115,10 +115,11 @@ def load_checkpoint(
     """The model of a checkpoint directory, on `device`, its weights as `dtype`; the router's selection bias stays in fp32. Raises
     CheckpointError or UnsupportedConfig, naming what does not fit.
 
-    Draft layers on disk are left unread, and the model has none, unless `drafts` asks for them.
+    Draft layers on disk are left unread, and the model has none, unless `drafts` asks for them. Where config.json counts some and the files hold no
+    tensor of any, as transformers writes a checkpoint, there are none either.
     """
     config = load_config(folder)
-    if not drafts:
+    if not drafts or (config.mtp_layers and not _holds_drafts(Path(folder), config)):
         config = config.model_copy(update={"mtp_layers": 0})
     check_size(config, folder)
     model = CausalLM(config).to(dtype)
@@ -130,6 +131,12 @@ def load_checkpoint(
         for name, tensor in model.state_dict().items():
             check_weight(f"{name} as float16", tensor)
     return model.to(device)
+
+
+def _holds_drafts(folder: Path, config: ModelConfig) -> bool:
+    """Whether the files hold a tensor of a draft layer. Raises CheckpointError."""
+    prefix = prefix_of(folder)
+    return any((layer_of(key.removeprefix(prefix)) or 0) >= config.layers for key in stored_keys(folder))
 
 
 def draft_tensors(folder: Path | str, trunk: ModelConfig) -> dict[str, Tensor]:
@@ -178,8 +185,13 @@ def dequantizer_of(folder: Path) -> Dequantizer:
     """What reads the quantised weights of a checkpoint directory. Raises CheckpointError."""
     raw = raw_config(folder) if (folder / "config.json").is_file() else {}
     scheme = scheme_of(raw.get("quantization_config") or text_config(raw).get("quantization_config"))
+    return Dequantizer(scheme, set() if scheme is None else stored_keys(folder))
+
+
+def stored_keys(folder: Path) -> set[str]:
+    """The names of all tensors of a checkpoint directory, from the index or the files' headers. Raises CheckpointError."""
     keys: set[str] = set()
-    for name, listed in tensor_files(folder).items() if scheme is not None else ():
+    for name, listed in tensor_files(folder).items():
         if listed is not None:
             keys |= listed
             continue
@@ -188,7 +200,7 @@ def dequantizer_of(folder: Path) -> Dequantizer:
                 keys |= set(file.keys())
         except SafetensorError as error:
             raise CheckpointError(f"{folder / name} can't be read ({error}); the checkpoint is damaged") from error
-    return Dequantizer(scheme, keys)
+    return keys
 
 
 def check_weight(name: str, tensor: Tensor) -> None:

@@ -1,0 +1,143 @@
+"""Tiny random checkpoints of eight families, as transformers writes them, through sessions, sft and rl: each in its own chat format.
+
+The models learn nothing worth a figure. The test shows that every stage takes the checkpoint's own renderer, tools and weights, that a step changes
+the weights, and that transformers reads what the run leaves.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from etude.agent.chat.families import by_name
+from etude.agent.chat.load import load_renderer
+from etude.core.trace.reader import read_session
+from etude.learn.model.families import FAMILIES as SWITCHES
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
+
+# Model type of the checkpoint, and its chat format.
+FAMILIES = {
+    "llama": "llama-3.1",
+    "mistral": "mistral",
+    "qwen2": "qwen2.5",
+    "qwen3": "qwen3",
+    "qwen3_moe": "qwen3-coder",
+    "glm4_moe": "glm-4.5",
+    "deepseek_v3": "deepseek-v3.1",
+    "gpt_oss": "gpt-oss",
+}
+LATENT = {
+    "kv_lora_rank": 16,
+    "q_lora_rank": None,
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+    "n_group": 1,
+    "topk_group": 1,
+}
+RECIPE = """
+[run]
+without = ["corpus", "base", "short", "mtp", "long", "competent_sft", "attempts", "rewarded_sft", "trials", "probes", "bench", "report"]
+[exercises.levels]
+from-tests = 0
+two-bugs = 0
+relapse = 0
+write-test = 0
+[harness]
+preset = "minimal"
+max_turns = 3
+max_tokens_per_turn = 48
+summary_trigger_tokens = 0
+[engine]
+max_slots = 8
+[sessions]
+count = 8
+competence = 1.0
+[sft]
+batch_tokens = 8192
+epochs = 9
+heldout_share = 0.2
+loop.steps = 3
+optimizer.matrices = "adamw"
+[rl]
+steps = 2
+slots = 8
+groups_per_step = 2
+group_size = 4
+kl_beta = 0.01
+solvable_tasks = 0
+update.graph_tokens = 0
+"""
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, make_renderer: Callable[..., Any]) -> Callable[[str, str], Path]:
+    def write(model_type: str, chat: str) -> Path:
+        """A directory as a hub would give it: config, weights, tokenizer, and what tells the chat format."""
+        tokenizer = make_renderer(chat)._tokenizer
+        shape: dict[str, Any] = dict(
+            vocab_size=tokenizer.size, hidden_size=32, num_hidden_layers=2, intermediate_size=48, num_attention_heads=2,
+            max_position_embeddings=16_384, bos_token_id=None, pad_token_id=None, eos_token_id=make_renderer(chat).stop_ids[0],
+        )  # fmt: skip
+        own = (
+            {"num_key_value_heads": 2, **LATENT}
+            if model_type == "deepseek_v3"
+            else {"num_key_value_heads": 1, "head_dim": 16}
+        )
+        if SWITCHES[model_type].switches.get("experts") != 0:
+            own |= {SWITCHES[model_type].keys["experts"]: 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+        torch.manual_seed(0)
+        config = AutoConfig.for_model(model_type, **shape, **own)
+        AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "init")
+        (tmp_path / "init" / "tokenizer.json").write_text(tokenizer.serialized)
+        (tmp_path / "init" / "chat_template.jinja").write_text(f"{{# {' '.join(by_name(chat).shows)} #}}")
+        return tmp_path / "init"
+
+    return write
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_a_family_goes_through_sft_and_rl_in_its_own_chat_format(
+    model_type: str, tmp_path: Path, checkpoint: Callable[[str, str], Path]
+) -> None:
+    init, out = checkpoint(model_type, FAMILIES[model_type]), tmp_path / "run"
+    assert load_renderer(init).name == FAMILIES[model_type]
+    (tmp_path / "tiny.toml").write_text(RECIPE)
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        "etude",
+        "run",
+        str(tmp_path / "tiny.toml"),
+        "--set",
+        f"model.init={init}",
+        "--out",
+        str(out),
+    ]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=280, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr[-3000:] + ran.stdout[-1000:]
+    session = read_session(next((out / "sessions").glob("*.jsonl")))
+    assert {call["name"] for entry in session.of("completion") for call in entry.data["message"].get("calls", [])} <= {
+        "read",
+        "bash",
+        "edit",
+    }
+    sft = json.loads((out / "sft" / "summary.json").read_text())
+    assert sft["steps"] == 3 and sft["sampled_tokens"] and sft["heldout_loss"]
+    rl = json.loads((out / "rl" / "summary.json").read_text())
+    assert len(rl["curve"]) == 2 and rl["mismatch"]["k3"] < 1e-9 and rl["mismatch"]["tokens"]
+    before = None
+    for folder in (init, out / "sft" / "checkpoint", out / "rl" / "checkpoint"):
+        after = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
+        assert before is None or any(not torch.equal(after[name], before[name]) for name in after), folder
+        before = after
