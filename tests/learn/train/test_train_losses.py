@@ -39,6 +39,19 @@ def test_entropy_equals_the_definition(monkeypatch, chunk):
     assert logprobs.requires_grad and not entropy.requires_grad
 
 
+def test_chunks_are_bounded_by_the_bytes_of_their_logits(monkeypatch):
+    small, large = (torch.nn.Linear(8, vocabulary, bias=False) for vocabulary in (1024, 49_152))
+    hidden = torch.zeros(5000, 8)
+    assert losses.chunk_positions(hidden, small) == losses.CHUNK_POSITIONS  # the laptop's chunks did not change
+    assert losses.chunk_positions(hidden, large) == 320
+    assert losses.positions_within(losses.LOGIT_BYTES, 10**9) == losses.CHUNK_STEP
+    seen = []
+    monkeypatch.setattr(losses, "LOGIT_BYTES", 64 * 11 * 4)
+    values = losses.token_logprobs(HIDDEN.repeat(9, 1), TARGETS.repeat(9), lambda h: seen.append(len(h)) or h @ HEAD.T)
+    assert max(seen) == 64 and sum(seen) == 1 + 9 * 37  # one row asks for the vocabulary's size
+    torch.testing.assert_close(values, by_hand(HIDDEN).repeat(9))
+
+
 def test_cross_entropy_is_the_weighted_mean():
     weights = torch.rand(37, generator=torch.Generator().manual_seed(1))
     got = losses.weighted_cross_entropy(HIDDEN, TARGETS, weights, lambda h: h @ HEAD.T)

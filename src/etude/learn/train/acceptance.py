@@ -25,7 +25,7 @@ from torch import Tensor
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.mtp import ahead
 from etude.learn.train.batch import like_lengths, padded_batch
-from etude.learn.train.losses import CHUNK_POSITIONS
+from etude.learn.train.losses import chunk_positions
 from etude.learn.train.self_distillation import draft_states, draft_weights
 
 RULES = ("greedy", "overlap", "coupled")
@@ -111,7 +111,8 @@ def measure_acceptance(
 
 def _accepted(model: CausalLM, drafts: Tensor, targets: Tensor, temperature: float) -> Tensor:
     """(R, N) probability of acceptance by each rule, from the heads' inputs (N, H)."""
-    parts = zip(drafts.split(CHUNK_POSITIONS), targets.split(CHUNK_POSITIONS), strict=True)
+    size = chunk_positions(drafts, model.head)
+    parts = zip(drafts.split(size), targets.split(size), strict=True)
     return torch.cat([acceptance_probability(model.head(q), model.head(p), temperature) for q, p in parts], -1)
 
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from etude.core.trace.segment import Segment, no_route, wide_routes
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.train.feedback_settings import FeedbackSettings
-from etude.learn.train.losses import CHUNK_POSITIONS
+from etude.learn.train.losses import chunk_positions
 from etude.learn.train.replay import replaying
 from etude.learn.train.settings import PolicyStepSettings
 
@@ -125,8 +125,9 @@ def _backward(
     leaf = student.detach().requires_grad_()
     count = len(targets)
     total, moved = 0.0, 0.0
-    for first in range(0, count, CHUNK_POSITIONS):
-        part = slice(first, first + CHUNK_POSITIONS)
+    size = chunk_positions(teacher, model.head)
+    for first in range(0, count, size):
+        part = slice(first, first + size)
         with torch.no_grad():
             with_hint = torch.log_softmax(model.head(teacher[part]).float() / temperature, -1)  # (N, V)
         without = torch.log_softmax(model.head(leaf[part]).float() / temperature, -1)

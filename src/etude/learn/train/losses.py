@@ -12,16 +12,18 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-# Positions whose logits exist at one time. 4,096 x 1,024 entries in fp32 are 16 MiB; with a vocabulary of 160,000
-# they are 2.6 GiB, still a part of one GPU.
+# Positions whose logits exist at one time: at most this many, and no more than LOGIT_BYTES of logits in fp32. With a vocabulary of 1,024 the
+# positions are the bound (16 MiB). With 49,152 the bytes are: 320 positions instead of 0.8 GB, of which a loss holds several copies.
 CHUNK_POSITIONS = 4096
+LOGIT_BYTES = 64 << 20
+CHUNK_STEP = 64  # a chunk is a multiple of it, so that products of few shapes are computed
 
 Head = Callable[[Tensor], Tensor]  # (N, D) hidden states -> (N, V) logits
 
 
 def token_logprobs(hidden: Tensor, targets: Tensor, head: Head, temperature: float = 1.0) -> Tensor:
     """(N,) natural log-probability of each target. hidden (N, D), targets (N,)."""
-    return _chunked(hidden, targets, lambda h, t: _logprobs(h, t, head, temperature))
+    return _chunked(hidden, targets, head, lambda h, t: _logprobs(h, t, head, temperature))
 
 
 def logprobs_and_entropy(
@@ -35,7 +37,7 @@ def logprobs_and_entropy(
             entropy = -(log_p.exp() * log_p).sum(-1)
         return torch.stack((log_p.gather(-1, t.unsqueeze(-1)).squeeze(-1), entropy))
 
-    out = _chunked(hidden, targets, both)  # (2, N)
+    out = _chunked(hidden, targets, head, both)  # (2, N)
     return out[0], out[1].detach()
 
 
@@ -57,7 +59,7 @@ def divergence(hidden: Tensor, teacher: Tensor, head: Head) -> Tensor:
         log_q = torch.log_softmax(head(h).float(), dim=-1)
         return torch.nn.functional.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
 
-    return _chunked(hidden, teacher, kl)
+    return _chunked(hidden, teacher, head, kl)
 
 
 def policy_coefficients(advantages: Tensor, weights: Tensor, rollouts: int, loss_tokens: int) -> Tensor:
@@ -77,12 +79,27 @@ def _logprobs(hidden: Tensor, targets: Tensor, head: Head, temperature: float) -
     return -torch.nn.functional.cross_entropy(logits, targets, reduction="none")
 
 
-def _chunked(hidden: Tensor, targets: Tensor, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+def chunk_positions(hidden: Tensor, head: Head) -> int:
+    """Positions of hidden (N, D) whose logits may exist at one time."""
+    if hidden.size(0) <= min(CHUNK_STEP, CHUNK_POSITIONS):
+        return CHUNK_POSITIONS
+    with torch.no_grad():
+        vocabulary = head(hidden[:1]).shape[-1]
+    return min(CHUNK_POSITIONS, positions_within(LOGIT_BYTES, vocabulary))
+
+
+def positions_within(size: int, vocabulary: int) -> int:
+    """Positions whose fp32 logits take at most `size` bytes, a multiple of CHUNK_STEP and at least one."""
+    return max(CHUNK_STEP, size // (4 * vocabulary) // CHUNK_STEP * CHUNK_STEP)
+
+
+def _chunked(hidden: Tensor, targets: Tensor, head: Head, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """`function` over chunks of positions; the logits of a chunk are computed again in the backward pass."""
-    if hidden.size(0) <= CHUNK_POSITIONS:
+    size = chunk_positions(hidden, head)
+    if hidden.size(0) <= size:
         return function(hidden, targets)
     parts = [
-        checkpoint(function, h, t, use_reentrant=False)
-        for h, t in zip(hidden.split(CHUNK_POSITIONS), targets.split(CHUNK_POSITIONS), strict=True)
+        checkpoint(function, h, t, use_reentrant=False, preserve_rng_state=False)
+        for h, t in zip(hidden.split(size), targets.split(size), strict=True)
     ]
     return torch.cat(parts, dim=-1)  # type: ignore[arg-type]
