@@ -42,6 +42,13 @@ def test_a_dry_run_shows_recipe_and_plan_and_writes_nothing(tmp_path: Path) -> N
     assert not (tmp_path / "r").exists()
 
 
+def test_an_engine_of_another_type_than_the_trainer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r'engine\.compute = "bf16" and rl\.update\.compute = "fp32"'):
+        go(prepare(["ci"], ["engine.compute=bf16"], tmp_path / "r"), TRAINED, dry_run=True)
+    both = prepare(["ci"], ["engine.compute=bf16", "rl.update.compute=bf16"], tmp_path / "r")
+    assert go(both, TRAINED, dry_run=True).document["recipe"]["engine"]["compute"] == "bf16"
+
+
 def test_a_missing_recipe_lists_those_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RecipeError, match="absent: there is no such recipe file; .*laptop"):

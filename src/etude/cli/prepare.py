@@ -229,6 +229,20 @@ def require_levels(run: Run, selected: list[str]) -> None:
         )
 
 
+def require_one_compute(run: Run, selected: list[str]) -> None:
+    """Raises RecipeError now if RL's engine would compute in another type than its trainer."""
+    from etude.pipeline.recipe.errors import RecipeError
+
+    engine, trainer = run.recipe.engine, run.recipe.rl.update.compute
+    if "rl" in selected and engine.kind == "etude" and engine.compute != trainer:
+        raise RecipeError(
+            [
+                f'engine.compute = "{engine.compute}" and rl.update.compute = "{trainer}": the trainer would learn from log-probabilities of another '
+                "type; set both to the same"
+            ]
+        )
+
+
 def _find_checkpoints(recipe: Recipe) -> None:
     """What the recipe names relative to the repository is found from any folder. From its root the name stays as it is."""
     from etude.pipeline.recipe.read import find_checkpoint

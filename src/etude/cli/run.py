@@ -15,6 +15,7 @@ from etude.cli.prepare import (
     require_checkpoints,
     require_demonstrations,
     require_levels,
+    require_one_compute,
     require_plugins,
     require_stages,
     require_tasks,
@@ -59,6 +60,7 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     require_demonstrations(run, selected)
     require_tasks(run, selected)
     require_levels(run, selected)
+    require_one_compute(run, selected)
     require_temperature(run, selected)
     require_plugins(run, selected)
     if dry_run:

@@ -32,6 +32,7 @@ from etude.learn.engine.stats import EngineStats
 from etude.learn.engine.swap import load_checked, round_weights
 from etude.learn.model.cache import KVCache
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.compute import hold_rounded
 from etude.learn.model.device import device_of
 from etude.learn.weights.state import State
 
@@ -60,9 +61,12 @@ class EngineCore:
         self.model = model.to(device_of(settings.device, "engine.device")).eval()
         self.settings, self.version = settings, version
         self._round()
+        if settings.compute == "bf16":
+            hold_rounded(self.model)
         self.max_len = min(settings.max_len, config.context_length)
         weight = model.embed.weight
-        self.cache = KVCache(config, settings.max_slots, self.max_len, weight.device, weight.dtype)
+        cached = torch.bfloat16 if settings.compute == "bf16" else weight.dtype
+        self.cache = KVCache(config, settings.max_slots, self.max_len, weight.device, cached)
         self.rows = TokenRows(
             settings.max_slots, self.max_len, len(config.moe_layers), config.experts_per_token, model.route_dtype
         )

@@ -50,22 +50,26 @@ def probe_prompts(vocab_size: int, seed: int = 0) -> list[tuple[int, ...]]:
 
 def probe(model: CausalLM, seed: int = 0) -> ProbeMismatch:
     """Samples the probe from `model` with an engine of its own and recomputes it with `model.forward`."""
-    prompts = probe_prompts(model.config.vocab_size, seed)
     length = min(2 * PROMPT_TOKENS + SAMPLED_TOKENS, model.config.context_length)
     was_training = model.training
     core = EngineCore(model, EngineSettings(max_slots=PROMPTS, max_batch=PROMPTS, max_len=length))
+    result = compare(model, sample_probe(core, seed))
+    model.train(was_training)
+    return result
+
+
+def sample_probe(core: EngineCore, seed: int = 0) -> list[tuple[tuple[int, ...], SampledTokens]]:
+    """The fixed prompts with what an engine samples after them."""
     asked = {
         core.submit(Request(f"probe-{n}", (), prompt_ids=prompt, max_tokens=SAMPLED_TOKENS, seed=seed + n)): prompt
-        for n, prompt in enumerate(prompts)
+        for n, prompt in enumerate(probe_prompts(core.model.config.vocab_size, seed))
     }
     sampled: list[tuple[tuple[int, ...], SampledTokens]] = []
     while core.busy:
         for ticket, completion in core.step():
             assert completion.tokens is not None
             sampled.append((asked[ticket], completion.tokens))
-    result = compare(model, sampled)
-    model.train(was_training)
-    return result
+    return sampled
 
 
 @torch.inference_mode()

@@ -91,6 +91,11 @@ class EngineSettings(BaseModel):
     device: Literal["cpu", "cuda"] = Field(
         default="cpu", description="where the model computes; cuda: on one GPU (for speed there, see docs/vllm.md)"
     )
+    compute: Literal["fp32", "bf16"] = Field(
+        default="fp32",
+        description="bf16: products and cache are bf16, and weights of products are held in it; rl.update.compute has to agree "
+        "(docs/memory.md)",
+    )
     weights: Literal["exact", "bfloat16", "mxfp8"] = Field(
         default="exact",
         description="bfloat16, mxfp8: what is served is rounded to it, and reckoned with as before, as by an engine of lower precision than "
@@ -99,7 +104,11 @@ class EngineSettings(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _vllm_takes_its_own(self) -> EngineSettings:
+    def _settings_agree(self) -> EngineSettings:
+        if self.compute == "bf16" and self.weights != "exact":
+            raise ValueError(
+                f'engine.weights = "{self.weights}" rounds what an fp32 engine serves, and engine.compute is "bf16": set one of them'
+            )
         if self.kind != "vllm":
             return self
         if not self.vllm.python:
@@ -109,6 +118,7 @@ class EngineSettings(BaseModel):
         for name, none, why in (
             ("draft_tokens", 0, "drafts are for our own engine"),
             ("weights", "exact", "set engine.vllm.dtype instead"),
+            ("compute", "fp32", "set engine.vllm.dtype instead"),
             ("device", "cpu", "its own build says where it computes"),
             ("company", 0, "the pace of its steps is vLLM's own"),
             ("tick_s", 0.0, "the pace of its steps is vLLM's own"),

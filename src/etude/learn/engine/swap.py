@@ -22,8 +22,8 @@ DRAFTS = "mtp."  # the draft layers' names in a model's state
 
 
 def load_checked(model: CausalLM, state: State) -> None:
-    """Copies `state` into the model's tensors, bit for bit. Raises ValueError, before any is written, if one doesn't fit or
-    is not finite.
+    """Copies `state` into the model's tensors, bit for bit or rounded to the bf16 that the model holds. Raises ValueError, before any is
+    written, if one doesn't fit or is not finite.
     """
     own = model.state_dict()
     if not any(name.startswith(DRAFTS) for name in state):
@@ -35,7 +35,7 @@ def load_checked(model: CausalLM, state: State) -> None:
         side = f"lack {odd[0]}" if odd[0] in own else f"carry {odd[0]}, which the model has not"
         raise ValueError(f"the new weights {side} ({len(odd)} such): they belong to another model")
     for name, tensor in own.items():
-        if tensor.shape != state[name].shape or tensor.dtype != state[name].dtype:
+        if tensor.shape != state[name].shape or not _takes(model, tensor, state[name]):
             raise ValueError(
                 f"{name} is {tuple(tensor.shape)} {tensor.dtype} in the model and {tuple(state[name].shape)} "
                 f"{state[name].dtype} in the new weights: they belong to another model"
@@ -44,6 +44,13 @@ def load_checked(model: CausalLM, state: State) -> None:
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(state[name])
+
+
+def _takes(model: CausalLM, own: torch.Tensor, new: torch.Tensor) -> bool:
+    """Whether the types agree, or the model holds bf16 of what comes in fp32."""
+    if model.holds_rounded and own.dtype == torch.bfloat16:
+        return new.dtype in (torch.bfloat16, torch.float32)
+    return own.dtype == new.dtype
 
 
 def block_scaled(model: CausalLM) -> list[nn.Parameter]:

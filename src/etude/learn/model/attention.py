@@ -93,7 +93,8 @@ class GroupedAttention(nn.Module):
             mixed = torch.cat(own)
             if shared.length:
                 first, first_sums = self._attend_beginning(rows[shared.rows], span.beginning(self.layer, shared))
-                mixed = torch.lerp(mixed, first, torch.sigmoid(first_sums - torch.cat(sums)).unsqueeze(-1))
+                share = torch.sigmoid(first_sums - torch.cat(sums)).unsqueeze(-1)  # fp32 also for bf16 rows
+                mixed = torch.lerp(mixed.to(share.dtype), first.to(share.dtype), share).to(rows.dtype)
             whole[shared.rows] = mixed
         return whole
 
@@ -175,7 +176,7 @@ class LatentAttention(nn.Module):
     def extend(self, x: Tensor, turns: Rotations, span: CacheSpan) -> Tensor:
         """The same for new tokens (N, hidden) behind a cache."""
         q_nope, q_rope, latent, k_rope = self._project(x, turns)
-        up = self.kv_b.weight.view(self.heads, self.nope + self.value, self.latent)
+        up = self.kv_b.product_weight.view(self.heads, self.nope + self.value, self.latent)
         q_latent = torch.bmm(q_nope.transpose(0, 1), up[:, : self.nope]).transpose(0, 1)  # (N, heads, latent)
         # (B, 1, Tn * heads, latent + rope)
         rows = span.to_rows(torch.cat((q_latent, q_rope), -1)).flatten(1, 2).unsqueeze(1)

@@ -118,6 +118,10 @@ def causal_attention(
     `window` is the number of positions that a query sees, itself among them; 0: all before it. `sinks` (heads,): a learned score of each
     head that takes part in the softmax, with no value.
     """
+    if (
+        sinks is not None and q.dtype == torch.bfloat16
+    ):  # the softmax here is this module's own: fp32, as in the fused kernels
+        return causal_attention(q.float(), k.float(), v.float(), scale, window, sinks).to(q.dtype)
     group, queries, length = q.shape[2] // k.shape[2], q.shape[1], k.shape[1]
     if sinks is None and (q.device.type != "cpu" or q.dtype != torch.float32):
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
@@ -135,6 +139,9 @@ def attention_with_sinks(
 ) -> Tensor:
     """rows (B, kv_heads, R, width) against keys and values (B, kv_heads, S, width), `sinks` (kv_heads, R) a score of each row that has no
     value -> (B, kv_heads, R, width). For decoding: no gradient needed, few rows."""
+    if rows.dtype == torch.bfloat16:
+        bias = None if bias is None else bias.float()
+        return attention_with_sinks(rows.float(), keys.float(), values.float(), bias, scale, sinks).to(rows.dtype)
     scores = torch.matmul(rows, keys.transpose(2, 3)) * scale
     scores = scores if bias is None else scores + bias
     column = sinks.to(scores.dtype).view(1, *sinks.shape, 1).expand(scores.shape[0], -1, -1, -1)

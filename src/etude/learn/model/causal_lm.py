@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from etude.core.trace.segment import NO_ROUTE, NO_ROUTE_WIDE
 from etude.learn.model.block import TransformerBlock
@@ -18,7 +19,7 @@ from etude.learn.model.linear import Linear, linear
 from etude.learn.model.mask import DocumentMask
 from etude.learn.model.mtp import MtpLayer
 from etude.learn.model.norm import RMSNorm
-from etude.learn.model.rope import Rope
+from etude.learn.model.rope import Rope, Rotations
 
 
 @dataclass
@@ -66,7 +67,11 @@ class CausalLM(nn.Module):
     """Parameters are uninitialised until `init.draw` or a checkpoint fills them.
 
     `mtp` holds the draft layers, none by default. They read what the trunk leaves (`model.mtp`) and nothing here runs them.
+    `model.compute` sets the two switches below.
     """
+
+    recompute = False  # a training step computes each block again for its gradients
+    holds_rounded = False  # weights of products are held in bf16, which takes states in fp32
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -109,7 +114,7 @@ class CausalLM(nn.Module):
         for block in self.blocks:
             index = self.moe_index.get(block.layer)  # type: ignore[arg-type]
             pinned = forced[:, index] if forced is not None and index is not None else None
-            x, experts = block(x, turns, mask, pinned)
+            x, experts = self._block(block, x, turns, mask, pinned)
             if experts is not None and return_routes:
                 routes.append(experts)
         hidden = self.norm(x)
@@ -119,6 +124,14 @@ class CausalLM(nn.Module):
             hidden.view(batch, length, -1),
             self._routes(routes, batch * length).view(batch, length, *self._route_shape) if return_routes else None,
         )
+
+    def _block(
+        self, block: nn.Module, x: Tensor, turns: Rotations, mask: DocumentMask, pinned: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        if self.recompute and torch.is_grad_enabled():
+            found = checkpoint(block, x, turns, mask, pinned, use_reentrant=False, preserve_rng_state=False)
+            return found  # type: ignore[return-value]
+        return block(x, turns, mask, pinned)
 
     @torch.inference_mode()
     def extend(self, ids: Tensor, lengths: Tensor, slots: Tensor, cache: KVCache) -> tuple[Tensor, Tensor]:

@@ -141,6 +141,7 @@ class Experts(nn.Module):
 
     gate_up_bias: Tensor | None
     down_bias: Tensor | None
+    compute: torch.dtype | None = None  # the type of the products; None: that of tokens and weights (`model.compute`)
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -158,4 +159,9 @@ class Experts(nn.Module):
         return ExpertWeights(self.gate_up, self.down, self.activation, self.gate_up_bias, self.down_bias)
 
     def forward(self, x: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
-        return run_experts(x, self.weights, experts, weights)
+        layer = self.weights
+        if self.compute is None:
+            return run_experts(x, layer, experts, weights)
+        biases = (None if b is None else b.to(self.compute) for b in (layer.gate_up_bias, layer.down_bias))
+        layer = ExpertWeights(layer.gate_up.to(self.compute), layer.down.to(self.compute), layer.activation, *biases)
+        return run_experts(x.to(self.compute), layer, experts, weights)

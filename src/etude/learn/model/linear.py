@@ -90,12 +90,20 @@ class Linear(nn.Module):
     """A weight (out, in) and, if asked for, a bias (out,), over tokens (..., in)."""
 
     bias: Tensor | None
+    compute: torch.dtype | None = None  # the type of its product; None: that of input and weight (`model.compute`)
 
     def __init__(self, inputs: int, outputs: int, bias: bool = False) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(outputs, inputs))
         self.register_parameter("bias", nn.Parameter(torch.empty(outputs)) if bias else None)
 
+    @property
+    def product_weight(self) -> Tensor:
+        """The weight in the type of the product."""
+        return self.weight if self.compute is None else self.weight.to(self.compute)
+
     def forward(self, x: Tensor) -> Tensor:
-        y = linear(x, self.weight) if x.ndim == 2 else linear(x.flatten(0, -2), self.weight).unflatten(0, x.shape[:-1])
-        return y if self.bias is None else y + self.bias
+        x = x if self.compute is None else x.to(self.compute)
+        weight = self.product_weight
+        y = linear(x, weight) if x.ndim == 2 else linear(x.flatten(0, -2), weight).unflatten(0, x.shape[:-1])
+        return y if self.bias is None else y + self.bias.to(y.dtype)

@@ -56,7 +56,7 @@ class MtpLayer(nn.Module):
         return self.norm(x)
 
     def _join(self, hidden: Tensor, embedded: Tensor) -> Tensor:
-        return self.eh_proj(torch.cat((self.enorm(embedded), self.hnorm(hidden)), -1))
+        return self.eh_proj(torch.cat((self.enorm(embedded), self.hnorm(hidden)), -1)).to(hidden.dtype)
 
 
 def ahead(x: Tensor, steps: int) -> Tensor:

@@ -17,4 +17,6 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         weight = self.weight + 1 if self.offset else self.weight
+        if x.dtype != weight.dtype:
+            return F.rms_norm(x.to(weight.dtype), self.weight.shape, weight, self.eps).to(x.dtype)
         return F.rms_norm(x, self.weight.shape, weight, self.eps)

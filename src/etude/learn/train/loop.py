@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from etude.core.events.log import EventLog
+from etude.learn.model.compute import computing
 from etude.learn.model.device import on_device
 from etude.learn.train.batch import BatchSource, TrainBatch
 from etude.learn.train.checkpoint import load_state, newest_state, save_state
@@ -252,7 +253,8 @@ def train_stage(
     watches: Sequence[TrainingWatch] = (),
 ) -> TrainingResult:
     """Trains `taught`, which is `model` or a part of it, in place, where the settings of the table `key` say; back on the CPU after it."""
-    with on_device(model, settings.loop.device, f"{key}.loop.device"):
+    how = settings.loop
+    with on_device(model, how.device, f"{key}.loop.device"), computing(model, how.compute, how.recompute):
         loop = TrainingLoop(
             stage=stage,
             model=model,

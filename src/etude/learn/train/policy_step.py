@@ -28,6 +28,7 @@ from torch import Tensor
 
 from etude.core.trace.segment import Rollout
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.compute import compute_in
 from etude.learn.model.router import balanced_bias, expert_load
 from etude.learn.train.balance import ComputeCost, dealt
 from etude.learn.train.importance_weights import ImportanceStatistics, importance_weights
@@ -66,6 +67,8 @@ class PolicyTrainer:
         self.steps = 0
         self._bad_in_a_row = 0
         self.broken: list[str] = []  # of the last update, a line for each rollout with a number that is not finite
+        for network in (model,) if reference is None else (model, reference):
+            compute_in(network, settings.compute, settings.recompute)
         self._device = model.embed.weight.device
         self._routers = routers(model)
         self._cost = ComputeCost.of_model(model.config)

@@ -62,8 +62,13 @@ class LoopSettings(BaseModel):
     threads: int | None = Field(
         default=None, ge=1, description="Threads of the CPU kernels; unset keeps torch's choice."
     )
-    device: Literal["cpu", "cuda"] = Field(
-        default="cpu", description="Where the stage trains; cuda: on one GPU, in fp32."
+    device: Literal["cpu", "cuda"] = Field(default="cpu", description="Where the stage trains; cuda: on one GPU.")
+    compute: Literal["fp32", "bf16"] = Field(
+        default="fp32", description="Type of products; with bf16 the weights stay fp32 (docs/memory.md)."
+    )
+    recompute: bool = Field(
+        default=False,
+        description="Compute each block again for its gradients: less memory, a third more time, the same gradients.",
     )
 
     @model_validator(mode="after")
@@ -236,6 +241,13 @@ class PolicyStepSettings(BaseModel):
         default=40_000,
         ge=0,
         description="Batches up to this size keep score's graph for update; larger ones run twice.",
+    )
+    compute: Literal["fp32", "bf16"] = Field(
+        default="fp32", description="Type of products; with bf16 the weights stay fp32 (docs/memory.md)."
+    )
+    recompute: bool = Field(
+        default=False,
+        description="Compute each block again for its gradients: less memory, a third more time, the same gradients.",
     )
     router_replay: bool | None = Field(
         default=None,

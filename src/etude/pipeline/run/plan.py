@@ -25,7 +25,17 @@ COMMIT = " (commit)"
 # Settings of earlier versions that changed no result. An attempt that recorded them is not stale for that.
 REMOVED_SETTINGS = ("sandbox.firecracker.",)
 # Settings that earlier versions did not have, with the value that changes no result. An attempt that recorded none is not stale for that.
-ADDED_SETTINGS: dict[str, Any] = {"tasks.plugins": []}
+TRAINING_TABLES = (
+    "pretrain.base.loop",
+    "pretrain.short.loop",
+    "pretrain.long.loop",
+    "mtp.loop",
+    "sft.loop",
+    "rl.update",
+)
+ADDED_SETTINGS: dict[str, Any] = {"tasks.plugins": [], "engine.compute": "fp32"}
+ADDED_SETTINGS |= {f"{table}.compute": "fp32" for table in TRAINING_TABLES}
+ADDED_SETTINGS |= {f"{table}.recompute": False for table in TRAINING_TABLES}
 SUFFIXES = (".jsonl", ".tokens", ".routes")  # of a session
 CHUNK_BYTES = 1 << 22
 

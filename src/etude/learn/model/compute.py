@@ -1,0 +1,57 @@
+"""Which type a model computes in, and whether its blocks are computed twice to save memory.
+
+With "bf16" the products of linear layers, experts and attention take bf16 operands; the parameters stay fp32 (master weights). In fp32 remain: the
+residual stream, the statistics and weights of norms, router logits and scores, rotations, attention sinks, token embedding, output head and losses.
+torch.autocast does the same, but for the head. torchtitan and transformers keep the stream and the head in bf16 as well. An fp32 head keeps the
+log-probabilities of sampler and trainer together (MiniMax-M1, arXiv 2506.13585, section 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+from torch import nn
+
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.experts import Experts
+from etude.learn.model.linear import Linear
+
+Compute = Literal["fp32", "bf16"]
+
+
+def compute_in(model: nn.Module, compute: Compute, recompute: bool = False) -> None:
+    """From now on the model's products are of this type; with `recompute` a training step keeps what enters each block, and computes the block
+    again for its gradients."""
+    dtype = torch.bfloat16 if compute == "bf16" else None
+    for module in product_layers(model):
+        module.compute = dtype
+    if isinstance(model, CausalLM):
+        model.recompute = recompute
+
+
+@contextmanager
+def computing(model: nn.Module, compute: Compute, recompute: bool) -> Iterator[None]:
+    """`compute_in` within the block; fp32 without recomputation after it."""
+    compute_in(model, compute, recompute)
+    try:
+        yield
+    finally:
+        compute_in(model, "fp32")
+
+
+def hold_rounded(model: CausalLM) -> None:
+    """Computes in bf16 from now on, and holds the weights of its products in bf16: half the memory, the same results, nothing to train."""
+    compute_in(model, "bf16")
+    for module in product_layers(model):
+        for parameter in module.parameters(recurse=False):
+            parameter.data = parameter.data.to(torch.bfloat16)
+    model.holds_rounded = True
+
+
+def product_layers(model: nn.Module) -> list[Linear | Experts]:
+    """The layers whose products take the type: all but the output head."""
+    head = getattr(model, "head", None)
+    return [module for module in model.modules() if isinstance(module, Linear | Experts) and module is not head]
