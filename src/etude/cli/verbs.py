@@ -155,6 +155,11 @@ VERBS = (
     Verb("base", "base:app", "Compare checkpoints before one is trained on."),
     Verb("tokenizer", "tokenizer:app", "Train a tokenizer, extend one and its checkpoint, check one."),
     Verb("model", "model:app", "Fetch a published checkpoint; prove one before it is trained or served."),
+    Verb(
+        "serve",
+        "serve:serve",
+        "Serve a checkpoint to OpenAI clients until stopped: chat, completions, tools, streams and logprobs.",
+    ),
     Verb("tasks", "tasks:app", "Make, import, check, list, show and export tasks."),
     Verb("sandbox", "sandbox:app", "Probe the sandboxes of this machine, work in one, see what lives, measure."),
     Verb(

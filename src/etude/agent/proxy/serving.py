@@ -20,12 +20,27 @@ class UnprotectedEndpoint(ValueError):
     """The endpoint would be open to other machines without a key."""
 
 
-class _Quiet(uvicorn.Server):
+class QuietServer(uvicorn.Server):
     """Leaves signals to the caller that runs the process."""
 
     @contextlib.contextmanager
     def capture_signals(self):
         yield
+
+
+def listening_socket(host: str, port: int) -> tuple[socket.socket, str]:
+    """A bound socket and its address, e.g. http://127.0.0.1:40123; port 0 takes a free one. Raises OSError if it is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # By its protocol asyncio knows a socket for which to switch Nagle's algorithm off: else every answer waits 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError:
+        listening.close()
+        raise
+    name = f"[{host}]" if ":" in host else host
+    return listening, f"http://{name}:{listening.getsockname()[1]}"
 
 
 @contextlib.asynccontextmanager
@@ -38,22 +53,17 @@ async def serving(
         raise UnprotectedEndpoint(
             f"{host} can be reached from other machines: set ETUDE_CAPTURE_KEY, which then makes sessions"
         )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # By its protocol asyncio knows a socket for which to switch Nagle's algorithm off: else every answer waits 40 ms.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind((host, port))
-    name = f"[{host}]" if ":" in host else host
+    listening, address = listening_socket(host, port)
     app = make_app(book, operator_key=operator_key, hosts=LOOPBACK if host in LOOPBACK else None)
     config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=LAST_WORDS_S)
-    server = _Quiet(config)
+    server = QuietServer(config)
     task = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         while not server.started:
             if task.done():
                 task.result()
             await asyncio.sleep(0.01)
-        yield f"http://{name}:{listening.getsockname()[1]}"
+        yield address
     finally:
         await book.close()
         server.should_exit = True
