@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 from here import Here, document
 
+from etude.learn.model.adapter_files import save_adapter
+from etude.learn.model.adapters import add_adapters
+from etude.learn.model.checkpoint import load_checkpoint
+from etude.learn.model.lora_settings import LoraSettings
+
 NANO = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
 
 
@@ -77,3 +82,16 @@ def test_a_checkpoint_that_lacks_a_file_is_sound_and_the_file_is_named(here: Her
     assert ran.stdout.rstrip().endswith(
         "sound; but it lacks generation_config.json, a chat template (chat_template.jinja)"
     )
+
+
+def test_an_adapter_is_checked_and_merged(here: Here, tmp_path: Path) -> None:
+    model, lora = load_checkpoint(NANO), LoraSettings(rank=2)
+    add_adapters(model, lora)
+    save_adapter(model, lora, tmp_path / "adapter", NANO)
+    ran = here("model", "check", "adapter")
+    assert ran.returncode == 0 and "LoRA of rank 2" in ran.stdout
+    ran = here("model", "merge", "adapter", "--out", "merged")
+    assert ran.returncode == 0 and (tmp_path / "merged" / "tokenizer.json").is_file()
+    assert here("model", "check", "merged").returncode == 0
+    assert "exists" in here("model", "merge", "adapter", "--out", "merged").stderr
+    assert "no adapter_config.json" in here("model", "merge", str(NANO), "--out", "more").stderr

@@ -25,21 +25,39 @@ _Family = Annotated[
     typer.Option("--family", metavar="NAME", help="Chat format if the checkpoint's files don't name one: qwen3, ..."),
 ]
 
+_Base = Annotated[
+    Path | None,
+    typer.Option(
+        "--base", metavar="DIR", help="Base of an adapter. Default: the one that its adapter_config.json names."
+    ),
+]
+
 
 @app.command()
-def check(checkpoint: _Checkpoint, family: _Family = None, json: Json = False) -> Answer:
-    """Prove that the model code loads it, its template, tool parsing and round trip: turns read back as said, prompts only grow."""
+def check(checkpoint: _Checkpoint, family: _Family = None, base: _Base = None, json: Json = False) -> Answer:
+    """Prove that the model code loads it, its template, tool parsing and round trip: turns read back as said, prompts only grow.
+
+    For the directory of an adapter, prove its base, and that the adapter fits it.
+    """
     from dataclasses import asdict
 
     from etude.agent.chat.check import check_model
+    from etude.learn.model.adapter_files import base_of, describe_adapter, is_adapter
     from etude.learn.model.loadable import loadable
     from etude.learn.weights.hub_folder import checkpoint_folder
 
     folder = checkpoint_folder(checkpoint)
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no directory; give a checkpoint's, or a hub name: owner/name[@revision]")
+    adapter = folder if is_adapter(folder) else None
+    if adapter is not None:
+        folder = base or base_of(adapter)
+    elif base is not None:
+        raise ValueError(f"--base {base} is for the directory of an adapter, and {folder} holds no adapter_config.json")
     report = check_model(folder, family)
     report.run("model code", lambda: loadable(folder))
+    if adapter is not None:
+        report.run("adapter", lambda: describe_adapter(adapter, folder))
     width = max(len(found.name) for found in report.checks)
     marks = {"ok": "ok", "failed": "NO", "skipped": "--", "incomplete": "!!"}
     lines = [
@@ -50,6 +68,30 @@ def check(checkpoint: _Checkpoint, family: _Family = None, json: Json = False) -
     missing = [found.detail for found in report.checks if found.state == "incomplete"]
     lines.append("; but ".join(["sound", *missing]) if report.sound else f"not sound: {', '.join(failed)}")
     return Answer({**asdict(report), "sound": report.sound}, "\n".join(lines), int(not report.sound))
+
+
+@app.command()
+def merge(
+    adapter: Annotated[
+        Path,
+        typer.Argument(metavar="ADAPTER", help="A directory with adapter_config.json, as PEFT or a stage writes it."),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for the merged checkpoint.")],
+    base: _Base = None,
+    json: Json = False,
+) -> Answer:
+    """Merge a LoRA or DoRA adapter into the weights of its base: a plain Hugging Face directory in fp32."""
+    from etude.learn.model.adapter_files import base_of, is_adapter, load_adapter
+    from etude.learn.model.checkpoint import save_checkpoint
+
+    if not is_adapter(adapter):
+        raise FileNotFoundError(f"{adapter} holds no adapter_config.json; give the directory of an adapter")
+    if out.exists():
+        raise FileExistsError(f"{out} exists; give --out a new folder")
+    origin = base or base_of(adapter)
+    save_checkpoint(load_adapter(adapter, origin), out, tokenizer_from=origin, drafts_from=origin)
+    document = {"adapter": str(adapter), "base": str(origin), "folder": str(out)}
+    return Answer(document, f"{out} holds {origin} with {adapter} merged; prove it with: etude model check {out}")
 
 
 @app.command()

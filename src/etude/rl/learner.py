@@ -27,6 +27,8 @@ from etude.core.plugins import is_import_path
 from etude.core.trace.completion import SampledTokens
 from etude.core.trace.gap_file import write_gaps
 from etude.core.trace.segment import Rollout
+from etude.learn.model.adapter_files import ADAPTER, save_adapter
+from etude.learn.model.adapters import add_adapters, merged_state
 from etude.learn.model.card import Training
 from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.learn.model.device import compute_reproducibly, device_of
@@ -168,7 +170,7 @@ class Learner:
         if self.trainer.steps > version:
             return False
         if version not in self._published:
-            future = self.publisher.publish(self.trainer.model.state_dict(), version)
+            future = self.publisher.publish(merged_state(self.trainer.model), version)
             self._published = {**dict([*self._published.items()][-1:]), version: future}
         return True
 
@@ -185,7 +187,7 @@ class Learner:
         self._at_model(self._mend, version).result()
 
     def _mend(self, version: int) -> Future[Any]:
-        state = self.trainer.model.state_dict() if self.trainer.steps == version else None
+        state = merged_state(self.trainer.model) if self.trainer.steps == version else None
         return self.publisher.mend(version, state)
 
     def heal(self) -> None:
@@ -226,6 +228,8 @@ class Learner:
         save_checkpoint(
             self.trainer.model, folder, self.checkpoint, drafts_from=drafts_from, trained=Training("rl", data)
         )
+        if self.settings.update.lora.rank:
+            save_adapter(self.trainer.model, self.settings.update.lora, folder.with_name(ADAPTER), self.checkpoint)
 
     def compare(self, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> ProbeMismatch:
         """How far what the engine sampled after these prompts is from the plain forward of the same version."""
@@ -242,8 +246,13 @@ class Learner:
         settings = self.settings
         self.means = RunningMeans(settings.baseline_horizon)
         device = device_of(settings.device, "rl.device")
-        reference = load_checkpoint(self.checkpoint, device=device) if ever_weighed("kl", settings) else None
         model = load_checkpoint(self.checkpoint, drafts=settings.drafts.every > 0, device=device)
+        reference = None
+        if settings.update.lora.rank:
+            add_adapters(model, settings.update.lora)
+            reference = model if ever_weighed("kl", settings) else None  # without its adapters
+        elif ever_weighed("kl", settings):
+            reference = load_checkpoint(self.checkpoint, device=device)
         self.trainer = PolicyTrainer(model, reference, settings.update, settings.steps, self.ranks)
         self.drafts = (
             FreshDrafts(model, settings.drafts, settings.update, self.ranks) if settings.drafts.every else None
@@ -255,7 +264,7 @@ class Learner:
 
     def _digest(self) -> str:
         """Of the weights that all ranks hold."""
-        digests = self.ranks.gather(state_digest(self.trainer.model.state_dict()))
+        digests = self.ranks.gather(state_digest(merged_state(self.trainer.model)))
         if len(set(digests)) > 1:
             raise RanksDiverged(
                 f"after step {self.trainer.steps} the trainer's ranks hold different weights ({', '.join(d[:12] for d in digests)}): give "

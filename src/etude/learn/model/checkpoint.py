@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from etude.learn.model.adapters import merged_state
 from etude.learn.model.card import Training
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint_files import TOKEN_IDS, Companions
@@ -54,7 +55,9 @@ def save_checkpoint(
     trained: Training | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> None:
-    """Write `model` to `folder`, replacing what is there. Tokenizer, chat template and generation configuration come from the directory
+    """Write `model` to `folder`, replacing what is there; adapters are merged.
+
+    Tokenizer, chat template and generation configuration come from the directory
     `tokenizer_from`, and if that is a checkpoint, its TOKEN_IDS and its model card too; what it lacks is written.
 
     `extra_config` adds keys to config.json, such as `eos_token_id`. Draft layers of the checkpoint `drafts_from`, if it has any,
@@ -62,7 +65,7 @@ def save_checkpoint(
     `tokenizer_from`. Raises CheckpointError for a tokenizer with more tokens than the model has rows.
     """
     folder = Path(folder)
-    config, tensors = to_hf_config(model.config), dict(to_hf(model.state_dict(), model.config))
+    config, tensors = to_hf_config(model.config), dict(to_hf(merged_state(model), model.config))
     config["dtype"] = str(model.embed.weight.dtype).removeprefix("torch.")
     if drafts_from is not None:
         carried = draft_tensors(drafts_from, model.config)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from etude.core.events.log import EventLog
+from etude.learn.model.adapters import load_trained_state, trained_state
 from etude.learn.model.compute import computing
 from etude.learn.model.device import on_device
 from etude.learn.train.batch import BatchSource, TrainBatch
@@ -184,7 +185,7 @@ class TrainingLoop:
     def _save(self) -> None:
         state: dict[str, Any] = {
             "progress": vars(self.progress).copy(),
-            "model": self.model.state_dict(),
+            "model": trained_state(self.model),
             "optimizers": self.optimizers.state_dict(),
             "source": self.source.state(),
             "data": self._data,
@@ -210,7 +211,7 @@ class TrainingLoop:
                 f"{path} was trained on other data than this run has: its place in the data means nothing there. Give it the data that it had, or "
                 f"remove {path.parent} to begin the stage again"
             )
-        self.model.load_state_dict(state["model"])
+        load_trained_state(self.model, state["model"])
         changed = self.optimizers.load_state_dict(state["optimizers"])
         self.source.restore(state["source"])
         for watch, seen in zip(self.watches, state["watches"], strict=True):

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from etude.learn.model.adapters import is_adapter_tensor
 from etude.learn.train.settings import OptimizerSettings
 
 # Coefficients of the quintic iteration from the Muon reference: steep at 0, singular values end in about [0.7, 1.2].
@@ -172,6 +173,8 @@ def _parts(named: Sequence[tuple[str, Tensor]], settings: OptimizerSettings) -> 
     for name, p in named:
         if p.dim() < 2 or any(word in name for word in LOOKUP_NAMES):
             plain.append(p)
+        elif is_adapter_tensor(name):  # Muon's orthogonal step has no meaning for one factor of a product
+            decayed.append(p)
         elif settings.matrices == "adamw" or (settings.low_rank == "adamw" and any(w in name for w in LOW_RANK_NAMES)):
             decayed.append(p)
         else:

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from etude.core.trace.segment import Rollout
+from etude.learn.model.adapters import adapters_off, has_adapters, load_trained_state, trained_state
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.compute import compute_in
 from etude.learn.model.router import balanced_bias, expert_load
@@ -46,6 +47,8 @@ from etude.learn.train.settings import PolicyStepSettings
 
 class PolicyTrainer:
     """Holds the learning model and its Adam. After n updates the weights are policy version n.
+
+    A `reference` that is `model` means the model without its adapters.
 
     `total_steps` is where the decay of the learning rate ends; without it there is none. Draft layers, if the model has any, are
     no part of it (`fresh_drafts`).
@@ -75,7 +78,8 @@ class PolicyTrainer:
         trainable = [p for name, p in model.named_parameters() if p.requires_grad and not name.startswith(DRAFTS)]
         adam = torch.optim.AdamW(trainable, settings.lr, settings.adam_betas, weight_decay=0.0, fused=True)
         self._optimizers = Optimizers([adam], settings.clip_norm)
-        if reference is not None:
+        self._adapted = has_adapters(model)
+        if reference is not None and reference is not model:
             reference.requires_grad_(False).eval()
 
     def score(self, rollouts: Sequence[Rollout], *, with_reference: bool = True) -> BatchScores:
@@ -104,7 +108,7 @@ class PolicyTrainer:
                     load = batch_load if load is None else load + batch_load
                 values.append(logprobs.detach())
                 entropies.append(entropy)
-        reference = self._plain(self.reference, batches) if with_reference and self.reference is not None else None
+        reference = self._of_reference(batches) if with_reference else None
         unreplayed = self._plain(self.model, batches) if self._compares(rollouts) else None
         counts = (replay.replayed, replay.replaced, replay.agreed)
         loads = None if load is None else load.cpu()
@@ -176,14 +180,14 @@ class PolicyTrainer:
     def state_dict(self) -> dict[str, Any]:
         """Everything a resumed trainer needs, as tensors and plain values (see `checkpoint.save_state`)."""
         return {
-            "model": self.model.state_dict(),
+            "model": trained_state(self.model),
             "optimizers": self._optimizers.state_dict(),
             "steps": self.steps,
             "bad_in_a_row": self._bad_in_a_row,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
+        load_trained_state(self.model, state["model"])
         self._optimizers.load_state_dict(state["optimizers"])
         self.steps = state["steps"]
         self._bad_in_a_row = state["bad_in_a_row"]
@@ -207,6 +211,12 @@ class PolicyTrainer:
     def _plain(self, model: CausalLM, batches: list[RolloutBatch]) -> Tensor:
         """Logprobs (M,) by experts of the model's own choice; so the reference chooses, for the recorded ones are the policy's."""
         return flat([self._forward(model, batch, replay=False)[0] for batch in batches])
+
+    def _of_reference(self, batches: list[RolloutBatch]) -> Tensor | None:
+        if self.reference is None or self.reference is not self.model:
+            return None if self.reference is None else self._plain(self.reference, batches)
+        with adapters_off(self.model):
+            return self._plain(self.model, batches)
 
     def _compares(self, rollouts: Sequence[Rollout]) -> bool:
         """Whether this step's batch is scored without replay too; all ranks come to the same."""
@@ -260,7 +270,7 @@ class PolicyTrainer:
 
     @torch.no_grad()
     def _balance(self, load: Tensor | None) -> None:
-        if load is None:
+        if load is None or self._adapted:  # an adapter holds no router
             return
         for router, layer_load in zip(self._routers, load, strict=True):
             if router.bias is not None:

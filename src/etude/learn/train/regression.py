@@ -14,6 +14,7 @@ from typing import Any
 from torch import nn
 
 from etude.core.events.log import EventLog
+from etude.learn.model.adapters import load_trained_state, trained_state
 from etude.learn.train.checkpoint import load_state, newest_state, save_state
 from etude.learn.train.settings import RegressionSettings
 
@@ -69,13 +70,13 @@ class Regression:
     def _keep(self, step: int, bits: float) -> None:
         assert self._checked is not None
         self._checked.good_step, self._checked.good = step, bits
-        save_state(self._folder, step, {"model": self._model.state_dict()}, keep=1)
+        save_state(self._folder, step, {"model": trained_state(self._model)}, keep=1)
 
     def _go_back(self, step: int, bits: float, bar: float) -> str:
         assert self._checked is not None
         path = newest_state(self._folder)
         assert path is not None  # _keep wrote it
-        self._model.load_state_dict(load_state(path)["model"])
+        load_trained_state(self._model, load_state(path)["model"])
         return (
             f"step {step}: {bits:.4f} bits a byte on held-out short documents, {self._checked.worse} checks in a row above "
             f"{bar:.4f} (regression.bar); the weights are those of step {self._checked.good_step} ({self._checked.good:.4f}). "

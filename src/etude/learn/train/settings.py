@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.train.importance_settings import ImportanceSettings
 
 TooLong = Literal["stop", "cut", "drop"]
@@ -210,6 +211,7 @@ class SftSettings(BaseModel):
     optimizer: OptimizerSettings = Field(default=OptimizerSettings(), description="Optimizer of the SFT stage.")
     schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="Learning rate of the SFT stage.")
     loop: LoopSettings = Field(default=LoopSettings(steps=900), description="Length and safety of the SFT stage.")
+    lora: LoraSettings = Field(default=LoraSettings(), description="Adapters that SFT trains instead of the weights.")
 
 
 class PolicyStepSettings(BaseModel):
@@ -262,6 +264,7 @@ class PolicyStepSettings(BaseModel):
         description="Number of steps between batches that are scored without replay too, which shows what replay is worth; 0 never.",
     )
     router_bias_rate: float = Field(default=0.0, ge=0, description="Step of the router's selection bias; 0 freezes it.")
+    lora: LoraSettings = Field(default=LoraSettings(), description="Adapters that RL trains instead of the weights.")
     bad_steps_limit: int = Field(
         default=5, ge=1, description="Stop after this many steps without a finite gradient in a row."
     )

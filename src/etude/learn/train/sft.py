@@ -11,6 +11,7 @@ from pathlib import Path
 
 from etude.core.events.log import EventLog
 from etude.core.trace.segment import Segment
+from etude.learn.model.adapters import add_adapters
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.train.learnable import fit_segments, learnable
 from etude.learn.train.loop import TrainingResult, train_stage
@@ -30,7 +31,9 @@ def run_sft(
     stage: str = STAGE,
     draft_every: int = 1,
 ) -> TrainingResult:
-    """Trains `model` in place; resumes from `out`. Raises SessionTooLong before the first step, OtherData where a resumed run is given other
+    """Trains `model` in place, or the adapters that `settings.lora` adds to it.
+
+    Resumes from `out`. Raises SessionTooLong before the first step, OtherData where a resumed run is given other
     segments.
 
     Draft layers, if it has any, learn on one batch in `draft_every`.
@@ -43,7 +46,10 @@ def run_sft(
     if idle:
         say(f"{idle:,} segments hold no token to learn from and are left out")
     log.note(stage, f"{len(held):,} segments, {sum(map(len, held)):,} tokens")
-    learner = learner_of(model, settings.router_bias_rate, draft_every)
+    if settings.lora.rank:
+        add_adapters(model, settings.lora)
+    bias_rate = 0.0 if settings.lora.rank else settings.router_bias_rate  # an adapter holds no router
+    learner = learner_of(model, bias_rate, draft_every)
     source = DialogueSource(
         held,
         batch_tokens=settings.batch_tokens,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import xxhash
 
+from etude.learn.model.lora_settings import LoraSettings
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.checkpoint_identity import identity
 from etude.pipeline.run.ledger import StageAttempt, StageLedger
@@ -24,6 +25,7 @@ CONTENTS = " (contents)"
 COMMIT = " (commit)"
 # Settings of earlier versions that changed no result. An attempt that recorded them is not stale for that.
 REMOVED_SETTINGS = ("sandbox.firecracker.",)
+_LORA_OFF = {f"lora.{key}": value for key, value in LoraSettings().model_dump().items()}
 # Settings that earlier versions did not have, with the value that changes no result. An attempt that recorded none is not stale for that.
 TRAINING_TABLES = (
     "pretrain.base.loop",
@@ -36,6 +38,7 @@ TRAINING_TABLES = (
 ADDED_SETTINGS: dict[str, Any] = {"tasks.plugins": [], "engine.compute": "fp32"}
 ADDED_SETTINGS |= {f"{table}.compute": "fp32" for table in TRAINING_TABLES}
 ADDED_SETTINGS |= {f"{table}.recompute": False for table in TRAINING_TABLES}
+ADDED_SETTINGS |= {f"{table}.{key}": value for table in ("sft", "rl.update") for key, value in _LORA_OFF.items()}
 SUFFIXES = (".jsonl", ".tokens", ".routes")  # of a session
 CHUNK_BYTES = 1 << 22
 

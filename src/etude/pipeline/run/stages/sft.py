@@ -14,6 +14,7 @@ from typing import Any
 
 from etude.agent.chat.load import load_renderer
 from etude.core.trace.segment import Segment
+from etude.learn.model.adapter_files import ADAPTER, save_adapter
 from etude.learn.model.card import Training
 from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.learn.train.learnable import fit_segments
@@ -108,6 +109,8 @@ def _fine_tune(
     own = [] if _without_sessions(context) else ["of the run's sessions"]
     data = f"{len(learned):,} segments {' and '.join([*own, *([f'of collected ones ({folders})'] if folders else [])])}"
     save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=start, trained=Training(context.stage, data))
+    if recipe.sft.lora.rank:
+        save_adapter(model, recipe.sft.lora, context.folder / ADAPTER, start)
     sampled = int(sum(segment.sampled.sum() for segment in learned))
     measured = {"heldout_segments": len(held), "heldout_loss": session_loss(model, held)}
     context.summarize({**facts, "segments": len(learned), "sampled_tokens": sampled, **asdict(result), **measured})

@@ -1,0 +1,244 @@
+"""Adapters on disk in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`, which PEFT, transformers and vLLM read.
+
+The file of tensors also holds a digest of the base's weights, so that an adapter is never put on another base. A directory that PEFT wrote
+has none, and only its shapes are checked. An option of PEFT that changes the result and is not supported is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from etude.learn.model.adapters import (
+    DRAFT_LAYERS,
+    EXPERT_WEIGHTS,
+    LoraExperts,
+    LoraLinear,
+    adaptable,
+    adapted_modules,
+    add_adapters,
+    fold_adapters,
+    hf_modules,
+    is_adapter_tensor,
+)
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.checkpoint import load_checkpoint
+from etude.learn.model.hf_keys import place_of
+from etude.learn.model.lora_settings import LoraSettings
+from etude.learn.weights.hf_files import CheckpointError, read_object
+from etude.learn.weights.hub_folder import checkpoint_folder
+from etude.learn.weights.state import state_digest
+
+CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
+DIGEST = "base_digest"  # in the metadata of TENSORS
+ADAPTER = "adapter"  # the folder next to the merged checkpoint of a stage
+PREFIX = "base_model.model."
+# The options of PEFT that are read, and those that describe how the adapter was trained and change nothing after it.
+READ = frozenset(
+    ("peft_type", "task_type", "base_model_name_or_path", "r", "lora_alpha", "use_dora", "use_rslora", "target_modules", "target_parameters")
+)  # fmt: skip
+WITHOUT_EFFECT = frozenset(
+    ("auto_mapping", "peft_version", "inference_mode", "init_lora_weights", "lora_dropout", "revision", "exclude_modules", "layers_pattern",
+     "layers_to_transform", "megatron_config", "megatron_core", "qalora_group_size", "ensure_weight_tying", "runtime_config", "loftq_config")
+)  # fmt: skip
+# What every other option has to be for the result to be plain LoRA or DoRA.
+NEUTRAL = (None, False, "none", {}, [])
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether a directory holds an adapter."""
+    return (folder / CONFIG).is_file()
+
+
+def base_of(folder: Path) -> Path:
+    """The directory of an adapter's base model; a hub name is downloaded. Raises CheckpointError where the config names none."""
+    name = read_object(folder / CONFIG).get("base_model_name_or_path")
+    if not isinstance(name, str) or not name:
+        raise CheckpointError(f"{folder / CONFIG} names no base_model_name_or_path; give the base with --base")
+    base = checkpoint_folder(name)
+    if not base.is_dir():
+        raise CheckpointError(
+            f"{folder / CONFIG} names the base {name}, which is no directory here; give the base with --base"
+        )
+    return base
+
+
+def read_adapter_settings(folder: Path) -> LoraSettings:
+    """The adapter's settings, its targets left aside. Raises CheckpointError for an option that is not supported."""
+    raw = read_object(folder / CONFIG)
+    if raw.get("peft_type") != "LORA":
+        raise CheckpointError(f"{folder / CONFIG} has peft_type {raw.get('peft_type')!r}; only LORA is supported")
+    for key, value in raw.items():
+        if key not in READ | WITHOUT_EFFECT and value not in NEUTRAL:
+            raise CheckpointError(
+                f"{folder / CONFIG} sets {key} to {value!r}, which is not supported; train the adapter without it"
+            )
+    try:
+        return LoraSettings(
+            rank=raw.get("r", 8),
+            alpha=raw.get("lora_alpha", 8),
+            rslora=raw.get("use_rslora") or False,
+            dora=raw.get("use_dora") or False,
+        )
+    except ValueError as error:
+        raise CheckpointError(f"{folder / CONFIG} is no configuration of an adapter: {error}") from error
+
+
+def save_adapter(model: CausalLM, settings: LoraSettings, folder: Path, base: Path | str) -> None:
+    """Write the adapters of `model`, which were added with `settings`, to `folder`; `base` is the checkpoint that they belong to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    modules = adapted_modules(model)
+    linears = [name for name, module in modules.items() if isinstance(module, LoraLinear)]
+    targets = sorted({key.rpartition(".")[2] for name in linears for key in hf_modules(name, model)})
+    stacks = sorted(
+        {
+            _fused(name, stack, model).split(".", 3)[3]
+            for name in modules
+            if name not in linears
+            for stack in EXPERT_WEIGHTS
+        }
+    )
+    config = {
+        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": str(base), "r": settings.rank,
+        "lora_alpha": settings.alpha, "use_dora": settings.dora, "use_rslora": settings.rslora, "target_modules": targets,
+        "target_parameters": stacks or None, "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": False, "inference_mode": True,
+        "init_lora_weights": True, "modules_to_save": None,
+    }  # fmt: skip
+    tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in to_peft(model).items()}
+    save_file(tensors, folder / TENSORS, metadata={"format": "pt", DIGEST: base_digest(model)})
+    (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def load_adapter(folder: Path, base: Path | None = None, *, fold: bool = True) -> CausalLM:
+    """The base in fp32 with the adapter of `folder`: merged into its weights, or with `fold` = False next to them.
+
+    Raises CheckpointError for an adapter that is damaged, of another base, or of a kind that is not supported.
+    """
+    settings = read_adapter_settings(folder)
+    metadata, found = _read_tensors(folder)
+    model = load_checkpoint(base or base_of(folder))
+    expected = metadata.get(DIGEST)
+    if expected is not None and expected != base_digest(model):
+        raise CheckpointError(
+            f"{folder} was trained on another base than {base or base_of(folder)}; give the right one with --base"
+        )
+    apply_adapter(model, settings, found, str(folder))
+    if fold:
+        fold_adapters(model)
+    return model
+
+
+def apply_adapter(model: CausalLM, settings: LoraSettings, found: Mapping[str, Tensor], origin: str) -> None:
+    """Add adapters where `found`, the tensors by PEFT's keys, has some, and fill them. Raises CheckpointError."""
+    names = [name for name, _ in adaptable(model) if any(key in found for key in _keys(name, model).values())]
+    add_adapters(model, settings, names)
+    unused = set(found)
+    for key, tensor in to_peft(model).items():
+        given = found.get(key)
+        if given is None:  # one half of a fused matrix may have an adapter alone: then the other's B stays 0
+            continue
+        if tuple(given.shape) != tuple(tensor.shape):
+            raise CheckpointError(
+                f"{key} is {tuple(given.shape)} in {origin}, the base and the rank need {tuple(tensor.shape)}"
+            )
+        unused.discard(key)
+    if unused:
+        raise CheckpointError(f"{origin} holds {sorted(unused)[0]}, for which this base has no place")
+    _fill(model, found)
+
+
+def base_digest(model: CausalLM) -> str:
+    """A digest of the trunk's weights without adapters, as fp32."""
+    state = model.state_dict()
+    trunk = {
+        name: t.float()
+        for name, t in state.items()
+        if not name.startswith(DRAFT_LAYERS) and not is_adapter_tensor(name)
+    }
+    return state_digest(trunk)
+
+
+def to_peft(model: CausalLM) -> dict[str, Tensor]:
+    """The adapters of a model by PEFT's keys, in PEFT's shapes."""
+    tensors: dict[str, Tensor] = {}
+    for name, module in adapted_modules(model).items():
+        keys = _keys(name, model)
+        if isinstance(module, LoraExperts):
+            for stack in EXPERT_WEIGHTS:
+                a, b = getattr(module, f"lora_{stack}_a"), getattr(module, f"lora_{stack}_b")
+                tensors[keys[stack, "a"]] = a.flatten(0, 1)  # (E * rank, in)
+                tensors[keys[stack, "b"]] = b.permute(1, 2, 0).flatten(1)  # (out, rank * E)
+            continue
+        for block, part in enumerate(hf_modules(name, model)):
+            tensors[keys[part, "a"]], tensors[keys[part, "b"]] = module.lora_a[block], module.lora_b[block]
+            if module.lora_magnitude is not None:
+                tensors[keys[part, "m"]] = module.lora_magnitude.chunk(len(module.lora_a))[block]
+    return tensors
+
+
+@torch.no_grad()
+def _fill(model: CausalLM, found: Mapping[str, Tensor]) -> None:
+    """Copy tensors in PEFT's shapes into the adapters."""
+    for name, module in adapted_modules(model).items():
+        keys = _keys(name, model)
+        if isinstance(module, LoraExperts):
+            for stack in EXPERT_WEIGHTS:
+                a, b = getattr(module, f"lora_{stack}_a"), getattr(module, f"lora_{stack}_b")
+                if keys[stack, "a"] in found and keys[stack, "b"] in found:
+                    a.copy_(found[keys[stack, "a"]].view_as(a))
+                    b.copy_(found[keys[stack, "b"]].unflatten(1, (-1, b.shape[0])).permute(2, 0, 1))
+            continue
+        for block, part in enumerate(hf_modules(name, model)):
+            if keys[part, "a"] in found and keys[part, "b"] in found:
+                module.lora_a[block].copy_(found[keys[part, "a"]])
+                module.lora_b[block].copy_(found[keys[part, "b"]])
+            if module.lora_magnitude is not None and keys[part, "m"] in found:
+                module.lora_magnitude.chunk(len(module.lora_a))[block].copy_(found[keys[part, "m"]])
+
+
+def _keys(name: str, model: CausalLM) -> dict[tuple[str, str], str]:
+    """PEFT's keys of a module by (part, a or b or m). PEFT wraps stacks one in another: the one that a model has first is the inner one."""
+    if name.endswith(".experts"):
+        owner = PREFIX + _fused(name, "gate_up", model).rpartition(".")[0]
+        inside = {"gate_up": f"{owner}.base_layer", "down": owner}
+        return {(s, side.lower()): f"{inside[s]}.lora_{side}.weight" for s in EXPERT_WEIGHTS for side in "AB"}
+    keys: dict[tuple[str, str], str] = {}
+    for part in hf_modules(name, model):
+        keys |= {(part, side.lower()): f"{PREFIX}{part}.lora_{side}.weight" for side in "AB"}
+        keys[part, "m"] = f"{PREFIX}{part}.lora_magnitude_vector"
+    return keys
+
+
+def _fused(name: str, stack: str, model: CausalLM) -> str:
+    """The key of a fused stack of experts. Raises CheckpointError for a family that has none."""
+    prefix, place = place_of(f"{name}.{stack}", model.config)
+    if place.fused is None:
+        raise CheckpointError(
+            f"adapters on experts are not written for {model.config.family}; take experts out of lora.targets"
+        )
+    return prefix + place.fused
+
+
+def _read_tensors(folder: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    try:
+        with safe_open(folder / TENSORS, framework="pt") as file:
+            return file.metadata() or {}, {key: file.get_tensor(key) for key in file.keys()}
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{folder / TENSORS} can't be read ({error}); the adapter is damaged or incomplete"
+        ) from error
+
+
+def describe_adapter(folder: Path, base: Path | None = None) -> str:
+    """What an adapter is, in words, after loading it on its base. Raises CheckpointError."""
+    settings = read_adapter_settings(folder)
+    modules: list[Any] = [*adapted_modules(load_adapter(folder, base, fold=False)).values()]
+    kind = "DoRA" if settings.dora else "LoRA"
+    return f"{kind} of rank {settings.rank}, alpha {settings.alpha:g}, on {len(modules):,} modules of {base or base_of(folder)}"

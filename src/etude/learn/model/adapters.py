@@ -1,0 +1,282 @@
+"""Low-rank adapters (LoRA, arXiv 2106.09685; DoRA, arXiv 2402.09353) on the linear layers and the stacked experts of a model.
+
+The weights of the model are frozen and never written: a change of a weight is scale * B A, and merging computes new tensors. So switching
+adapters off gives the base model bit for bit. The token embedding, the head, norms and routers have no adapters.
+
+A fused matrix (gate and up) has one pair A, B for each matrix that the checkpoint's family stores, as PEFT has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.experts import Experts, ExpertWeights
+from etude.learn.model.hf_keys import TRANSPOSED_FAMILIES, place_of
+from etude.learn.model.linear import Linear, linear
+from etude.learn.model.lora_settings import ALL_LINEAR, ATTENTION, DENSE, EXPERTS, LoraSettings
+
+LORA = "lora_"  # what the names of an adapter's parameters begin with
+DRAFT_LAYERS = "mtp."
+NEVER = ("router", "shared_gate")
+EXPERT_WEIGHTS = ("gate_up", "down")
+
+
+class LoraLinear(Linear):
+    """A frozen weight (out, in) with adapters over `blocks` equal parts of its rows: A (blocks, rank, in), B (blocks, out / blocks, rank)."""
+
+    lora_magnitude: Tensor | None
+
+    def __init__(self, base: Linear, blocks: int, settings: LoraSettings, generator: torch.Generator) -> None:
+        nn.Module.__init__(self)
+        self.weight = base.weight
+        self.register_parameter("bias", base._parameters["bias"])
+        outputs, inputs = base.weight.shape
+        self.scale, self.active, self.compute = settings.scale, True, base.compute
+        self.lora_a = nn.Parameter(base.weight.new_empty(blocks, settings.rank, inputs))
+        self.lora_b = nn.Parameter(base.weight.new_zeros(blocks, outputs // blocks, settings.rank))
+        _draw(self.lora_a, generator)
+        magnitude = nn.Parameter(base.weight.detach().norm(dim=1)) if settings.dora else None
+        self.register_parameter("lora_magnitude", magnitude)
+
+    def delta(self) -> Tensor:
+        """The change of the weight (out, in) before DoRA's scaling of rows."""
+        return (self.lora_b @ self.lora_a).flatten(0, 1) * self.scale
+
+    def effective_weight(self) -> Tensor:
+        """The weight with its change, in the type of the weight."""
+        if not self.active:
+            return self.weight
+        whole = self.weight + self.delta()
+        return whole if self.lora_magnitude is None else whole * self._row_factors(whole).unsqueeze(1)
+
+    def _row_factors(self, whole: Tensor) -> Tensor:
+        """(out,) magnitude by norm. The norm has no gradient (DoRA, section 4.3)."""
+        assert self.lora_magnitude is not None
+        return self.lora_magnitude / whole.detach().norm(dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.active:
+            return super().forward(x)
+        x = self._cast(x)
+        flat = x if x.ndim == 2 else x.flatten(0, -2)
+        y = linear(flat, self._cast(self.weight)) + self._low_rank(flat) * self.scale
+        if self.lora_magnitude is not None:
+            y = y * self._row_factors((self.weight + self.delta()).detach()).to(y.dtype)
+        y = y if x.ndim == 2 else y.unflatten(0, x.shape[:-1])
+        return y if self.bias is None else y + self.bias.to(y.dtype)
+
+    @property
+    def product_weight(self) -> Tensor:
+        return self._cast(self.effective_weight())
+
+    def _cast(self, tensor: Tensor) -> Tensor:
+        """In the type of the product."""
+        return tensor if self.compute is None else tensor.to(self.compute)
+
+    def _low_rank(self, x: Tensor) -> Tensor:
+        """B A x, (N, in) to (N, out)."""
+        blocks, rank, _ = self.lora_a.shape
+        inner = linear(x, self._cast(self.lora_a.flatten(0, 1)))  # (N, blocks * rank)
+        if blocks == 1:
+            return linear(inner, self._cast(self.lora_b[0]))
+        parts = inner.view(-1, blocks, rank).transpose(0, 1)
+        return torch.bmm(parts, self._cast(self.lora_b).transpose(1, 2)).transpose(0, 1).flatten(1)
+
+
+class LoraExperts(Experts):
+    """Frozen stacks of experts with an A (E, rank, in) and a B (E, out, rank) for each stack. The changed stacks are computed in every forward."""
+
+    def __init__(self, base: Experts, settings: LoraSettings, generator: torch.Generator) -> None:
+        nn.Module.__init__(self)
+        self.activation, self.scale, self.active = base.activation, settings.scale, True
+        self.compute = base.compute
+        for name in (*EXPERT_WEIGHTS, "gate_up_bias", "down_bias"):
+            self.register_parameter(name, getattr(base, name))
+        for name in EXPERT_WEIGHTS:
+            stack: Tensor = getattr(base, name)
+            count, outputs, inputs = stack.shape
+            a = nn.Parameter(stack.new_empty(count, settings.rank, inputs))
+            _draw(a, generator)
+            self.register_parameter(f"lora_{name}_a", a)
+            self.register_parameter(f"lora_{name}_b", nn.Parameter(stack.new_zeros(count, outputs, settings.rank)))
+
+    def effective_weight(self, name: str) -> Tensor:
+        """The stack `gate_up` or `down` with its change."""
+        stack: Tensor = getattr(self, name)
+        a, b = getattr(self, f"lora_{name}_a"), getattr(self, f"lora_{name}_b")
+        return stack + (b @ a) * self.scale if self.active else stack
+
+    @property
+    def weights(self) -> ExpertWeights:
+        stacks = [self.effective_weight(name) for name in EXPERT_WEIGHTS]
+        return ExpertWeights(stacks[0], stacks[1], self.activation, self.gate_up_bias, self.down_bias)
+
+
+Adapted = LoraLinear | LoraExperts
+
+
+def _draw(a: Tensor, generator: torch.Generator) -> None:
+    """Kaiming-uniform with a = sqrt(5) for each matrix, as PEFT draws it; the same numbers on every device."""
+    bound = math.sqrt(1 / a.shape[-1])
+    with torch.no_grad():
+        a.copy_(torch.empty(a.shape).uniform_(-bound, bound, generator=generator))
+
+
+def target_names(model: CausalLM, settings: LoraSettings) -> list[str]:
+    """The names of the modules that get adapters. Raises ValueError for a target that the model does not have."""
+    candidates = {name: _labels(name, model) for name, _ in adaptable(model)}
+    wanted = {ATTENTION, DENSE} if settings.targets == ALL_LINEAR else set(settings.targets)
+    known = {ATTENTION, DENSE, EXPERTS} | {label for labels in candidates.values() for label in labels}
+    if settings.targets != ALL_LINEAR and (unknown := sorted(wanted - known)):
+        raise ValueError(f"lora.targets names {unknown[0]!r}, and this model has only {', '.join(sorted(known))}")
+    chosen: list[str] = []
+    for name, labels in candidates.items():
+        group, *modules = labels
+        partly = wanted & set(modules)
+        if group not in wanted and partly and partly != set(modules):
+            raise ValueError(
+                f"{' and '.join(modules)} are one matrix in this model: lora.targets has to name all of them or none"
+            )
+        if group in wanted or partly:
+            chosen.append(name)
+    if not chosen:
+        raise ValueError(
+            f"lora.targets = {settings.targets} names no layer of this model; it has {', '.join(sorted(known))}"
+        )
+    return chosen
+
+
+def adaptable(model: CausalLM) -> Iterator[tuple[str, Linear | Experts]]:
+    """Every module that may have adapters, by its name."""
+    for name, module in model.blocks.named_modules(prefix="blocks"):
+        if isinstance(module, Experts) and model.config.family not in TRANSPOSED_FAMILIES:
+            yield name, module
+        elif isinstance(module, Linear) and not any(part in name for part in NEVER):
+            yield name, module
+
+
+def hf_modules(name: str, model: CausalLM) -> list[str]:
+    """The modules of the checkpoint's family that a linear layer of ours holds, one a block of its rows."""
+    prefix, place = place_of(f"{name}.weight", model.config)
+    return [(prefix + key).removesuffix(".weight") for key in place.keys]
+
+
+def _labels(name: str, model: CausalLM) -> list[str]:
+    """The group of a module first, then the last names of its modules in the checkpoint's family."""
+    if name.endswith(".experts"):
+        return [EXPERTS]
+    modules = [module.rpartition(".")[2] for module in hf_modules(name, model)]
+    return [ATTENTION if ".attention." in name else DENSE, *modules]
+
+
+def add_adapters(model: CausalLM, settings: LoraSettings, names: list[str] | None = None) -> None:
+    """Freeze the trunk and give adapters to the targets of `settings`, or to the modules of these `names`.
+
+    Draft layers stay trainable. Raises ValueError for a model that has adapters, or a target that it does not have.
+    """
+    if has_adapters(model):
+        raise ValueError("the model has adapters already; merge them first")
+    chosen = target_names(model, settings) if names is None else names
+    generator = torch.Generator().manual_seed(settings.seed)
+    for name, parameter in model.named_parameters():
+        if not name.startswith(DRAFT_LAYERS):
+            parameter.requires_grad_(False)
+    for name in chosen:
+        base = model.get_submodule(name)
+        if isinstance(base, Experts):
+            _replace(model, name, LoraExperts(base, settings, generator))
+        elif isinstance(base, Linear):
+            _replace(model, name, LoraLinear(base, len(hf_modules(name, model)), settings, generator))
+        else:
+            raise TypeError(f"{name} is a {type(base).__name__}, and adapters exist for Linear and Experts alone")
+
+
+def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, child = name.rpartition(".")
+    setattr(model.get_submodule(parent), child, module)
+
+
+def adapted_modules(model: nn.Module) -> dict[str, Adapted]:
+    """By name the modules that have adapters."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, LoraLinear | LoraExperts)}
+
+
+def has_adapters(model: nn.Module) -> bool:
+    """Whether any module has adapters."""
+    return any(isinstance(module, LoraLinear | LoraExperts) for module in model.modules())
+
+
+@contextmanager
+def adapters_off(model: nn.Module) -> Iterator[None]:
+    """Inside, the model is its base, bit for bit: the reference model of RL without a second copy."""
+    modules = adapted_modules(model).values()
+    for module in modules:
+        module.active = False
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.active = True
+
+
+@torch.no_grad()
+def merged_state(model: nn.Module) -> dict[str, Tensor]:
+    """The state dict of the plain model that computes the same: changed weights are new tensors, all others are the model's own."""
+    state = {name: tensor for name, tensor in model.state_dict().items() if not is_adapter_tensor(name)}
+    for name, module in adapted_modules(model).items():
+        if isinstance(module, LoraLinear):
+            state[f"{name}.weight"] = module.effective_weight().detach()
+        else:
+            state |= {f"{name}.{stack}": module.effective_weight(stack).detach() for stack in EXPERT_WEIGHTS}
+    return state
+
+
+def trained_state(model: nn.Module) -> dict[str, Tensor]:
+    """What training changes: the whole state dict of a plain model; adapters, draft layers and buffers of one that has adapters."""
+    if not has_adapters(model):
+        return model.state_dict()
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in frozen}
+
+
+def load_trained_state(model: nn.Module, state: dict[str, Tensor]) -> None:
+    """Fill `model` with what `trained_state` gave. Raises ValueError where the state has other tensors than the model trains."""
+    expected = trained_state(model).keys()
+    if has_adapters(model) and expected != state.keys():
+        odd = sorted(expected ^ state.keys())
+        raise ValueError(
+            f"the saved state was trained with other adapters: {odd[0]} is in one of them alone; put the table lora of the recipe back, or "
+            "remove the state to begin again"
+        )
+    model.load_state_dict(state, strict=not has_adapters(model))
+
+
+def is_adapter_tensor(name: str) -> bool:
+    """Whether a name of a state dict is an adapter's."""
+    return name.rpartition(".")[2].startswith(LORA)
+
+
+@torch.no_grad()
+def fold_adapters(model: CausalLM) -> None:
+    """Turn a model with adapters into the plain model that computes the same, in place. Everything is trainable again."""
+    for name, module in adapted_modules(model).items():
+        if isinstance(module, LoraLinear):
+            plain: Linear | Experts = Linear.__new__(Linear)
+            weights = {"weight": module.effective_weight(), "bias": module.bias}
+        else:
+            plain = Experts.__new__(Experts)
+            weights = {stack: module.effective_weight(stack) for stack in EXPERT_WEIGHTS}
+            weights |= {"gate_up_bias": module.gate_up_bias, "down_bias": module.down_bias}
+        nn.Module.__init__(plain)
+        if isinstance(plain, Experts) and isinstance(module, LoraExperts):
+            plain.activation = module.activation
+        for key, tensor in weights.items():
+            plain.register_parameter(key, None if tensor is None else nn.Parameter(tensor.detach()))
+        _replace(model, name, plain)
+    model.requires_grad_(True)

@@ -1,0 +1,204 @@
+"""Adapters: the base stays, A and B alone train, and merging, files and PEFT's formulas give the same model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from etude.learn.model.adapter_files import load_adapter, save_adapter, to_peft
+from etude.learn.model.adapters import (
+    adapters_off,
+    add_adapters,
+    fold_adapters,
+    has_adapters,
+    is_adapter_tensor,
+    merged_state,
+    trained_state,
+)
+from etude.learn.model.cache import KVCache
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.learn.model.init import new_model
+from etude.learn.model.lora_settings import LoraSettings
+from etude.learn.model.settings import ModelSettings
+from etude.learn.weights.hf_files import CheckpointError
+
+EVERYWHERE = ["attention", "dense", "experts"]
+
+
+def adapted(model: CausalLM, **settings) -> LoraSettings:
+    """Gives the model adapters that change it."""
+    lora = LoraSettings(rank=4, alpha=8, **settings)
+    add_adapters(model, lora)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if is_adapter_tensor(name):
+                tensor.add_(torch.empty(tensor.shape).normal_(0, 0.1, generator=generator))
+    return lora
+
+
+def tiny_llama() -> CausalLM:
+    sizes = dict(hidden_size=48, layers=2, heads=4, kv_heads=2, head_dim=12, dense_intermediate=40, max_positions=256)
+    return new_model(ModelSettings.model_validate({"family": "llama", "init_head_std": 0.3, **sizes}), 97)
+
+
+@pytest.mark.parametrize("settings", [{"targets": EVERYWHERE}, {"dora": True}, {"rslora": True}])
+def test_new_adapters_change_nothing_and_off_is_the_base(any_model, ids, settings) -> None:
+    with torch.no_grad():
+        base = any_model(ids).logits
+        add_adapters(any_model, LoraSettings(rank=4, **settings))
+        assert (any_model(ids).logits - base).abs().max() <= 1e-5
+    fold_adapters(any_model)
+    adapted(any_model, **settings)
+    with torch.no_grad():
+        assert (any_model(ids).logits - base).abs().max() > 0.01
+        with adapters_off(any_model):
+            again = any_model(ids).logits
+    assert (again - base).abs().max() <= 1e-5
+
+
+def test_off_and_merged_leave_the_base_bit_for_bit(model, ids) -> None:
+    with torch.no_grad():
+        base, before = model(ids).logits, {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        adapted(model, targets=EVERYWHERE)
+        merged_state(model)
+        with adapters_off(model):
+            assert torch.equal(model(ids).logits, base)
+    state = model.state_dict()
+    assert all(torch.equal(state[name], tensor) for name, tensor in before.items())
+
+
+@pytest.mark.parametrize("settings", [{"targets": EVERYWHERE}, {"dora": True}])
+def test_merged_folded_and_cached_models_equal_the_adapted_one(any_model, ids, settings) -> None:
+    adapted(any_model, **settings)
+    plain = CausalLM(any_model.config)
+    plain.load_state_dict(merged_state(any_model))
+    with torch.no_grad():
+        ours = any_model(ids).logits
+        cache = KVCache(any_model.config, 3, 64)
+        slots, lengths = torch.arange(3), torch.full((3,), ids.shape[1])
+        cached = any_model.extend_all(ids, lengths, slots, cache).logits
+        assert (plain(ids).logits - ours).abs().max() <= 1e-5
+        assert (cached - ours).abs().max() <= 1e-4
+        fold_adapters(any_model)
+        assert torch.equal(any_model(ids).logits, plain(ids).logits)
+    assert not has_adapters(any_model) and any_model.state_dict().keys() == plain.state_dict().keys()
+
+
+@pytest.mark.parametrize("dora", [False, True])
+def test_only_adapters_get_gradients(model, ids, dora) -> None:
+    adapted(model, dora=dora)
+    model(ids).logits.square().mean().backward()
+    names = {name for name, p in model.named_parameters() if p.grad is not None}
+    assert names == {name for name, _ in model.named_parameters() if is_adapter_tensor(name)} and names
+    assert not any(word in name for name in names for word in ("router", "embed", "head", "norm"))
+    frozen = {name for name in trained_state(model) if not is_adapter_tensor(name)}
+    assert not any(name.endswith("weight") for name in frozen)
+
+
+@pytest.mark.parametrize("settings", [{"targets": EVERYWHERE}, {"dora": True}, {"targets": ["k_proj", "o_proj"]}])
+def test_files_come_back_bit_exact(any_model, ids, tmp_path: Path, settings) -> None:
+    if settings.get("targets") == ["k_proj", "o_proj"] and any_model.config.attention == "latent":
+        settings = {"targets": ["kv_b_proj", "o_proj"]}
+    save_checkpoint(any_model, tmp_path / "base")
+    lora = adapted(any_model, **settings)
+    save_adapter(any_model, lora, tmp_path / "adapter", tmp_path / "base")
+    back = load_adapter(tmp_path / "adapter", fold=False)
+    assert back.state_dict().keys() == any_model.state_dict().keys()
+    for name, tensor in any_model.state_dict().items():
+        assert torch.equal(back.state_dict()[name], tensor), name
+    save_checkpoint(any_model, tmp_path / "merged")
+    with torch.no_grad():
+        assert (load_checkpoint(tmp_path / "merged")(ids).logits - any_model(ids).logits).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("dora", [False, True])
+def test_the_files_by_pefts_formula_give_the_merged_checkpoint(tmp_path: Path, make_model, dora) -> None:
+    """W + scale B A for each key, with DoRA times magnitude by norm of the row: as in peft.tuners.lora."""
+    model = make_model("gqa")
+    save_checkpoint(model, tmp_path / "base")
+    lora = adapted(model, dora=dora, **({} if dora else {"targets": EVERYWHERE}))
+    save_adapter(model, lora, tmp_path / "adapter", tmp_path / "base")
+    save_checkpoint(model, tmp_path / "merged")
+    read = lambda name: {k: t for path in (tmp_path / name).glob("model-*") for k, t in load_file(path).items()}
+    base, merged = read("base"), read("merged")
+    tensors = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    key = "base_model.model.model.layers.{}.lora_{}.weight"
+    for part in ("0.mlp.up_proj", "1.self_attn.o_proj"):
+        whole = (
+            base[f"model.layers.{part}.weight"] + 2 * tensors[key.format(part, "B")] @ tensors[key.format(part, "A")]
+        )
+        if dora:
+            whole = (
+                whole
+                * (tensors[f"base_model.model.model.layers.{part}.lora_magnitude_vector"] / whole.norm(dim=1))[:, None]
+            )
+        assert (merged[f"model.layers.{part}.weight"] - whole).abs().max() <= 1e-6
+    if not dora:
+        a = tensors[key.format("1.mlp.experts", "A")].reshape(8, 4, -1)  # down: the outer of two nested wrappers
+        b = tensors[key.format("1.mlp.experts", "B")].reshape(48, 4, 8)
+        delta = 2 * torch.einsum("ore,eri->eoi", b, a)
+        down = "model.layers.1.mlp.experts.5.down_proj.weight"
+        assert (merged[down] - base[down] - delta[5]).abs().max() <= 1e-6
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3_moe"])
+@pytest.mark.parametrize("dora", [False, True])
+def test_logits_equal_peft(tmp_path: Path, make_model, ids, family: str, dora: bool) -> None:
+    peft = pytest.importorskip("peft", reason="needs the package peft")
+    from transformers import AutoModelForCausalLM
+
+    model = tiny_llama() if family == "llama" else make_model("gqa")
+    targets = ["attention", "dense"] if family == "llama" else ["attention"] if dora else ["attention", "experts"]
+    save_checkpoint(model, tmp_path / "base")
+    lora = adapted(model, dora=dora, targets=targets)
+    save_adapter(model, lora, tmp_path / "adapter", tmp_path / "base")
+    base = AutoModelForCausalLM.from_pretrained(tmp_path / "base", dtype=torch.float32)
+    with torch.no_grad():
+        theirs = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()(ids).logits
+        ours = model(ids).logits
+    assert (ours - theirs).abs().max() <= 2e-6 * max(1.0, float(theirs.std()))
+
+
+def test_another_base_and_unknown_options_are_refused(model, tmp_path: Path) -> None:
+    save_checkpoint(model, tmp_path / "base")
+    lora = adapted(model)
+    save_adapter(model, lora, tmp_path / "adapter", tmp_path / "base")
+    with torch.no_grad():
+        model.norm.weight.add_(1)
+    save_checkpoint(model, tmp_path / "other")
+    with pytest.raises(CheckpointError, match="another base"):
+        load_adapter(tmp_path / "adapter", tmp_path / "other")
+    path = tmp_path / "adapter" / "adapter_config.json"
+    raw = json.loads(path.read_text())
+    path.write_text(json.dumps(raw | {"rank_pattern": {"q_proj": 2}}))
+    with pytest.raises(CheckpointError, match="rank_pattern"):
+        load_adapter(tmp_path / "adapter")
+
+
+def test_a_half_of_a_fused_matrix_may_have_an_adapter_alone(tmp_path: Path, make_model) -> None:
+    from safetensors.torch import save_file
+
+    model = make_model("gqa")
+    save_checkpoint(model, tmp_path / "base")
+    save_adapter(model, adapted(model), tmp_path / "adapter", tmp_path / "base")
+    path = tmp_path / "adapter" / "adapter_model.safetensors"
+    save_file({key: tensor for key, tensor in load_file(path).items() if "gate_proj" in key}, path)
+    back, base = load_adapter(tmp_path / "adapter"), load_checkpoint(tmp_path / "base")
+    gate, up = (back.blocks[0].feed.gate_up.weight - base.blocks[0].feed.gate_up.weight).chunk(2)  # type: ignore[union-attr]
+    assert gate.abs().max() > 0.01 and not up.any()
+    assert len(to_peft(model)) > 10
+
+
+def test_targets_that_do_not_fit_are_named(make_model) -> None:
+    with pytest.raises(ValueError, match="'k_b_proj'"):
+        add_adapters(make_model("gqa"), LoraSettings(rank=2, targets=["k_b_proj"]))
+    with pytest.raises(ValueError, match="one matrix"):
+        add_adapters(make_model("gqa"), LoraSettings(rank=2, targets=["gate_proj"]))
+    with pytest.raises(ValueError, match="experts"):
+        LoraSettings(rank=2, dora=True, targets=["experts"])
