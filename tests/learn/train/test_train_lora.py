@@ -93,7 +93,7 @@ def test_policy_steps_move_adapters_and_the_reference_is_the_base(make, model) -
 
 
 def test_what_the_merged_weights_sample_has_the_trainers_logprobs(make, model) -> None:
-    """An engine holds `merged_state`: of its own samples the trainer measures no mismatch."""
+    """An engine holds `merged_state`. The trainer measures no mismatch on what it samples."""
     add_adapters(model, LORA)
     trainer = PolicyTrainer(model, None, PolicyStepSettings(lr=0.01))
     rollouts = make.rollouts(model, 8)
