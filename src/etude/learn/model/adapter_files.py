@@ -45,9 +45,11 @@ READ = frozenset(
     ("peft_type", "task_type", "base_model_name_or_path", "r", "lora_alpha", "use_dora", "use_rslora", "target_modules", "target_parameters")
 )  # fmt: skip
 WITHOUT_EFFECT = frozenset(
-    ("auto_mapping", "peft_version", "inference_mode", "init_lora_weights", "lora_dropout", "revision", "exclude_modules", "layers_pattern",
+    ("auto_mapping", "peft_version", "inference_mode", "lora_dropout", "revision", "exclude_modules", "layers_pattern",
      "layers_to_transform", "megatron_config", "megatron_core", "qalora_group_size", "ensure_weight_tying", "runtime_config", "loftq_config")
 )  # fmt: skip
+# PEFT's ways to begin that leave the base as it is. The others (PiSSA, OLoRA, CorDA, LoftQ) also change the weights of the base.
+INIT, INIT_LEAVES_BASE = "init_lora_weights", (None, True, False, "gaussian", "eva", "orthogonal")
 # What every other option has to be for the result to be plain LoRA or DoRA.
 NEUTRAL = (None, False, "none", {}, [])
 
@@ -75,8 +77,13 @@ def read_adapter_settings(folder: Path) -> LoraSettings:
     raw = read_object(folder / CONFIG)
     if raw.get("peft_type") != "LORA":
         raise CheckpointError(f"{folder / CONFIG} has peft_type {raw.get('peft_type')!r}; only LORA is supported")
+    if raw.get(INIT) not in INIT_LEAVES_BASE:
+        raise CheckpointError(
+            f"{folder / CONFIG} sets {INIT} to {raw[INIT]!r}, which changed the base before training: the adapter does not fit the published base. "
+            "Save it with PEFT's path_initial_model_for_weight_conversion, which writes a plain adapter"
+        )
     for key, value in raw.items():
-        if key not in READ | WITHOUT_EFFECT and value not in NEUTRAL:
+        if key not in READ | WITHOUT_EFFECT | {INIT} and value not in NEUTRAL:
             raise CheckpointError(
                 f"{folder / CONFIG} sets {key} to {value!r}, which is not supported; train the adapter without it"
             )
