@@ -138,7 +138,7 @@ async def test_the_bench_opponents_score_what_they_should(
 async def test_the_expert_solves_every_level_with_the_tools_of_any_preset(
     name: str, source: ExerciseSource, pool: SandboxPool
 ) -> None:
-    """Whatever the tools are called: the reference remains, the cheats and those that do nothing score 0, and no call fails."""
+    """The expert leaves the reference, the cheats and the idle agent score 0, and no call of the expert fails."""
     harness = HarnessSettings.model_validate({"preset": name, **roomy(8192)})
     asked = preset_of(harness)
     for level in LEVELS:
