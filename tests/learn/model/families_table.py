@@ -13,6 +13,8 @@ import test_model_families as tests
 from etude.learn.model.families import FAMILIES
 from etude.rl.reloader import FAMILIES as VLLM_FAMILIES
 
+# Whose adapters are compared with those of PEFT (`test_model_adapters.py`, `test_model_adapters_peft.py`).
+ADAPTER_FAMILIES = ("llama", "qwen3_moe")
 PAGE = Path(__file__).parents[3] / "docs" / "models.md"
 BEGIN, END = "<!-- families: written by tests/learn/model/families_table.py -->\n", "<!-- end of families -->\n"
 PROOFS = {
@@ -58,7 +60,8 @@ def table() -> str:
             "yes" if name in _cases(proof) else "-" if dense and column == "replay" else "no"
             for column, proof in PROOFS.items()
         ]
-        row = [f"`{name}`", PUBLISHED[name], *cells, "no", "yes" if name in VLLM_FAMILIES else "no"]
+        adapters = "yes" if name in ADAPTER_FAMILIES else "no"
+        row = [f"`{name}`", PUBLISHED[name], *cells, adapters, "yes" if name in VLLM_FAMILIES else "no"]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
 
