@@ -67,6 +67,7 @@ BAD: list[tuple[list[str], str]] = [
     (["base", "compare", "absent", "--on", "."], "CheckpointError"),
     (["tokenizer", "check", "absent"], "FileNotFoundError"),
     (["model", "check", "absent"], "FileNotFoundError"),
+    (["serve", "absent"], "FileNotFoundError"),
     (["tokenizer", "train", "--out", "new"], "NothingToDo"),
     (["corpus", "build"], "BuildError"),
     (["corpus", "build", "--set", "corpus.sources.mine.kind=fodler"], "RecipeError"),

@@ -89,7 +89,7 @@ def test_a_verb_given_nonsense_for_everything_it_requires_answers_in_words(
     assert "Traceback" not in said, said
 
 
-@pytest.mark.parametrize("typed", ["help", "init", "train", "eval", "serve", "push", "ps"])
+@pytest.mark.parametrize("typed", ["help", "init", "train", "eval", "deploy", "push", "ps"])
 def test_a_word_that_is_no_slip_of_a_verb_gets_no_suggestion(typed: str, say: Say) -> None:
     code, said = say(typed)
     assert code != 0 and f"No such command '{typed}'." in said and "--help lists the commands" in said

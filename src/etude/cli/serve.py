@@ -38,7 +38,7 @@ KeyEnv = Annotated[
 ]
 ServedName = Annotated[
     str | None,
-    typer.Option("--served-name", metavar="NAME", help="The model's name in requests. Default: the folder's name."),
+    typer.Option("--served-name", metavar="NAME", help="The model's name in requests. Default: the checkpoint's."),
 ]
 
 

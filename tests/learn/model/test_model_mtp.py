@@ -178,9 +178,13 @@ def test_draft_layers_that_do_not_fit_are_refused(mla: CausalLM, make_model, tmp
         save_checkpoint(make_model("gqa"), tmp_path / "d", drafts_from=tmp_path / "c")
     with pytest.raises(ValueError, match="already has 1 draft layers"):
         with_drafts(drafted, 1, seed=0)
-    save_checkpoint(mla, tmp_path / "bare", extra_config={"num_nextn_predict_layers": 1})
+    tensors = load_file(tmp_path / "c" / "model-00001-of-00001.safetensors")
+    del tensors["model.layers.3.enorm.weight"]
+    save_file(tensors, tmp_path / "c" / "model-00001-of-00001.safetensors")
+    index = tmp_path / "c" / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(tensors, "model-00001-of-00001.safetensors")}))
     with pytest.raises(MissingTensors, match=r"model\.layers\.3\.enorm\.weight"):
-        load_checkpoint(tmp_path / "bare", drafts=True)
+        load_checkpoint(tmp_path / "c", drafts=True)
 
 
 def test_new_draft_layers_leave_the_trunk_bit_identical(any_model: CausalLM, ids: Tensor) -> None:
