@@ -176,13 +176,16 @@ def test_a_save_replaces_the_former_checkpoint_whole(mla: CausalLM, model: Causa
     shutil.rmtree(tmp_path / "c")
 
 
-def test_a_checkpoint_that_counts_draft_layers_and_holds_none_has_none(mla: CausalLM, tmp_path: Path) -> None:
+def test_a_checkpoint_that_counts_draft_layers_and_holds_none_has_none(
+    mla: CausalLM, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """As transformers writes a DeepSeek-V3 or GLM-4.5 model. A part of a draft layer is a damaged checkpoint."""
     save_checkpoint(mla, tmp_path / "c")
     raw = json.loads((tmp_path / "c" / "config.json").read_text())
     (tmp_path / "c" / "config.json").write_text(json.dumps(raw | {"num_nextn_predict_layers": 1}))
     assert load_config(tmp_path / "c").mtp_layers == 1
     assert same(load_checkpoint(tmp_path / "c", drafts=True), mla)
+    assert "counts 1 draft layers and the files hold none" in caplog.text
     rewrite(
         tmp_path / "c",
         lambda tensors: tensors.update({f"model.layers.{mla.config.layers}.enorm.weight": torch.ones(4)}),

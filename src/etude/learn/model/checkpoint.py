@@ -8,6 +8,7 @@ existing one takes two renames; a kill exactly between them leaves it as `.NAME.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -119,10 +120,17 @@ def load_checkpoint(
     CheckpointError or UnsupportedConfig, naming what does not fit.
 
     Draft layers on disk are left unread, and the model has none, unless `drafts` asks for them. Where config.json counts some and the files hold no
-    tensor of any, as transformers writes a checkpoint, there are none either.
+    tensor of any, as transformers writes a checkpoint, there are none either, with a warning.
     """
     config = load_config(folder)
-    if not drafts or (config.mtp_layers and not _holds_drafts(Path(folder), config)):
+    absent = drafts and config.mtp_layers > 0 and not _holds_drafts(Path(folder), config)
+    if absent:
+        logging.getLogger(__name__).warning(
+            "%s: config.json counts %d draft layers and the files hold none, so the model has none",
+            folder,
+            config.mtp_layers,
+        )
+    if absent or not drafts:
         config = config.model_copy(update={"mtp_layers": 0})
     check_size(config, folder)
     model = CausalLM(config).to(dtype)
