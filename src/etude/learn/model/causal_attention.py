@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from etude.learn.model.shared_attention import reads_in_place, shared_attention
+
 # Queries per block. Between 32 and 128 the step time is flat (benchmarks/model_speed.py); 64 wastes a tenth at length 512.
 QUERY_BLOCK = 64
 # Probabilities of one call that are kept for the backward pass; more of them are computed again there. Eight sessions of 2,000 tokens with nine
@@ -110,14 +112,27 @@ def _hidden(like: Tensor, first: int, start: int, end: int, window: int) -> Tens
 
 
 def causal_attention(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, window: int = 0, sinks: Tensor | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    window: int = 0,
+    sinks: Tensor | None = None,
+    beginning: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """q (D, Q, heads, width), k and v (D, S, kv_heads, ...) with heads a multiple of kv_heads -> (D, Q, heads, value). The queries are those of
     the last Q of S positions.
 
     `window` is the number of positions that a query sees, itself among them; 0: all before it. `sinks` (heads,): a learned score of each
-    head that takes part in the softmax, with no value.
+    head that takes part in the softmax, with no value. `beginning`: keys and values (P, kv_heads, ...) that precede those of every row.
     """
+    if beginning is not None:
+        if not window and sinks is None and reads_in_place(q, k, v):
+            return shared_attention(q, k, v, beginning, scale)
+        k, v = (
+            torch.cat((first.expand(len(q), *first.shape), own), 1)
+            for first, own in zip(beginning, (k, v), strict=True)
+        )
     if (
         sinks is not None and q.dtype == torch.bfloat16
     ):  # the softmax here is this module's own: fp32, as in the fused kernels

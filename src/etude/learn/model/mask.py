@@ -15,8 +15,9 @@ from torch import Tensor
 
 from etude.learn.model.gather import pick, reindex
 
-# Queries (D, Q, ...), keys and values (D, S, ...) to (D, Q, ...). The queries are those of the last Q of S positions.
-Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+# Queries (D, Q, ...), keys and values (D, S, ...) to (D, Q, ...). The queries are those of the last Q of S positions. With `beginning`, keys and
+# values (P, ...) that precede those of every row.
+Attention = Callable[..., Tensor]
 
 
 class DocumentMask:

@@ -119,8 +119,8 @@ class TreeMask(DocumentMask):
             return super().attend(q, k, v, attention)
         first = attention(q[None, :split], k[None, :split], v[None, :split])[0]
         behind = self._node_of_slot.view(self._row_count, self._width)[:, split:]
-        rows = q.flatten(1).index_select(0, behind.flatten()).view(*behind.shape, *q.shape[1:])
-        mixed = attention(rows, self.to_rows(k), self.to_rows(v))  # (R, S - split, heads, width)
+        rows = (x.flatten(1).index_select(0, behind.flatten()).view(*behind.shape, *x.shape[1:]) for x in (q, k, v))
+        mixed = attention(*rows, beginning=(k[:split], v[:split]))  # (R, S - split, heads, width)
         place = self._slot_of_node[split:]
         place = place // self._width * (self._width - split) + place % self._width - split
         return torch.cat((first, pick(mixed.flatten(0, 1), place)))
