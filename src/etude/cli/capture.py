@@ -114,6 +114,7 @@ def serve(
     operator_key = api_key("ETUDE_CAPTURE_KEY")
 
     async def until_stopped(book: SessionRegistry) -> None:
+        await _read_list(book)
         async with serving(book, host=host, port=port, operator_key=operator_key) as address:
             print(f"{book.policy.name} answers at {address}; sessions go to {sessions}/", file=sys.stderr)
             print(f"curl -X POST {address}/sessions -H 'content-type: application/json' -d '{{}}'", file=sys.stderr)
@@ -149,6 +150,7 @@ def run(
     settings = CaptureSettings(sessions, max_tokens, context, allowed=frozenset(allow or ()))
 
     async def whole(book: SessionRegistry) -> tuple[int, dict[str, Any]]:
+        await _read_list(book)
         async with serving(book) as address:
             session, key = book.open(task)
             status = await launch(command, environment(address, key))
@@ -166,6 +168,14 @@ def _text(summary: dict[str, Any]) -> str:
     names = ("turns", "samples", "branches", "forks", "replayed", "sampled_tokens")
     counts = ", ".join(f"{summary[name]} {name.replace('_', ' ')}" for name in names)
     return f"{summary['file']}: {counts}"
+
+
+async def _read_list(book: SessionRegistry) -> None:
+    """Find out whether an upstream endpoint returns tokens."""
+    from etude.agent.policy.openai import OpenAIPolicy
+
+    if isinstance(book.policy, OpenAIPolicy):
+        await book.policy.read_list()
 
 
 @contextlib.contextmanager

@@ -138,7 +138,9 @@ async def test_a_key_guards_everything_but_health_and_other_hosts_need_one(model
         assert (await http.post("/v1/completions", json=ASKED)).status_code == 401
         named = await http.get("/v1/models", headers={"authorization": "Bearer secret"})
         assert named.json()["data"][0] | {"created": 0} == {
-            "id": NAME, "object": "model", "created": 0, "owned_by": "etude", "max_model_len": model.window
+            "id": NAME, "object": "model", "created": 0, "owned_by": "etude", "max_model_len": model.window,
+                "return_token_ids": True, "chat_fingerprint": model.renderer.fingerprint,
+                "chat_format": model.renderer.name,
         }  # fmt: skip
     with pytest.raises(UnprotectedEndpoint, match="--api-key-env"):
         async with served(model, thread, host="0.0.0.0"):

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from etude.agent.app.errors import UnavailableError, UsageError
 from etude.agent.harness.settings import HarnessSettings
-from etude.agent.policy.connection import connect, words_of
+from etude.agent.policy.connection import words_of
+from etude.agent.policy.model_list import ListedModel, ask_for_models, listed_models
 from etude.agent.policy.openai import REQUIRED, OpenAIPolicy
 from etude.agent.policy.protocol import Policy
 from etude.core.plugins import import_object
-from etude.core.redact.keys import BadKey, bearer
+from etude.core.redact.keys import BadKey, api_key
 from etude.core.trace.entry import Effort
 from etude.sandbox.egress.address import AddressError, split_address
 from etude.sandbox.egress.environment_proxy import ConnectionSettingError
@@ -25,23 +26,12 @@ from etude.sandbox.egress.environment_proxy import ConnectionSettingError
 if TYPE_CHECKING:
     from etude.agent.chat.renderer import Renderer
 
-# Timeout of the first request: long enough for a sleeping endpoint, short enough for a waiting user.
-PROBE_TIMEOUT_S = 10.0
-# A smaller number in the list can't be the context window of a usable model.
-MIN_WINDOW_TOKENS = 1024
-# vLLM and SGLang, OpenRouter and LM Studio, llama.cpp, Mistral, others.
-_WINDOW_FIELDS = (
-    "max_model_len",
-    "context_length",
-    "loaded_context_length",
-    "n_ctx",
-    "max_context_length",
-    "context_window",
-)
 # What opens a checkpoint directory. The engine is in a higher package (`learn`), which this one never imports.
 CHECKPOINT_OPENER = "etude.learn.engine.local:open_checkpoint"
 # The command that remedies in error messages name.
 COMMAND = "etude agent"
+# The name of the laptop model's chat format (`chat/nano.py`, which takes a tokenizer to import).
+NANO_FORMAT = "nano-1"
 # Self-summaries of one session: as many as fit into a session's tokens at the default trigger.
 MAX_SUMMARIES = 24
 # Turns of one request of a user. Beyond it the agent stops and says so, and a further message continues.
@@ -117,12 +107,26 @@ async def _open_endpoint(choice: ModelChoice) -> AgentModel:
     if name is None:
         names = f"it has {', '.join([*known][:12])}" if known else "it does not say which it has"
         raise UsageError(f"{choice.model}: give the model's name with --name; {names}")
-    window = choice.context or known.get(name)
+    listed = known.get(name, ListedModel())
+    window = choice.context or listed.window_tokens
     policy = OpenAIPolicy(
         name, base_url=choice.model, api_key_env=choice.key_env, omit=choice.omit, window_tokens=window, command=COMMAND,
         max_tokens_field=choice.max_tokens_field or "max_tokens",
     )  # fmt: skip
+    policy.take_listed(listed)
+    if listed.chat_format == NANO_FORMAT:
+        return AgentModel(policy, None, _laptop_settings(choice), policy.close)
     return AgentModel(policy, None, _large_model_settings(choice, window), policy.close)
+
+
+def _laptop_settings(choice: ModelChoice) -> HarnessSettings:
+    """Settings of a laptop model, in this process or behind an endpoint. Raises UsageError for a preset that it does not know."""
+    if choice.preset not in (None, "nano"):
+        raise UsageError(
+            f"{choice.model} is a laptop model: its habits are trained in, it takes --preset nano, not {choice.preset}"
+        )
+    turns = {} if choice.max_turns is None else {"max_turns": choice.max_turns}
+    return HarnessSettings.model_validate({"effort": choice.effort, **turns})
 
 
 def _large_model_settings(choice: ModelChoice, context: int | None) -> HarnessSettings:
@@ -137,43 +141,27 @@ def _large_model_settings(choice: ModelChoice, context: int | None) -> HarnessSe
     )  # fmt: skip
 
 
-async def _list_models(choice: ModelChoice) -> dict[str, int | None]:
-    """The models that the endpoint lists, with their context windows where it states them. Empty if it has no such list."""
+async def _list_models(choice: ModelChoice) -> dict[str, ListedModel]:
+    """The models that the endpoint lists. Empty if it has no such list."""
     import httpx
 
-    url = f"{choice.model.rstrip('/')}/models"
     try:
-        headers = bearer(choice.key_env)
+        response = await ask_for_models(choice.model, choice.key_env)
     except BadKey as error:
         raise UsageError(str(error)) from error
-    try:
-        async with connect(url, PROBE_TIMEOUT_S) as client:
-            response = await client.get(url, headers=headers)
     except ConnectionSettingError as error:
         raise UnavailableError(f"{choice.model} can't be reached: {error}") from error
     except (httpx.TransportError, httpx.InvalidURL) as error:
-        reason = words_of(error, url)
+        reason = words_of(error, choice.model)
         raise UnavailableError(f"no endpoint at {choice.model} ({reason}); start it, or check the address") from error
     if response.status_code in (401, 403):
         wrong = (
             f"the key in {choice.key_env} is refused"
-            if headers
+            if api_key(choice.key_env)
             else f"it asks for a key and {choice.key_env} is not set"
         )
         raise UnavailableError(f"{choice.model}: {wrong}; export {choice.key_env}=…, or name another with --key-env")
-    try:
-        rows = response.json()["data"] if response.status_code == 200 else []
-        return {str(row["id"]): _window(row) for row in rows}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}
-
-
-def _window(row: dict[str, Any]) -> int | None:
-    """A model's context window in tokens. Servers use different field names for it."""
-    inner = [row.get(key) for key in ("meta", "top_provider", "model_info", "limits")]
-    places = [row, *(place for place in inner if isinstance(place, dict))]
-    sizes = [place[name] for name in _WINDOW_FIELDS for place in places if isinstance(place.get(name), int)]
-    return next((size for size in sizes if size >= MIN_WINDOW_TOKENS), None)
+    return listed_models(response)
 
 
 def _open_checkpoint(choice: ModelChoice) -> AgentModel:
@@ -183,19 +171,10 @@ def _open_checkpoint(choice: ModelChoice) -> AgentModel:
             f"{choice.model} is neither an address (http://…/v1) nor a checkpoint directory with a config.json"
         )
     from etude.agent.chat.load import load_renderer
-    from etude.agent.chat.nano import NanoRenderer
 
     renderer = load_renderer(folder)
-    nano = isinstance(renderer, NanoRenderer)
-    if nano and choice.preset not in (None, "nano"):
-        raise UsageError(
-            f"{folder} is a laptop model: its habits are trained in, it takes --preset nano, not {choice.preset}"
-        )
-    turns = {} if choice.max_turns is None else {"max_turns": choice.max_turns}
+    nano = _laptop_settings(choice) if renderer.name == NANO_FORMAT else None
     open_checkpoint: CheckpointOpener = import_object(CHECKPOINT_OPENER)
     policy, window = open_checkpoint(folder, choice.name or folder.resolve().name, renderer)
-    if nano:
-        settings = HarnessSettings.model_validate({"effort": choice.effort, **turns})
-    else:
-        settings = _large_model_settings(choice, choice.context or window)
+    settings = _large_model_settings(choice, choice.context or window) if nano is None else nano
     return AgentModel(policy, renderer, settings, policy.close)

@@ -45,7 +45,7 @@ MAX_CONTINUATIONS = (
 
 @dataclass(frozen=True)
 class AgentOutcome:
-    """How a session ended. `segments` is empty for text policies without a renderer."""
+    """How a session ended. `segments` is empty for text policies without a renderer, unless their server returns tokens."""
 
     reason: str  # an EndReason
     message: str  # the final message, if there was one

@@ -11,7 +11,7 @@ from etude.agent.harness.presets.preset import harness_facts, hash_of
 from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
-from etude.agent.policy.protocol import Policy, window_of
+from etude.agent.policy.protocol import Policy, served_chat_of, window_of
 from etude.core.trace.entry import SessionHeader
 from etude.core.trace.unicode import whole
 
@@ -40,6 +40,8 @@ def session_header(
         takes_tokens=policy.takes_tokens,
         created_unix_s=round(time.time(), 3),
         settings=settings.model_dump(mode="json"),
-        facts=whole(facts.to_json()) | ({} if window is None else {"window_tokens": window}),
+        facts=whole(facts.to_json())
+        | ({} if window is None else {"window_tokens": window})
+        | ({"served_chat": served} if (served := served_chat_of(policy)) and renderer is None else {}),
         recipe=recipe or {},
     )

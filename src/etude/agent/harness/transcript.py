@@ -6,7 +6,7 @@ together with the next prompt, in front of the turn that reads them. If the form
 trace forks: the whole conversation is rendered again, and the fork is counted.
 
 A text policy with a renderer (a scripted expert) gets its turns rendered once, as sampled tokens with logprob 0 and version -1: these are
-demonstrations for SFT, in the same format as rollouts. Without a renderer there are no tokens.
+demonstrations for SFT, in the same format as rollouts. Without a renderer there are tokens where the policy's server returns its prompt's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from etude.agent.metrics.tokens import CHARS_PER_TOKEN, count_turn_tokens, estim
 from etude.agent.policy.wire.outgoing import fresh_id
 from etude.core.trace.builder import SegmentBuilder
 from etude.core.trace.completion import Completion, SampledTokens
-from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens
+from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, turn_tokens
 from etude.core.trace.message import Message
 from etude.core.trace.session import Recorder, Session
 
@@ -70,14 +70,14 @@ class Transcript:
         self._is_rendered_together = renderer is not None and self._pieces is None  # rendered with its neighbours
         self._tools = tools
         self._node: int | None = None  # the entry whose tokens come last
+        self._served_node: int | None = None  # of tokens that a server returned, in the open segment
         self._root: int | None = None  # the original request, the parent of every segment
         self._prefix: list[tuple[Message, list[int] | None]] = []
         self._scale = 1.0  # the endpoint's token count divided by the estimate
         self._tool_tokens = len(json.dumps(tools)) // CHARS_PER_TOKEN  # estimated tokens of the tool schemas
         self._prompt: _NextPrompt | None = None
-        self._answered: tuple[
-            int, ...
-        ] = ()  # the last prompt of the open segment that has its answer: a prefix of the held tokens
+        # The last prompt of the open segment that has its answer: a prefix of the held tokens.
+        self._answered: tuple[int, ...] = ()
         self._pending = _PendingMessages()
         self._estimate = 0  # estimated tokens of the open segment, used without a count
         self._sealed = 0  # tokens of the sealed segments, counted the same way
@@ -158,7 +158,7 @@ class Transcript:
                 self._replace({int(number): text for number, text in entry.data["texts"].items()})
             elif entry.type == "fork" and entry.tokens is not None:
                 self.builder.fork(entry.tokens.ids)
-                self._node = entry.id
+                self._node = self._served_node = entry.id
         if tools_changed:
             self._pending = _PendingMessages()
 
@@ -168,6 +168,7 @@ class Transcript:
         self._entries.append(entry.id)
         self._estimate += estimate(message)
         self._node = entry.id
+        self._served_node = self._served_node if entry.tokens is None else entry.id
         sampled = message.role == "assistant"
         if self._is_rendered_together:
             self._pending = _PendingMessages(message, []) if sampled else self._pending
@@ -185,7 +186,7 @@ class Transcript:
         self.builder.extend(tokens.ids[tokens.lead + count :])
 
     def hear(self, message: Message) -> None:
-        """Append a user message: the self-summary's query, or a message of the user."""
+        """Append a user message, or the self-summary's query."""
         self._add(message, self._render(message), "message", message.to_json())
 
     def result(self, message: Message, name: str, failed: bool, facts: Mapping[str, Any] = NOTHING) -> None:
@@ -229,6 +230,7 @@ class Transcript:
     def _start_segment(self) -> None:
         self._sealed += self._estimate
         self._estimate = 0
+        self._served_node = None
         self.builder.begin()
         for message, ids in self._prefix:
             self.builder.extend(ids or ())
@@ -244,7 +246,8 @@ class Transcript:
         read = self._prompt.read if self._prompt is not None else 0
         if self._renderer is None:
             message = self._distinct(_require(answer))
-            routes, tokens, kinds = None, None, count_turn_tokens(message)._asdict()
+            tokens, routes = self._take_served(answer) if answer.tokens is not None else (None, None)
+            kinds = count_turn_tokens(message)._asdict()
             self.take_token_count(answer.usage.input_tokens)
             self._estimate = answer.usage.input_tokens + answer.usage.output_tokens or self._estimate + estimate(
                 message
@@ -259,7 +262,9 @@ class Transcript:
         self.messages.append(message)
         data = {"message": message.to_json(), "finish": answer.finish, "usage": vars(answer.usage), "spoken": kinds}
         data |= {"read": read} if read else {}
-        self._node = self._recorder.append("completion", data, parent=self._node, tokens=tokens, routes=routes)
+        parent = self._node if tokens is None or self._renderer is not None else self._served_node
+        self._node = self._recorder.append("completion", data, parent=parent, tokens=tokens, routes=routes)
+        self._served_node = self._served_node if tokens is None else self._node
         self._entries.append(self._node)
         return message
 
@@ -290,21 +295,31 @@ class Transcript:
         prompt, self._prompt = self._prompt, None
         lead = [] if prompt.forks else prompt.follows
         if prompt.forks:
-            self._node = self._fork(prompt.follows)
+            self._node = self._fork(prompt.follows, self._node)
         else:
             self.builder.extend(lead)
         self._answered = prompt.ids
         self.builder.sample(sampled)
         tail = self._pieces.close_turn(sampled.ids) if self._pieces else []
         self.builder.extend(tail)
-        tokens = EntryTokens([*lead, *sampled.ids, *tail], len(lead), sampled.logprobs, sampled.versions)
-        has_routes = sampled.routes is not None and len(sampled.routes) > 0
-        return tokens, EntryRoutes(sampled.route_start, sampled.routes) if has_routes else None  # pyright: ignore
+        return turn_tokens(lead, sampled, tail)
 
-    def _fork(self, ids: list[int]) -> int:
-        """Record a new tree root with the whole prompt, because it does not continue the held tokens."""
+    def _take_served(self, answer: Completion) -> tuple[EntryTokens, EntryRoutes | None]:
+        """Append the prompt that the server rendered and the answer, and return the tokens that they add."""
+        assert answer.tokens is not None
+        prompt, held = list(answer.prompt_ids), self.builder.open_ids
+        lead = prompt[len(held) :] if prompt[: len(held)] == held else []
+        if lead or not held:
+            self.builder.extend(lead)
+        else:
+            self._served_node = self._fork(prompt, self._served_node)
+        self.builder.sample(answer.tokens)
+        return turn_tokens(lead, answer.tokens)
+
+    def _fork(self, ids: list[int], holder: int | None) -> int:
+        """Record a new tree root with the whole prompt, because it does not continue the tokens held up to `holder`."""
         self.builder.fork(ids)
-        return self._recorder.append("fork", {"held_by": self._node}, tokens=EntryTokens(ids, lead=len(ids)))
+        return self._recorder.append("fork", {"held_by": holder}, tokens=EntryTokens(ids, lead=len(ids)))
 
     async def _next(self) -> _NextPrompt:
         assert self._renderer is not None
@@ -370,12 +385,6 @@ def _require(answer: Completion) -> Message:
     return answer.message
 
 
-#
-# Each turn of a token policy frees the last prompt and makes one a little longer. glibc hands a freed block above a threshold (128 KiB,
-# 16,000 tokens) back to the system and takes fresh pages for the next: 1 ms a turn at 200,000 tokens, more than all else the harness
-# does. The threshold rises to the largest block that was freed so (mallopt(3), M_MMAP_THRESHOLD), hence this. Where there is no
-# glibc it changes nothing.
-
 # A prompt of two million tokens; glibc's own limit is twice that.
 _LARGEST_BYTES = 16 << 20
 
@@ -384,8 +393,8 @@ _LARGEST_BYTES = 16 << 20
 def keep_large_blocks() -> None:
     """Raise the threshold above which glibc returns a freed block to the system. Runs once in a process and touches no memory.
 
-    Each turn of a token policy frees the last prompt and allocates a slightly longer one. glibc returns a freed block above a threshold
-    (128 KiB, 16,000 tokens) to the system and takes fresh pages for the next: 1 ms a turn at 200,000 tokens, more than the rest of the
-    harness. The threshold rises to the largest block freed so far (mallopt(3), M_MMAP_THRESHOLD). Without glibc this changes nothing.
+    Each turn of a token policy frees the last prompt and allocates a longer one. glibc returns a freed block above 128 KiB (16,000 tokens)
+    to the system and takes fresh pages for the next: 1 ms a turn at 200,000 tokens, more than the rest of the harness. The threshold rises
+    to the largest block freed so far (mallopt(3), M_MMAP_THRESHOLD). Without glibc this changes nothing.
     """
     bytearray(_LARGEST_BYTES)

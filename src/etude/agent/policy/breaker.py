@@ -6,7 +6,7 @@ that stopped working: the attempts in flight are dropped unscored, those that ar
 
 from __future__ import annotations
 
-from etude.agent.policy.protocol import FatalStageError, Policy, PolicyError, Request, window_of
+from etude.agent.policy.protocol import FatalStageError, Policy, PolicyError, Request, served_chat_of, window_of
 from etude.core.trace.completion import Completion
 
 # One lasting failure may be a single conversation that a server chokes on; two in a row without an answer are the server.
@@ -29,6 +29,10 @@ class Breaker:
     @property
     def window_tokens(self) -> int | None:
         return window_of(self._inner)
+
+    @property
+    def served_chat(self) -> str:
+        return served_chat_of(self._inner)
 
     async def complete(self, request: Request) -> Completion:
         try:

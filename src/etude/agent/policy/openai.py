@@ -1,6 +1,9 @@
 """Any OpenAI-compatible endpoint as a text policy. Overload and network trouble are retried with backoff; what remains is one of
 two: a request that the model can't take (too long, filtered) is evidence, all else (keys, names, outages) is ours.
 
+An endpoint that lists its model with `return_token_ids` (`wire/token_fields.py`) is asked for the tokens of each answer. They are what was
+sampled, so such a session is a training sample like one of an engine in this process.
+
 Endpoints differ in what they accept. Where a refusal says what to change (a smaller answer, another name for its limit, plainer ids), the
 request is sent once more with that change, and later ones begin with it.
 """
@@ -17,13 +20,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from etude.agent.policy.connection import connect, words_of
+from etude.agent.policy.model_list import ListedModel, ask_for_models, listed_models
 from etude.agent.policy.openai_stream import STREAM_FAULTS, Reply, ask
 from etude.agent.policy.protocol import ContextOverflow, PolicyError, Request, RetryWait
 from etude.agent.policy.refusal import Refusal, error_words, read_refusal
 from etude.agent.policy.wire.chat import from_wire
-from etude.agent.policy.wire.errors import ProviderError, StreamCut
+from etude.agent.policy.wire.errors import ProviderError, StreamCut, WireError
 from etude.agent.policy.wire.opaque import THINKING_FIELDS, provider_of
 from etude.agent.policy.wire.outgoing import Outgoing
+from etude.agent.policy.wire.token_fields import ASK
 from etude.core.redact.keys import api_key, bearer, mask_keys
 from etude.core.trace.completion import Completion, Usage
 from etude.core.trace.message import Message
@@ -103,6 +108,10 @@ class OpenAIPolicy:
         self._omit = frozenset(omit)
         self._outgoing = Outgoing(provider_of(root, model), unwanted=self._omit)
         self._trusting = False  # this endpoint's streams end without a word
+        self._returns_tokens = False
+        self.served_chat = (
+            ""  # the fingerprint of the chat format that the endpoint renders prompts with, if it returns tokens
+        )
         self._command = command
         self._clients: dict[str, httpx.AsyncClient] = {}  # by origin: a proxy is that of a scheme
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -117,10 +126,29 @@ class OpenAIPolicy:
             return Completion(message=said, usage=Usage(seconds=time.perf_counter() - start))
         try:
             return from_wire(body, request.messages, time.perf_counter() - start, self._outgoing.provider)
+        except WireError as error:
+            raise PolicyError(f"{self._url}: {error}") from error
         except (KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
             raise PolicyError(
                 f"{self._url} answered no chat completion: {mask_keys(str(plain(body)))[:200]}"
             ) from error
+
+    async def read_list(self) -> None:
+        """Take what the endpoint lists of the model. Without an answer nothing changes: a fault of the endpoint shows in the first turn,
+        which has retries and words for it."""
+        import httpx
+
+        try:
+            response = await ask_for_models(self._url.removesuffix("/chat/completions"), self._key_env)
+        except (httpx.TransportError, httpx.InvalidURL, httpx.UnsupportedProtocol, ConnectionSettingError):
+            return
+        self.take_listed(listed_models(response).get(self.name, ListedModel()))
+
+    def take_listed(self, listed: ListedModel) -> None:
+        """Use the row of the endpoint's list that is this model's. A window that is known already stays."""
+        self.window_tokens = self.window_tokens or listed.window_tokens
+        self._returns_tokens = listed.returns_tokens and ASK not in self._omit
+        self.served_chat = listed.chat if self._returns_tokens else ""
 
     async def release(self, session_id: str) -> None:
         """Endpoints keep nothing by session."""
@@ -148,6 +176,8 @@ class OpenAIPolicy:
             body["seed"] = request.seed
         if request.effort != "medium":  # the default everywhere; endpoints without the field refuse it
             body["reasoning_effort"] = request.effort
+        if self._returns_tokens:
+            body[ASK] = True
         if request.on_delta is not None and "stream" not in self._omit:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return {key: value for key, value in body.items() if key not in self._omit}

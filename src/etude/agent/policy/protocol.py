@@ -80,6 +80,18 @@ class WindowedPolicy(Protocol):
     window_tokens: int | None  # prompt and answer together; None: not known yet
 
 
+@runtime_checkable
+class RenderingPolicy(Protocol):
+    """A policy whose server renders messages itself and returns the tokens."""
+
+    served_chat: str  # the fingerprint of the server's chat format; "": it returns no tokens
+
+
+def served_chat_of(policy: Policy) -> str:
+    """The fingerprint of the chat format that the policy's server renders with, if it returns tokens; else ""."""
+    return policy.served_chat if isinstance(policy, RenderingPolicy) else ""
+
+
 def window_of(policy: Policy) -> int | None:
     """The window of a policy's model, where it is known and messages are sent: a token policy's engine looks after its own."""
     return policy.window_tokens if isinstance(policy, WindowedPolicy) and not policy.takes_tokens else None

@@ -27,6 +27,7 @@ class Ask:
     stream: bool = False
     stream_usage: bool = False
     one_call: bool = False  # the agent takes at most one tool call in an answer
+    token_ids: bool = False  # the agent asks for the answer's tokens
     ignored: tuple[str, ...] = ()  # fields that were let through without effect
 
 

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from etude.agent.chat.renderer import Renderer
-from etude.agent.policy.protocol import Policy
+from etude.agent.policy.protocol import Policy, served_chat_of
 from etude.agent.proxy.ask import Ask
 from etude.core.trace.entry import SessionHeader
 
@@ -27,6 +27,7 @@ def capture_header(
         "system": [message.text for message in ask.messages if message.role == "system"],
         "tools": list(ask.tools),
     }
+    served = served_chat_of(policy)
     request = next((message.text for message in ask.messages if message.role == "user"), "")
     return SessionHeader(
         session_id=session_id,
@@ -37,6 +38,6 @@ def capture_header(
         policy=policy.name,
         takes_tokens=policy.takes_tokens,
         created_unix_s=round(time.time(), 3),
-        facts={"instruction": request},
+        facts={"instruction": request} | ({"served_chat": served} if served and renderer is None else {}),
         recipe={"capture": {**source, "model": ask.model, "ignored": list(ask.ignored)}},
     )

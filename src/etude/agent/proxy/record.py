@@ -11,7 +11,7 @@ from etude.agent.metrics.of_session import counters_of
 from etude.agent.proxy.graph import Node
 from etude.agent.proxy.tokens import TokenChain
 from etude.core.trace.completion import Completion, SampledTokens
-from etude.core.trace.entry import EntryRoutes, EntryTokens, SessionHeader
+from etude.core.trace.entry import EntryTokens, SessionHeader, turn_tokens
 from etude.core.trace.message import Message
 from etude.core.trace.writer import SessionWriter
 
@@ -71,9 +71,7 @@ class Record:
         if sampled is not None:
             self.counts["sampled_tokens"] += len(sampled.ids)
             held = TokenChain([*lead, *sampled.ids], place[1])
-            tokens = EntryTokens(held.ids, len(lead), sampled.logprobs, sampled.versions)
-            if sampled.routes is not None and len(sampled.routes):
-                routes = EntryRoutes(sampled.route_start, sampled.routes)
+            tokens, routes = turn_tokens(lead, sampled)
         entry = self._writer.append("completion", data, parent=place[0], tokens=tokens, routes=routes)
         ids = sampled.ids if sampled else None
         node.add(

@@ -16,7 +16,9 @@ from fastapi.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from etude.agent.chat.renderer import Renderer, RenderError
+from etude.agent.policy.protocol import served_chat_of
 from etude.agent.policy.wire.errors import openai_error
+from etude.agent.policy.wire.token_fields import listed_fields
 from etude.agent.proxy.ask import Ask, ProxyRequestError
 from etude.agent.proxy.body import parse_body
 from etude.agent.proxy.book import SessionRegistry
@@ -101,7 +103,10 @@ def _models(app: FastAPI, book: SessionRegistry) -> None:
 
     def row(name: str) -> dict[str, Any]:
         ours = {"object": "model", "created": 0, "owned_by": "etude"}
-        return {"id": name, **ours, "type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+        chat = (book.renderer.fingerprint, book.renderer.name) if book.renderer else (served_chat_of(book.policy), "")
+        listed = listed_fields(*chat) if chat[0] else {}
+        made = {"display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+        return {"id": name, **ours, "type": "model", **made, **listed}
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:

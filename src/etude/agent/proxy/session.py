@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.agent.chat.renderer import Renderer, RenderError
-from etude.agent.policy.protocol import Policy, PolicyError, Request
+from etude.agent.policy.protocol import Policy, PolicyError, Request, served_chat_of
 from etude.agent.policy.wire.outgoing import fresh_id
 from etude.agent.proxy.ask import Ask, ProxyRequestError
 from etude.agent.proxy.graph import Node, match, message_key
@@ -92,6 +92,7 @@ class CaptureSession:
         except asyncio.CancelledError:
             record.fault("Disconnected", "the agent went away before its answer was sampled", infra=True)
             raise
+        place, answer = self._served(record, place, answer)
         return self._take(record, place, ask, answer, time.perf_counter() - start, telling)
 
     async def end(self, reason: str = "done") -> dict[str, Any]:
@@ -210,6 +211,26 @@ class CaptureSession:
         assert first is not None
         return self._names.setdefault(first, f"{self.id}.{len(self._names)}" if self._names else self.id)
 
+    def _served(self, record: Record, place: _Place, answer: Completion) -> tuple[_Place, Completion]:
+        """Where an answer goes whose server says as what it rendered the prompt: behind the tokens held that the prompt begins with, or
+        behind a fork. Tokens of another chat format than the one to record in are left out."""
+        if answer.tokens is None or not answer.prompt_ids:
+            return place, answer
+        if self._renderer is not None and served_chat_of(self._policy) != self._renderer.fingerprint:
+            return place, replace(answer, tokens=None, prompt_ids=())
+        prompt = answer.prompt_ids
+        if prompt == place.prompt:
+            return place, answer
+        holder = next((node for node in reversed(place.node.path()) if node.held is not None), None)
+        held = holder.held.all() if holder is not None and holder.held is not None else []
+        if self._renderer is None and list(prompt[: len(held)]) == held:
+            entry, chain = (None, None) if holder is None else (holder.entry, holder.held)
+            return replace(place, entry=entry, held=chain, lead=list(prompt[len(held) :]), prompt=prompt), answer
+        if place.node.fork is None or place.node.fork[1].ids != list(prompt):
+            place.node.fork = record.fork(place.node, list(prompt))
+        entry, chain = place.node.fork
+        return replace(place, entry=entry, held=chain, lead=[], prompt=prompt), answer
+
     def _take(
         self, record: Record, place: _Place, ask: Ask, answer: Completion, seconds: float, telling: TurnDeltas | None
     ) -> Completion:
@@ -234,7 +255,9 @@ class CaptureSession:
         usage = answer.usage
         if sampled is not None and not usage.input_tokens + usage.output_tokens:
             usage = Usage(len(place.prompt), 0, len(sampled.ids), round(seconds, 4))
-        completion = Completion(message=delivered, tokens=sampled, finish=answer.finish, usage=usage)
+        completion = Completion(
+            message=delivered, tokens=sampled, finish=answer.finish, usage=usage, prompt_ids=place.prompt
+        )
         heard = telling.heard(message) if telling else message
         self._turns |= {message_key(message): message, message_key(heard): message}
         record.turn(place.node, message, completion, (place.entry, place.held), place.lead, sampled, foreign, heard)

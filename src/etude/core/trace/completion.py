@@ -43,10 +43,13 @@ class Usage:
 
 @dataclass(frozen=True)
 class Completion:
-    """One answer. Token policies fill `tokens` (the chat room parses the message); text policies fill `message`."""
+    """One answer. Token policies fill `tokens` (the harness parses the message); text policies fill `message`, and both where their server
+    returns tokens."""
 
     message: Message | None = None
     tokens: SampledTokens | None = None
     finish: Finish = "stop"
     usage: Usage = field(default_factory=Usage)
     problem: str = ""  # why it was aborted, where the engine knows
+    # The prompt's ids, where the policy was sent messages, rendered them itself and says as what; then `tokens` is set, too.
+    prompt_ids: tuple[int, ...] = ()

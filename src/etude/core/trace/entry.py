@@ -9,9 +9,11 @@ adds, a self-summary hangs its continuation on the original request, a fork star
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Sequence
 
 import numpy as np
+
+from etude.core.trace.completion import SampledTokens
 
 EntryType = Literal[
     "message",
@@ -57,6 +59,15 @@ class EntryRoutes:
 
     start: int
     rows: np.ndarray  # (N, L_moe, K) uint8 or uint16
+
+
+def turn_tokens(
+    lead: Sequence[int], sampled: SampledTokens, tail: Sequence[int] = ()
+) -> tuple[EntryTokens, EntryRoutes | None]:
+    """A turn as its entry holds it: `lead` is what was rendered in front of it, `tail` what closes it."""
+    tokens = EntryTokens([*lead, *sampled.ids, *tail], len(lead), sampled.logprobs, sampled.versions)
+    routes = sampled.routes
+    return tokens, EntryRoutes(sampled.route_start, routes) if routes is not None and len(routes) else None
 
 
 @dataclass(frozen=True)

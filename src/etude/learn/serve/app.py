@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from etude.agent.policy.protocol import PolicyError
 from etude.agent.policy.protocol import Request as EngineRequest
 from etude.agent.policy.wire import sse
+from etude.agent.policy.wire.token_fields import listed_fields
 from etude.agent.proxy.ask import ProxyRequestError
 from etude.agent.proxy.body import Bodies, parse_body
 from etude.agent.proxy.exchange import key_of
@@ -83,7 +84,8 @@ def _add_information(app: FastAPI, state: ServeState) -> None:
     def row() -> dict[str, Any]:
         model = state.model
         common = {"object": "model", "created": 0, "owned_by": "etude"}
-        return {"id": model.name, **common, "max_model_len": model.window}
+        chat = ("", "") if model.renderer is None else (model.renderer.fingerprint, model.renderer.name)
+        return {"id": model.name, **common, "max_model_len": model.window, **listed_fields(*chat)}
 
     def information(read: Callable[[Request], Any]) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:

@@ -6,7 +6,6 @@ token and, for models with experts, the routes.
 
 from __future__ import annotations
 
-import base64
 import json
 import time
 import uuid
@@ -16,6 +15,7 @@ from typing import Any
 
 from etude.agent.chat.live import Piece
 from etude.agent.policy.wire.chat import chat_usage, wire_call
+from etude.agent.policy.wire.token_fields import origin_of
 from etude.core.trace.completion import SampledTokens, Usage
 from etude.learn.serve.answer_reader import ServedAnswer
 from etude.learn.serve.request import SamplingOptions
@@ -65,16 +65,7 @@ class AnswerFormat:
 
     def provenance(self, answer: ServedAnswer) -> Row:
         """The fields of a choice that `return_token_ids` adds at its end."""
-        if not self.options.token_ids:
-            return {}
-        own: Row = {"versions": answer.tokens.versions, "logprobs": answer.tokens.logprobs}
-        routes = answer.tokens.routes
-        if routes is not None:
-            own["routes"] = {
-                "data": base64.b64encode(routes.tobytes()).decode(), "dtype": str(routes.dtype), "shape": [*routes.shape],
-                "start": answer.tokens.route_start,
-            }  # fmt: skip
-        return {"etude": own}
+        return origin_of(answer.tokens) if self.options.token_ids else {}
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,7 @@ def endpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
         await greet(own, settings, key_of(name, argument.effort, argument.agent), context.log)
         client = own.policy(RETRIES)
         try:
+            await client.read_list()
             yield ParticipantPolicy(Breaker(client), agent=open_agent(argument.agent, settings))
         finally:
             await client.close()

@@ -86,6 +86,8 @@ def _own(session: Session, renderer: Renderer) -> bool:
     if not any(entry.tokens is not None for entry in session.entries):
         return False
     settings = HarnessSettings.model_validate(session.header.settings)
+    if (served := session.header.facts.get("served_chat")) is not None:  # tokens that an endpoint returned
+        return served == renderer.fingerprint
     return session.header.harness_facts.get("chat") == renderer_for(renderer, settings).fingerprint
 
 

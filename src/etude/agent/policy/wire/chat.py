@@ -25,6 +25,7 @@ from etude.agent.policy.wire.errors import WireError
 from etude.agent.policy.wire.opaque import THINKING_FIELDS, fields_of_call, fields_of_turn
 from etude.agent.policy.wire.parts import is_plain, text_of, thinking_of
 from etude.agent.policy.wire.placeholder import join_parts, placeholder
+from etude.agent.policy.wire.token_fields import read_tokens
 from etude.core.trace.completion import Completion, Finish, Usage
 from etude.core.trace.message import CUT_OFF, FAILED, FILTERED, Message, ToolCall
 from etude.core.trace.plain_json import fault_of, parse, plain
@@ -39,7 +40,7 @@ _UNFINISHED = {**dict.fromkeys(_FILTERS.split(), FILTERED), **dict.fromkeys(("er
 
 def from_wire(body: dict[str, Any], history: Sequence[Message], seconds: float, provider: str = "") -> Completion:
     """The first choice of a chat completion that `provider` sent. Raises KeyError, IndexError, TypeError or AttributeError if
-    `body` is none."""
+    `body` is none, and WireError where its token fields contradict each other."""
     choice = body["choices"][0]
     calls = choice["message"].get("tool_calls") or []  # as they came: what is wrong with their arguments is to be found
     row = whole(plain(choice["message"]))
@@ -53,7 +54,9 @@ def from_wire(body: dict[str, Any], history: Sequence[Message], seconds: float, 
     if finish == "length" and not message.calls and message.problem is None:
         message = Message("assistant", text, thinking, problem=CUT_OFF)
     message = _provided(message, row, provider) if provider else message
-    return Completion(message=message, finish=finish, usage=_usage(body.get("usage") or {}, seconds))
+    usage = _usage(body.get("usage") or {}, seconds)
+    prompt, tokens = read_tokens(body, choice) or ((), None)
+    return Completion(message=message, tokens=tokens, finish=finish, usage=usage, prompt_ids=prompt)
 
 
 def _thinking(row: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from etude.agent.policy.wire.chat_types import ChatCall, ChatDelta
 from etude.agent.policy.wire.errors import ProviderError, StreamCut, WireError
 from etude.agent.policy.wire.opaque import THINKING_FIELDS, fields_of_turn, joined_field
 from etude.agent.policy.wire.parts import append_part, is_plain, text_of, thinking_of
+from etude.agent.policy.wire.token_fields import IDS, ORIGIN, PROMPT
 
 
 @dataclass
@@ -29,6 +30,8 @@ class ChatAssembly:
     _content: list[Any] = field(default_factory=list)
     _fields: dict[str, Any] = field(default_factory=dict)
     _calls: list[ChatCall] = field(default_factory=list)
+    _tokens: dict[str, Any] = field(default_factory=dict)  # of the answer and of its choice (`token_fields.py`)
+    _ids: list[Any] = field(default_factory=list)
     _places: dict[int, int] = field(default_factory=dict)  # a server's index -> the place in `_calls` that it means now
 
     def add(self, row: dict[str, Any]) -> tuple[str, str]:
@@ -36,6 +39,7 @@ class ChatAssembly:
         if row.get("error") or row.get("object") == "error":
             raise ProviderError(status_of(row), error_of(row) or str(row))
         self.usage = _object(row.get("usage")) or self.usage
+        self._tokens |= {PROMPT: row[PROMPT]} if PROMPT in row else {}
         text = thinking = ""
         for choice in _objects(row.get("choices")):
             # Some servers send the whole turn once more, or only once, as a message.
@@ -51,6 +55,8 @@ class ChatAssembly:
             for piece in read.tool_calls or []:
                 self._call(piece)
             self.finish = str(choice.get("finish_reason") or "") or self.finish
+            self._ids += _list(choice.get(IDS))
+            self._tokens |= {ORIGIN: choice[ORIGIN]} if ORIGIN in choice else {}
         return text, thinking
 
     @property
@@ -71,7 +77,11 @@ class ChatAssembly:
             **self._fields,
         }
         finish = self.finish or ("tool_calls" if self._calls else "stop")
-        return {"choices": [{"message": message, "finish_reason": finish}], "usage": self.usage}
+        choice = {"message": message, "finish_reason": finish}
+        if ORIGIN in self._tokens:
+            choice |= {ORIGIN: self._tokens[ORIGIN], IDS: self._ids}
+        prompt = {PROMPT: self._tokens[PROMPT]} if PROMPT in self._tokens else {}
+        return {"choices": [choice], "usage": self.usage, **prompt}
 
     def _whole(self) -> bool:
         """Whether what came could be a whole turn."""
@@ -129,6 +139,10 @@ def _extend(held: BaseModel, piece: BaseModel) -> None:
 
 def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

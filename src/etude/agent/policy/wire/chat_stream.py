@@ -9,17 +9,20 @@ from typing import Any
 from etude.agent.policy.wire.answer_stream import TurnPart
 from etude.agent.policy.wire.chat import chat_usage, finish_reason, wire_call
 from etude.agent.policy.wire.chat_types import ChatChunk, ChatChunkChoice, ChatDelta, ChatFinish
+from etude.agent.policy.wire.token_fields import token_fields
 from etude.core.trace.completion import Completion, Usage
 
 
 @dataclass(frozen=True)
 class ChatStream:
-    """Writes one answer's chunks (a `WireStream`). `created` in Unix seconds; `usage`: the client asked what it cost."""
+    """Writes one answer's chunks (a `WireStream`). `created` in Unix seconds; `usage`: the client asked what it cost,
+    `token_ids`: for its tokens, which come with the end."""
 
     id: str
     model: str
     created: int
     usage: bool = False
+    token_ids: bool = False
 
     def opening(self, usage: Usage) -> Iterator[dict[str, Any]]:
         yield self._chunk(ChatDelta(role="assistant", content=""))
@@ -31,7 +34,12 @@ class ChatStream:
         assert answer.message is not None
         for index, call in enumerate(answer.message.calls):
             yield self._chunk(ChatDelta(tool_calls=[wire_call(call, index)]))
-        yield self._chunk(ChatDelta(), finish_reason(answer))
+        last = self._chunk(ChatDelta(), finish_reason(answer))
+        if self.token_ids and answer.tokens is not None:
+            of_answer, of_choice = token_fields(answer.prompt_ids, answer.tokens)
+            last["choices"][0] |= of_choice
+            last |= of_answer
+        yield last
         if self.usage:
             common = {"id": self.id, "created": self.created, "model": self.model}
             yield _wire_form(ChatChunk(**common, choices=[], usage=chat_usage(answer.usage)))

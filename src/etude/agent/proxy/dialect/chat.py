@@ -11,6 +11,7 @@ from etude.agent.policy.wire.chat import chat_completion, request_messages
 from etude.agent.policy.wire.chat_stream import ChatStream
 from etude.agent.policy.wire.chat_types import ChatRequest
 from etude.agent.policy.wire.errors import WireError, openai_error
+from etude.agent.policy.wire.token_fields import ASK, token_fields
 from etude.agent.proxy.ask import Ask, ProxyRequestError
 from etude.agent.proxy.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validate
 from etude.core.trace.completion import Completion
@@ -18,7 +19,7 @@ from etude.core.trace.completion import Completion
 FIELDS = Fields(
     honoured=frozenset(
         "model messages tools tool_choice temperature max_tokens max_completion_tokens seed reasoning_effort stream "
-        "stream_options parallel_tool_calls".split()
+        "stream_options parallel_tool_calls return_token_ids".split()
     ),
     ignored=frozenset(
         "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention prediction".split()
@@ -72,6 +73,7 @@ class ChatDialect:
             stream=bool(request.stream),
             one_call=one_call_of(body.get("parallel_tool_calls"), "parallel_tool_calls"),
             stream_usage=bool(request.stream_options and request.stream_options.include_usage),
+            token_ids=body.get(ASK) is True,
             ignored=(*ignored, *unmet),
         )
 
@@ -80,10 +82,14 @@ class ChatDialect:
         row = body.model_dump(exclude_none=True)
         row["choices"][0]["logprobs"] = None  # clients look for it
         row["choices"][0]["message"].setdefault("content", None)
+        if ask.token_ids and answer.tokens is not None:
+            of_answer, of_choice = token_fields(answer.prompt_ids, answer.tokens)
+            row["choices"][0] |= of_choice
+            row |= of_answer
         return row
 
     def stream(self, *, id: str, ask: Ask) -> ChatStream:
-        return ChatStream(f"chatcmpl-{id}", ask.model, int(time.time()), ask.stream_usage)
+        return ChatStream(f"chatcmpl-{id}", ask.model, int(time.time()), ask.stream_usage, ask.token_ids)
 
     def frame(self, event: dict[str, Any]) -> bytes:
         return sse.frame(event)
