@@ -14,6 +14,7 @@ NAME = "lock"
 _MOST_BYTES = 32  # a process number and a line end
 _FLOCK = "hhqqi"  # struct flock: type, whence, start, length, process
 _PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a link is refused, and a pipe doesn't block
+_HELD: dict[tuple[int, int], int] = {}  # device and inode of each lock that this process holds, and its number
 
 
 class RunBusy(Exception):
@@ -29,7 +30,7 @@ class RunLock:
     a link, for what is no regular file, and for a file with other content.
 
     A POSIX record lock, not flock: forked children don't inherit it, so a sandbox that outlives a killed run can't keep
-    the next run out.
+    the next run out. A process loses such a lock when it closes any descriptor of the file, so here its own locks are never opened again (`_HELD`).
     """
 
     def __init__(self, run: Path) -> None:
@@ -62,6 +63,7 @@ class RunLock:
             ) from None
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        _HELD[_identity(os.fstat(self._file))] = os.getpid()
 
     def _foreign(self) -> NotALock:
         return NotALock(
@@ -72,12 +74,27 @@ class RunLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        _HELD.pop(_identity(os.fstat(self._file)), None)
         os.ftruncate(self._file, 0)
         os.close(self._file)
 
 
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _held_here(path: Path) -> bool:
+    """Whether this process holds the lock at `path`. Opens nothing."""
+    try:
+        return _HELD.get(_identity(path.lstat())) == os.getpid()  # a forked child has the table and not the lock
+    except OSError:
+        return False
+
+
 def is_lock(path: Path) -> bool:
     """Whether a file is a run's lock: a regular file that is empty or holds a process number."""
+    if _held_here(path):
+        return True
     try:
         file = os.open(path, os.O_RDONLY | _PLAIN)
     except OSError:
@@ -90,6 +107,8 @@ def is_lock(path: Path) -> bool:
 
 def holder(run: Path) -> int | None:
     """The process that works in a run directory now, 0 for one whose number is unknown, None without one. Writes nothing."""
+    if _held_here(run / NAME):
+        return os.getpid()
     try:
         file = os.open(run / NAME, os.O_RDONLY | _PLAIN)
     except OSError:
