@@ -24,8 +24,25 @@ CLAMPED_ALPHA, CLAMPED_LIMIT = 1.702, 7.0
 
 def swiglu(gate_up: Tensor) -> Tensor:
     """(..., 2I) to (..., I): silu(gate) * up."""
+    if torch.is_grad_enabled() and gate_up.requires_grad:
+        return _SwiGlu.apply(gate_up)  # type: ignore[return-value]
     gate, up = gate_up.chunk(2, dim=-1)
     return F.silu(gate) * up
+
+
+class _SwiGlu(torch.autograd.Function):
+    """The same, keeping (..., 2I) for its backward pass instead of (..., 3I): silu(gate) is computed again."""
+
+    @staticmethod
+    def forward(ctx, gate_up: Tensor) -> Tensor:
+        ctx.save_for_backward(gate_up)
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.silu(gate) * up
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):  # type: ignore[override]
+        gate, up = ctx.saved_tensors[0].chunk(2, dim=-1)
+        return torch.cat((torch.ops.aten.silu_backward(grad * up, gate), grad * F.silu(gate)), -1)
 
 
 def geglu_tanh(gate_up: Tensor) -> Tensor:

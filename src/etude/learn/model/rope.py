@@ -160,7 +160,8 @@ class Rope(Float32Buffers):
         if self.interleaved:
             pairs = torch.view_as_complex(_even(x.float()).unflatten(-1, (half, 2)))
         else:
-            pairs = torch.complex(x[..., :half].float(), x[..., half:].float())
+            # Not torch.complex, which keeps both halves for its backward pass.
+            pairs = torch.view_as_complex(torch.stack((x[..., :half].float(), x[..., half:].float()), -1))
         return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
 
 

@@ -1,7 +1,7 @@
 """Causal attention of rows that all begin alike, for learning: the keys of the common beginning are read in place, for all rows at once.
 
-Sessions with the tools of a large model's preset begin with 1,000 to 3,000 equal tokens. A row's queries see the keys of this beginning, all of them, and
-those of their own row before them. Each part is one call of torch's flash kernel; the two softmaxes are joined by their sums of exponentials, as
+Sessions with the tools of a large model's preset begin with 1,000 to 3,000 equal tokens. A row's queries see all keys of this beginning, and those
+before them in their own row. Each part is one call of torch's flash kernel; the two softmaxes are joined by their sums of exponentials, as
 flash attention joins blocks (arXiv 2205.14135, section 3.1). The gradient of each part needs the joined output and the joined sums alone (the same
 paper, appendix B.4), so the kernel's own backward pass is called once a part. No probabilities are kept.
 
@@ -30,7 +30,8 @@ def shared_attention(q: Tensor, k: Tensor, v: Tensor, beginning: tuple[Tensor, T
 
 
 class _SharedAttention(torch.autograd.Function):
-    """`shared_attention`. Both parts see heads before queries: the rows' own (R, heads, Q, width), the beginning's (1, kv_heads, group * R * Q, width)."""
+    """`shared_attention`. The kernel takes heads before queries: of the rows (R, heads, Q, width), of the beginning (1, kv_heads, group * R * Q,
+    width)."""
 
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, first_k: Tensor, first_v: Tensor, scale: float):  # type: ignore[override]
@@ -56,8 +57,7 @@ class _SharedAttention(torch.autograd.Function):
         dq, dfirst_k, dfirst_v = _FLASH_BACKWARD(
             grads, queries, _alone(first_k), _alone(first_v), outs, merged_sums, 0.0, False, scale=scale
         )
-        own = (x.transpose(1, 2).contiguous() for x in (q, out))
-        own_q, own_out = own
+        own_q, own_out = (x.transpose(1, 2).contiguous() for x in (q, out))
         own_dq, dk, dv = _FLASH_BACKWARD(
             grad.transpose(1, 2).contiguous(), own_q, _expanded(k, group), _expanded(v, group),
             own_out, sums.squeeze(-1).transpose(1, 2).contiguous(), 0.0, True, scale=scale,
