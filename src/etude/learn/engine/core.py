@@ -30,7 +30,6 @@ from etude.learn.engine.slots import PrefixTable, SlotTable
 from etude.learn.engine.speculative import Speculation
 from etude.learn.engine.stats import EngineStats
 from etude.learn.engine.swap import load_checked, round_weights
-from etude.learn.model.cache import KVCache
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.compute import hold_rounded
 from etude.learn.model.device import device_of
@@ -66,7 +65,7 @@ class EngineCore:
         self.max_len = min(settings.max_len, config.context_length)
         weight = model.embed.weight
         cached = torch.bfloat16 if settings.compute == "bf16" else weight.dtype
-        self.cache = KVCache(config, settings.max_slots, self.max_len, weight.device, cached)
+        self.cache = model.new_cache(settings.max_slots, self.max_len, cached)
         self.rows = TokenRows(
             settings.max_slots, self.max_len, len(config.moe_layers), config.experts_per_token, model.route_dtype
         )
@@ -219,6 +218,7 @@ class EngineCore:
                 self._speculation.drafter.copy(source, slot, running.cached)
             self.stats.shared_tokens += running.cached
         self.cache.clear(slot, running.cached)
+        running.cached = int(self.cache.lengths[slot])  # some caches keep all or nothing
         if self._speculation is not None:
             self._speculation.drafter.keep(slot, running.cached)
         if not sticky or running.cached == 0:

@@ -23,6 +23,7 @@ from etude.learn.engine.sampling import sample
 from etude.learn.model.cache import CacheSpan, KVCache
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.mtp import MtpLayer
+from etude.learn.model.transformers_backend.config import refuse
 
 # A further guess costs about 0.4 of a forward of a laptop's trunk and brings a token with this chance; a token costs about 0.8 of
 # one. Below their ratio the guess is not worth its time.
@@ -55,6 +56,7 @@ class LayerDrafter:
 
     def __init__(self, model: CausalLM, cache: KVCache, rows: TokenRows, draft_tokens: int) -> None:
         """Of more layers than `draft_tokens` the deeper ones are not run. Raises ValueError if the model has none."""
+        refuse(model.config, "engine.draft_tokens")
         if not model.config.mtp_layers:
             raise ValueError(
                 f"engine.draft_tokens is {draft_tokens}, but the model has no draft layers: load a checkpoint that has some "

@@ -15,6 +15,7 @@ from etude.learn.formats.mxfp8 import round_to_mxfp8
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.experts import Experts
 from etude.learn.model.linear import Linear
+from etude.learn.model.transformers_backend.config import refuse
 from etude.learn.weights.state import State, require_finite
 
 SELECTION_BIAS = "router.bias"  # stays in fp32 in every engine: it ranks experts by differences of thousandths
@@ -71,6 +72,7 @@ def round_weights(model: CausalLM, to: Literal["bfloat16", "mxfp8"]) -> None:
     `block_scaled`."""
     with torch.no_grad():
         if to == "mxfp8":
+            refuse(model.config, 'engine.weights = "mxfp8"')
             for weight in block_scaled(model):
                 weight.copy_(round_to_mxfp8(weight))
             return

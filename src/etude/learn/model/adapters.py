@@ -20,6 +20,7 @@ from etude.learn.model.experts import Experts, ExpertWeights
 from etude.learn.model.hf_keys import TRANSPOSED_FAMILIES, place_of
 from etude.learn.model.linear import Linear, linear
 from etude.learn.model.lora_settings import ALL_LINEAR, ATTENTION, DENSE, EXPERTS, LoraSettings
+from etude.learn.model.transformers_backend.config import refuse
 
 LORA = "lora_"  # what the names of an adapter's parameters begin with
 DRAFT_LAYERS = "mtp."
@@ -180,6 +181,7 @@ def add_adapters(model: CausalLM, settings: LoraSettings, names: list[str] | Non
 
     Draft layers stay trainable. Raises ValueError for a model that has adapters, or a target that it does not have.
     """
+    refuse(model.config, "lora")
     if has_adapters(model):
         raise ValueError("the model has adapters already; merge them first")
     chosen = target_names(model, settings) if names is None else names

@@ -20,6 +20,7 @@ from etude.learn.model.mask import DocumentMask
 from etude.learn.model.mtp import MtpLayer
 from etude.learn.model.norm import RMSNorm
 from etude.learn.model.rope import Rope, Rotations
+from etude.learn.model.router import Router
 
 
 @dataclass
@@ -132,6 +133,14 @@ class CausalLM(nn.Module):
             found = checkpoint(block, x, turns, mask, pinned, use_reentrant=False, preserve_rng_state=False)
             return found  # type: ignore[return-value]
         return block(x, turns, mask, pinned)
+
+    def routers(self) -> list[Router]:
+        """The trunk's routers in the order of route arrays."""
+        return [module for module in self.blocks.modules() if isinstance(module, Router)]
+
+    def new_cache(self, slots: int, max_len: int, dtype: torch.dtype) -> KVCache:
+        """An empty cache of this model for the engine, on its device."""
+        return KVCache(self.config, slots, max_len, self.embed.weight.device, dtype)
 
     @torch.inference_mode()
     def extend(self, ids: Tensor, lengths: Tensor, slots: Tensor, cache: KVCache) -> tuple[Tensor, Tensor]:

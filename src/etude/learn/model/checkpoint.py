@@ -38,6 +38,14 @@ from etude.learn.model.hf_config import (
     to_hf_config,
 )
 from etude.learn.model.hf_keys import MissingTensors, from_hf, ignorable, layer_of, to_hf
+from etude.learn.model.settings import Impl
+from etude.learn.model.transformers_backend.config import (
+    TransformersConfig,
+    implementation_of,
+    read_transformers_config,
+)
+from etude.learn.model.transformers_backend.files import load_transformers, write_weights
+from etude.learn.model.transformers_backend.language_model import TransformersLM
 from etude.learn.weights.hf_files import INDEX, CheckpointError, read_object, tensor_files
 from etude.learn.weights.quantized import Dequantizer, scheme_of
 
@@ -66,9 +74,9 @@ def save_checkpoint(
     `tokenizer_from`. Raises CheckpointError for a tokenizer with more tokens than the model has rows.
     """
     folder = Path(folder)
-    config, tensors = to_hf_config(model.config), dict(to_hf(merged_state(model), model.config))
+    config, tensors = _on_disk(model)
     config["dtype"] = str(model.embed.weight.dtype).removeprefix("torch.")
-    if drafts_from is not None:
+    if drafts_from is not None and not isinstance(model, TransformersLM):
         carried = draft_tensors(drafts_from, model.config)
         config[DRAFT_LAYERS] = load_config(drafts_from).mtp_layers
         tensors |= carried
@@ -79,8 +87,13 @@ def save_checkpoint(
         config |= token_ids(tokenizer_from) | dict(extra_config or {})
         _write_json(draft / "config.json", config)
         source = None if tokenizer_from is None else Path(tokenizer_from)
-        Companions(source, tokenizer, trained).write(draft, config, model.config.context_length)
-        _write_tensors(draft, tensors)
+        Companions(source, tokenizer, trained).write(
+            draft, _with_sizes(config, model.config), model.config.context_length
+        )
+        if isinstance(model, TransformersLM):
+            write_weights(model, draft, tensors)
+        else:
+            _write_tensors(draft, tensors)
         _replace(draft, folder)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
@@ -91,9 +104,25 @@ def check_companions(config: ModelConfig, tokenizer_from: Path | str) -> None:
     """Writes what a checkpoint of this model holds besides weights, and removes it: what can't be saved is found before training. Raises
     CheckpointError, ValueError or OSError."""
     with tempfile.TemporaryDirectory(prefix="etude-checkpoint-") as name:
-        raw = to_hf_config(config) | token_ids(tokenizer_from)
+        raw = _config_json(config) | token_ids(tokenizer_from)
         _write_json(Path(name) / "config.json", raw)
-        Companions(Path(tokenizer_from)).write(Path(name), raw, config.context_length)
+        Companions(Path(tokenizer_from)).write(Path(name), _with_sizes(raw, config), config.context_length)
+
+
+def _on_disk(model: CausalLM) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The content of config.json, and the weights: by their names on disk, or those of a model of transformers by its own."""
+    state = merged_state(model)
+    named = state if isinstance(model, TransformersLM) else dict(to_hf(state, model.config))
+    return _config_json(model.config), named
+
+
+def _config_json(config: ModelConfig) -> dict[str, Any]:
+    return dict(config.raw) if isinstance(config, TransformersConfig) else to_hf_config(config)
+
+
+def _with_sizes(raw: Mapping[str, Any], config: ModelConfig) -> dict[str, Any]:
+    """A config.json with the two sizes that tokenizer and card are written by, under the names that most families have for them."""
+    return {"vocab_size": config.vocab_size, "max_position_embeddings": config.max_positions} | dict(raw)
 
 
 def token_ids(folder: Path | str | None) -> dict[str, Any]:
@@ -105,8 +134,10 @@ def token_ids(folder: Path | str | None) -> dict[str, Any]:
     return {key: raw[key] for key in TOKEN_IDS if raw.get(key) is not None}
 
 
-def load_config(folder: Path | str) -> ModelConfig:
+def load_config(folder: Path | str, impl: Impl = "auto") -> ModelConfig:
     """The model that a checkpoint directory holds. Raises CheckpointError or UnsupportedConfig."""
+    if implementation_of(folder, impl) == "transformers":
+        return read_transformers_config(folder)
     return read_config(folder)
 
 
@@ -115,14 +146,17 @@ def load_checkpoint(
     dtype: torch.dtype = torch.float32,
     drafts: bool = False,
     device: torch.device | str = "cpu",
+    impl: Impl = "auto",
 ) -> CausalLM:
     """The model of a checkpoint directory, on `device`, its weights as `dtype`; the router's selection bias stays in fp32. Raises
-    CheckpointError or UnsupportedConfig, naming what does not fit.
+    CheckpointError or UnsupportedConfig, naming what does not fit. `impl` says whose code computes it.
 
     Draft layers on disk are left unread, and the model has none, unless `drafts` asks for them. Where config.json counts some and the files hold no
     tensor of any, as transformers writes a checkpoint, there are none either, with a warning.
     """
-    config = load_config(folder)
+    if implementation_of(folder, impl) == "transformers":
+        return load_transformers(folder, dtype, device)
+    config = read_config(folder)
     absent = drafts and config.mtp_layers > 0 and not _holds_drafts(Path(folder), config)
     if absent:
         logging.getLogger(__name__).warning(

@@ -18,6 +18,7 @@ from torch import nn
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.experts import Experts
 from etude.learn.model.linear import Linear
+from etude.learn.model.transformers_backend.language_model import TransformersLM
 
 Compute = Literal["fp32", "bf16"]
 
@@ -28,6 +29,8 @@ def compute_in(model: nn.Module, compute: Compute, recompute: bool = False) -> N
     dtype = torch.bfloat16 if compute == "bf16" else None
     for module in product_layers(model):
         module.compute = dtype
+    if isinstance(model, TransformersLM):
+        model.compute = dtype
     if isinstance(model, CausalLM):
         model.recompute = recompute
 
@@ -43,7 +46,8 @@ def computing(model: nn.Module, compute: Compute, recompute: bool) -> Iterator[N
 
 
 def hold_rounded(model: CausalLM) -> None:
-    """Computes in bf16 from now on, and holds the weights of its products in bf16: half the memory, the same results, nothing to train."""
+    """Computes in bf16 from now on, and holds the weights of its products in bf16: half the memory, the same results, nothing to train. Weights of a
+    class of transformers stay as they are, and are rounded at each use."""
     compute_in(model, "bf16")
     for module in product_layers(model):
         for parameter in module.parameters(recurse=False):

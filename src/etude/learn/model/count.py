@@ -8,6 +8,7 @@ import torch
 
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.config import ModelConfig
+from etude.learn.model.transformers_backend.config import TransformersConfig, count_transformers
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class ParameterCount:
 
 def count_parameters(config: ModelConfig) -> ParameterCount:
     """Counted on the meta device: exact at any size, at the price of none."""
+    if isinstance(config, TransformersConfig):
+        return ParameterCount(*count_transformers(config), drafts=0)
     with torch.device("meta"):
         model = CausalLM(config)
     drafts = sum(p.numel() for p in model.mtp.parameters())

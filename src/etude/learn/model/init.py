@@ -17,6 +17,7 @@ from etude.learn.model.config import ModelConfig
 from etude.learn.model.hf_config import to_hf_config
 from etude.learn.model.hf_keys import from_hf
 from etude.learn.model.settings import ModelSettings
+from etude.learn.model.transformers_backend.config import refuse
 from etude.learn.weights.hf_files import CheckpointError
 
 WRITES_INTO_STREAM = ("attention.out.weight", "down.weight", "experts.down")
@@ -69,6 +70,7 @@ def _draw(part: nn.Module, config: ModelConfig, settings: ModelSettings) -> None
 
 def with_drafts(model: CausalLM, layers: int, seed: int) -> CausalLM:
     """A copy of `model` with `layers` freshly drawn draft layers behind the same trunk. Raises ValueError if it has some."""
+    refuse(model.config, "a draft layer")
     if model.config.mtp_layers:
         raise ValueError(f"the model already has {model.config.mtp_layers} draft layers; load it without them")
     drafted = CausalLM(model.config.model_copy(update={"mtp_layers": layers})).to(model.embed.weight.dtype)

@@ -260,8 +260,17 @@ class Architecture(BaseModel):
         return FAMILIES[self.family]
 
 
+Impl = Literal["auto", "etude", "transformers"]
+
+
 class ModelSettings(Architecture):
     """The `[model]` table of a recipe."""
+
+    impl: Impl = Field(
+        "auto",
+        description="whose code computes the checkpoint init: etude, ours; transformers, its class of any causal LM; auto: ours where the model "
+        "type is one of ours (docs/models.md)",
+    )
 
     init: str = Field(
         "", description="checkpoint to continue from: a directory or a hub name (docs/hub.md); empty draws a new model"

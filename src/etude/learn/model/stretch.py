@@ -9,6 +9,7 @@ from __future__ import annotations
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.settings import YarnSettings
+from etude.learn.model.transformers_backend.config import refuse
 
 
 def stretch_config(config: ModelConfig, trained_positions: int, factor: float) -> ModelConfig:
@@ -17,6 +18,7 @@ def stretch_config(config: ModelConfig, trained_positions: int, factor: float) -
     `trained_positions` are the tokens of the rows it was trained on. A model that is stretched already keeps its original
     positions: the factors multiply, and `trained_positions` have to be what its stretch reaches. Raises ValueError.
     """
+    refuse(config, "a stretch of positions")
     if factor <= 1:
         raise ValueError(f"a stretch by {factor} is none: take a factor above 1, or leave the checkpoint as it is")
     if config.rope_scaling is not None:

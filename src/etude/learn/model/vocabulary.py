@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.transformers_backend.config import refuse
 
 
 @torch.no_grad()
@@ -17,6 +18,7 @@ def with_rows(model: CausalLM, spelled: Mapping[int, Sequence[int]]) -> CausalLM
     `spelled` is new id -> old ids, as `corpus.extension.spelled` gives it; ids may lie in rows that the model has without using them
     (checkpoints pad theirs). Raises ValueError for an id that old rows can't spell.
     """
+    refuse(model.config, "a larger vocabulary")
     had = model.config.vocab_size
     rows = max((*spelled, had - 1)) + 1
     grown = CausalLM(model.config.model_copy(update={"vocab_size": rows})).to(model.embed.weight.dtype)

@@ -13,7 +13,7 @@ from etude.learn.train.losses import weighted_cross_entropy
 
 def routers(model: CausalLM) -> list[Router]:
     """The trunk's routers in the order of route arrays."""
-    return [module for module in model.blocks.modules() if isinstance(module, Router)]
+    return model.routers()
 
 
 class NextToken:

@@ -1,0 +1,244 @@
+"""A causal language model of transformers behind the interface of `CausalLM`: trainer and engine call the same methods.
+
+The class of transformers computes everything but attention, which is ours (`attention.py`), so that packing, shared beginnings and continuous
+batching work as for our own classes. Classes that can't be called so go by rows (`rows.py`). `survey.py` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from etude.core.trace.segment import NO_ROUTE, NO_ROUTE_WIDE
+from etude.learn.model.cache import CacheSpan, KVCache
+from etude.learn.model.causal_lm import CausalLM, ModelOutput
+from etude.learn.model.hf_errors import UnsupportedConfig
+from etude.learn.model.mask import DocumentMask
+from etude.learn.model.router import Router
+from etude.learn.model.transformers_backend.attention import CachedAttention, MaskedAttention, attach
+from etude.learn.model.transformers_backend.config import TransformersConfig, config_of
+from etude.learn.model.transformers_backend.rows import RowPass, SlotCaches
+from etude.learn.model.transformers_backend.survey import survey
+
+
+class GivenStates:
+    """States in place of a base model's output, which has nothing else: no caches, no attentions, no router logits."""
+
+    def __init__(self, states: Tensor) -> None:
+        self.last_hidden_state = states
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+    def __getitem__(self, key: Any) -> Tensor | tuple[()]:
+        return self.last_hidden_state if key in (0, "last_hidden_state") else ()
+
+
+class TransformersLM(CausalLM):
+    """Holds `inner`, an `AutoModelForCausalLM`, and registers nothing else: names in its state are those of transformers behind "inner.".
+
+    It has no draft layers and no adapters. Dropout is off in training too. `compute` is the type of products in the forward of the base model, as
+    torch.autocast chooses them; the head stays in the type of its weight.
+    """
+
+    config: TransformersConfig
+    compute: torch.dtype | None = None
+
+    def __init__(self, inner: Any) -> None:
+        nn.Module.__init__(self)
+        self.inner = inner.eval()
+        self._hidden_base = (_decoder_of(inner),)  # in a tuple, so that it is no submodule a second time
+        self._given: Tensor | None = None  # what the base model answers with, while the head is asked
+        self._attention = attach(inner)
+        config = config_of(inner.config, vocab_size=inner.get_input_embeddings().weight.shape[0])
+        self.survey = survey(inner, self._base, self._attention, config)
+        self._rows = None if self.survey.widths else RowPass(self._base, in_pieces=self.survey.in_pieces)
+        self.config = config.model_copy(update={"cached": max(self.survey.widths, default=0)})
+        self.mtp = nn.ModuleList()
+        self.moe_index = {layer: index for index, layer in enumerate(self.config.moe_layers)}
+        wide = config.experts > NO_ROUTE
+        self.route_dtype, self.no_route = (torch.int32, NO_ROUTE_WIDE) if wide else (torch.uint8, NO_ROUTE)
+        self._base.forward = self._answering(self._base.forward)
+        self._require_head()
+        for layer in self._layers():
+            layer.forward = self._recomputing(layer.forward)
+
+    @property
+    def way(self) -> str:
+        """Which way the class goes, in words."""
+        return f"by rows ({self.survey.why})" if self._rows else "with our attention"
+
+    @property
+    def embed(self) -> Any:  # type: ignore[override]
+        """The token embedding of the class."""
+        return self.inner.get_input_embeddings()
+
+    @property
+    def head(self) -> Any:  # type: ignore[override]
+        """(..., H) to (..., V): all that the class does behind its base model, such as scales and caps of logits."""
+        return self._logits
+
+    def train(self, mode: bool = True) -> TransformersLM:
+        super().train(mode)
+        self.inner.eval()  # no dropout
+        return self
+
+    def routers(self) -> list[Router]:
+        return []
+
+    def new_cache(self, slots: int, max_len: int, dtype: torch.dtype) -> KVCache:
+        kind = SlotCaches if self._rows else KVCache
+        return kind(self.config, slots, max_len, self.embed.weight.device, dtype)
+
+    def forward(
+        self,
+        ids: Tensor,
+        mask: DocumentMask | None = None,
+        positions: Tensor | None = None,
+        forced_experts: Tensor | None = None,
+        return_routes: bool = False,
+        logits_at: Tensor | None = None,
+    ) -> ModelOutput:
+        """As `CausalLM.forward`. By rows, positions other than those within documents are refused."""
+        batch, length = ids.shape
+        mask = mask or DocumentMask.rows(batch, length)
+        places = mask.positions if positions is None else positions
+        self._reaches(int(places.max()) + 1)
+        if self._rows:
+            if positions is not None:
+                raise ValueError(
+                    "this class of transformers goes by rows, which have no other positions than those within documents"
+                )
+            with self._typed():
+                hidden = self._rows.hidden(ids.flatten(), mask)
+        else:
+            with self._attention.running(MaskedAttention(mask)):
+                hidden = self._flat(ids.flatten(), places.flatten())
+        chosen = hidden if logits_at is None else hidden[logits_at.flatten()]
+        logits = self.head(chosen)
+        return ModelOutput(
+            logits if logits_at is not None else logits.view(batch, length, -1), hidden.view(batch, length, -1)
+        )
+
+    @torch.inference_mode()
+    def extend(self, ids: Tensor, lengths: Tensor, slots: Tensor, cache: KVCache) -> tuple[Tensor, Tensor]:
+        span = CacheSpan(cache, slots, lengths, ids.shape[1])
+        hidden, routes = self._through(ids, span)
+        return self.head(hidden.index_select(0, span.last)), routes
+
+    @torch.inference_mode()
+    def extend_all(
+        self, ids: Tensor, lengths: Tensor, slots: Tensor, cache: KVCache, *, every_logit: bool = True
+    ) -> ModelOutput:
+        span = CacheSpan(cache, slots, lengths, ids.shape[1])
+        hidden, routes = self._through(ids, span)
+        rows = span.to_rows(hidden)  # (B, Tn, H)
+        return ModelOutput(self.head(rows if every_logit else hidden.index_select(0, span.last)), rows, routes)
+
+    def _through(self, ids: Tensor, span: CacheSpan) -> tuple[Tensor, Tensor]:
+        """New tokens into the cache: states (N, H) as the head reads them, and routes (B, Tn, L_moe, K)."""
+        if self._rows:
+            assert isinstance(span.cache, SlotCaches)
+            with self._typed():
+                hidden = self._rows.extend(ids, span, span.cache)
+        else:
+            with self._attention.running(CachedAttention(span)):
+                hidden = self._flat(span.to_tokens(ids), span.positions)
+        span.commit()
+        flat = self._routes([], len(hidden))
+        return hidden, self._padded(flat, span) if span.ragged else span.to_rows(flat)
+
+    def _flat(self, ids: Tensor, places: Tensor) -> Tensor:
+        """States (N, H) of flat ids (N,) at places (N,), by the attention that is running."""
+        places = places.to(ids.device)[None]
+        with self._typed():
+            return self._base(input_ids=ids[None], position_ids=places, use_cache=False).last_hidden_state[0]
+
+    def _typed(self) -> AbstractContextManager[Any]:
+        if self.compute is None:
+            return nullcontext()
+        return torch.autocast(self.embed.weight.device.type, self.compute)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """(..., H) to (..., V)."""
+        if x.numel() == 0:
+            return x.new_zeros(*x.shape[:-1], self.config.vocab_size)
+        flat = x.reshape(1, -1, x.shape[-1])
+        self._given = flat
+        try:
+            logits = self.inner(inputs_embeds=flat, use_cache=False).logits
+        finally:
+            self._given = None
+        return logits.view(*x.shape[:-1], -1)
+
+    @property
+    def _base(self) -> Any:
+        """What gives the states that the head reads."""
+        return self._hidden_base[0]
+
+    def _answering(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """The base model's forward, which answers with given states where the head alone is asked."""
+
+        def forward(*arguments: Any, **named: Any) -> Any:
+            return plain(*arguments, **named) if self._given is None else GivenStates(self._given)
+
+        return forward
+
+    @torch.no_grad()
+    def _require_head(self) -> None:
+        """Raises UnsupportedConfig for a class whose logits are not its head over the states of its decoder."""
+        ids = torch.arange(min(5, self.config.vocab_size), device=self.embed.weight.device)[None]
+        with self._attention.running(MaskedAttention(DocumentMask.rows(1, ids.shape[1]))):
+            expected = self.inner(input_ids=ids, use_cache=False).logits
+            found = self._logits(self._base(input_ids=ids, use_cache=False).last_hidden_state)
+        if not torch.allclose(found, expected, rtol=1e-3, atol=1e-3 * float(expected.std())):
+            raise UnsupportedConfig(
+                f"{type(self.inner).__name__} computes its logits otherwise than by a head over its decoder's states"
+            )
+
+    def _layers(self) -> list[Any]:
+        """The blocks, which a step may compute twice."""
+        from transformers.modeling_layers import GradientCheckpointingLayer
+
+        return [module for module in self.inner.modules() if isinstance(module, GradientCheckpointingLayer)]
+
+    def _recomputing(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """A block's forward, which is computed again for its gradients where `recompute` says so, under the attention of the first time."""
+
+        def forward(*arguments: Any, **named: Any) -> Any:
+            if not (self.recompute and torch.is_grad_enabled()):
+                return plain(*arguments, **named)
+            call = self._attention.call
+
+            def again(*arguments: Any, **named: Any) -> Any:
+                with self._attention.running(call):
+                    return plain(*arguments, **named)
+
+            return checkpoint(again, *arguments, use_reentrant=False, preserve_rng_state=False, **named)
+
+        return forward
+
+    def _reaches(self, length: int) -> None:
+        if length > self.config.context_length:
+            raise ValueError(
+                f"a document has {length:,} tokens, and the model has {self.config.context_length:,} positions; shorten it"
+            )
+
+
+def _decoder_of(inner: Any) -> Any:
+    """The part that ends before the head. Raises UnsupportedConfig."""
+    from transformers import PreTrainedModel
+
+    decoder = inner.get_decoder()
+    if decoder is not None and decoder is not inner:
+        return decoder
+    parts = [part for part in inner.children() if isinstance(part, PreTrainedModel)]
+    if len(parts) != 1:
+        raise UnsupportedConfig(f"{type(inner).__name__} has no decoder apart from its head, which is not supported")
+    return parts[0]
