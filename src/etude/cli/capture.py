@@ -48,7 +48,7 @@ class Upstream:
 Model = Annotated[
     str,
     typer.Option(
-        "--model", metavar="URL|DIR", help="Model that answers: an OpenAI-compatible endpoint or a checkpoint."
+        "--model", metavar="URL|DIR|NAME", help="Model that answers: an OpenAI-compatible endpoint or a checkpoint."
     ),
 ]
 Name = Annotated[str, typer.Option("--name", help="The model's name at the endpoint.")]
@@ -183,6 +183,7 @@ def _book(model: str, upstream: Upstream, tokens: Path | None, settings: Capture
     """The endpoint's book; its policy is freed at the end. Raises CaptureError."""
     from etude.agent.chat.load import load_renderer
     from etude.agent.proxy.book import SessionRegistry
+    from etude.learn.model.named_checkpoint import find_checkpoint
 
     try:
         if model.startswith(("http://", "https://")):
@@ -192,30 +193,29 @@ def _book(model: str, upstream: Upstream, tokens: Path | None, settings: Capture
                 upstream.name, base_url=model, api_key_env=upstream.key_env, omit=upstream.omit,
                 max_tokens_field=upstream.max_tokens_field, command=upstream.command,
             )  # fmt: skip
-            renderer = load_renderer(tokens) if tokens is not None else None
+            renderer = load_renderer(find_checkpoint(str(tokens))[0]) if tokens is not None else None
             yield SessionRegistry(policy, dataclasses.replace(settings, context_tokens=None), renderer)
             return
-        folder = Path(model)
+        folder, title = find_checkpoint(model)
         if not (folder / "config.json").is_file():
             raise CaptureError(f"--model {model} is neither an http(s) address nor a checkpoint's folder (config.json)")
         if tokens is not None:
             raise CaptureError("--tokens is for --model URL; a checkpoint's sessions are in its own format")
         renderer = load_renderer(folder)
-        with _engine(folder, settings, renderer) as policy:
+        with _engine(folder, title, settings, renderer) as policy:
             yield SessionRegistry(policy, settings, renderer)
     except ValueError as error:
         raise CaptureError(str(error)) from error
 
 
 @contextlib.contextmanager
-def _engine(folder: Path, settings: CaptureSettings, renderer: Renderer) -> Iterator[Policy]:
+def _engine(folder: Path, name: str, settings: CaptureSettings, renderer: Renderer) -> Iterator[Policy]:
     from etude.learn.engine.policy import EnginePolicy
     from etude.learn.engine.settings import EngineSettings
     from etude.learn.model.checkpoint import load_checkpoint
 
     length = settings.context_tokens or EngineSettings().max_len
-    model, name = load_checkpoint(folder), folder.resolve().name
-    engine = EnginePolicy.start(model, EngineSettings(max_len=length), name=name, renderer=renderer)
+    engine = EnginePolicy.start(load_checkpoint(folder), EngineSettings(max_len=length), name=name, renderer=renderer)
     try:
         yield engine
     finally:

@@ -171,7 +171,8 @@ def fingerprint(
 
 
 Checkpoints = Annotated[
-    list[Path], typer.Argument(metavar="CHECKPOINT...", help="Hugging Face directories with tokenizer.json.")
+    list[Path],
+    typer.Argument(metavar="CHECKPOINT...", help="Hugging Face directories with tokenizer.json, or models' names."),
 ]
 Code = Annotated[
     Path, typer.Option("--of", metavar="DIR", help="A folder of code, or a library: its held-out projects.")
@@ -189,10 +190,11 @@ def perplexity(
 ) -> Answer:
     """Codebase perplexity: all files in alphabetical order, negative log-likelihood summed over a rolling window; lower is better."""
     from etude.learn.corpus.codebase import codebase
+    from etude.learn.model.named_checkpoint import checkpoint_folder
 
     texts = [text for _, text in codebase(of)]
     sizes = [len(text.encode()) for text in texts]
-    rows = [_perplexity_row(folder, texts, sizes, window, stride) for folder in checkpoints]
+    rows = [_perplexity_row(checkpoint_folder(one), texts, sizes, window, stride) for one in checkpoints]
     lines = [f"{of}: {len(texts):,} files, {_mb(sum(sizes))}"]
     for row in rows:
         low, high = row["ci95"]

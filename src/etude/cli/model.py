@@ -13,11 +13,13 @@ from etude.cli.option import Json
 
 app = typer.Typer(no_args_is_help=True, help="Fetch a published checkpoint; prove one before it is trained or served.")
 
+NAMES = "owner/name[@revision] on a model hub, or smollm2-135m"  # of checkpoints
+
 _Checkpoint = Annotated[
     str,
     typer.Argument(
         metavar="DIR|NAME",
-        help="A Hugging Face directory with tokenizer.json, or a hub name, which is downloaded first.",
+        help="A Hugging Face directory with tokenizer.json, or a model's name, which is downloaded first.",
     ),
 ]
 _Family = Annotated[
@@ -28,7 +30,7 @@ _Family = Annotated[
 _Base = Annotated[
     Path | None,
     typer.Option(
-        "--base", metavar="DIR", help="Base of an adapter. Default: the one that its adapter_config.json names."
+        "--base", metavar="DIR|NAME", help="Base of an adapter. Default: the one that its adapter_config.json names."
     ),
 ]
 
@@ -44,14 +46,14 @@ def check(checkpoint: _Checkpoint, family: _Family = None, base: _Base = None, j
     from etude.agent.chat.check import check_model
     from etude.learn.model.adapter_files import base_of, describe_adapter, is_adapter
     from etude.learn.model.loadable import loadable
-    from etude.learn.weights.hub_folder import checkpoint_folder
+    from etude.learn.model.named_checkpoint import checkpoint_folder
 
     folder = checkpoint_folder(checkpoint)
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no directory; give a checkpoint's, or a hub name: owner/name[@revision]")
+        raise FileNotFoundError(f"{folder} is no directory; give a checkpoint's, or a name: {NAMES}")
     adapter = folder if is_adapter(folder) else None
     if adapter is not None:
-        folder = base or base_of(adapter)
+        folder = base_of(adapter) if base is None else checkpoint_folder(base)
     elif base is not None:
         raise ValueError(f"--base {base} is for the directory of an adapter, and {folder} holds no adapter_config.json")
     report = check_model(folder, family)
@@ -83,12 +85,13 @@ def merge(
     """Merge a LoRA or DoRA adapter into the weights of its base: a plain Hugging Face directory in fp32."""
     from etude.learn.model.adapter_files import base_of, is_adapter, load_adapter
     from etude.learn.model.checkpoint import save_checkpoint
+    from etude.learn.model.named_checkpoint import checkpoint_folder
 
     if not is_adapter(adapter):
         raise FileNotFoundError(f"{adapter} holds no adapter_config.json; give the directory of an adapter")
     if out.exists():
         raise FileExistsError(f"{out} exists; give --out a new folder")
-    origin = base or base_of(adapter)
+    origin = base_of(adapter) if base is None else checkpoint_folder(base)
     save_checkpoint(load_adapter(adapter, origin), out, tokenizer_from=origin, drafts_from=origin)
     document = {"adapter": str(adapter), "base": str(origin), "folder": str(out)}
     return Answer(document, f"{out} holds {origin} with {adapter} merged; prove it with: etude model check {out}")

@@ -73,7 +73,9 @@ class Replayer:
         if all(entry.tokens is None for entry in session.entries):
             return None
         if self._checkpoint is not None:
-            return self._load(self._checkpoint)
+            from etude.learn.model.named_checkpoint import checkpoint_folder
+
+            return self._load(checkpoint_folder(self._checkpoint))
         folders = [run / folder for folder in _FOLDERS] if run is not None else []
         named = find_checkpoint(recipe.run.sft_checkpoint) if recipe.run.sft_checkpoint else None
         folders += [named] if named is not None else []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,7 +19,7 @@ Checkpoint = Annotated[
     str,
     typer.Argument(
         metavar="DIR|NAME",
-        help="A Hugging Face directory with tokenizer.json, or a hub name, which is downloaded first.",
+        help="A Hugging Face directory with tokenizer.json, or a model's name, which is downloaded first.",
     ),
 ]
 Host = Annotated[str, typer.Option("--host", help="Address to listen on; another than loopback needs a key.")]
@@ -55,18 +54,19 @@ def serve(
     json: Json = False,
 ) -> Answer:
     """Serve a checkpoint to OpenAI clients until stopped: chat, completions, tools, streams and logprobs."""
+    from etude.cli.model import NAMES
     from etude.core.redact.keys import api_key
+    from etude.learn.model.named_checkpoint import find_checkpoint
     from etude.learn.serve.served_model import open_model
     from etude.learn.serve.serving import ServeOptions, serve_until_stopped
-    from etude.learn.weights.hub_folder import checkpoint_folder
 
     key = "" if api_key_env is None else api_key(api_key_env)
     if api_key_env is not None and not key:
         raise ValueError(f"--api-key-env {api_key_env}: the variable is not set; export {api_key_env}=KEY")
-    folder = checkpoint_folder(checkpoint)
+    folder, title = find_checkpoint(checkpoint)
     if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"{folder} has no config.json; give a checkpoint's folder, or a hub name: owner/name")
-    name = served_name or Path(checkpoint).resolve().name
+        raise FileNotFoundError(f"{folder} has no config.json; give a checkpoint's folder, or a name: {NAMES}")
+    name = served_name or title
     model, thread = open_model(folder, name, sessions=sessions, context=context, threads=threads)
     options = ServeOptions(host, port, sessions, queue, key)
     with thread:

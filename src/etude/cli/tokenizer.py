@@ -16,7 +16,9 @@ app = typer.Typer(no_args_is_help=True, help="Train a tokenizer, extend one and 
 On = Annotated[
     list[Path] | None, typer.Option("--on", metavar="DIR", help="A library or a folder of text; repeatable.")
 ]
-Tokenizer = Annotated[Path, typer.Argument(metavar="DIR", help="A folder with tokenizer.json; a checkpoint is one.")]
+Tokenizer = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A folder with tokenizer.json; a checkpoint is one, or its name.")
+]
 Target = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Output folder of tokenizer.json or of the checkpoint.")
 ]
@@ -72,10 +74,12 @@ def extend(
     from etude.learn.corpus.merges import learn_merges
     from etude.learn.corpus.tokenizer import load_tokenizer
     from etude.learn.corpus.tokenizer_check import check
+    from etude.learn.model.named_checkpoint import checkpoint_folder
 
     special = [*(CHAT_TOKENS if chat else ()), *((FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE) if fim else ()), *(token or [])]
     if not special and not merges:
         raise NothingToDo("name what to add: --chat, --fim, --token or --merges with --on")
+    folder = checkpoint_folder(folder)
     old = load_tokenizer(folder)
     new = extend_tokenizer(old, special, learn_merges(old, _read(on, "train"), merges) if merges else ())
     found: dict[str, Any] = asdict(check(new, older=old))
@@ -104,7 +108,9 @@ def check(
     from etude.learn.corpus.extension import compression
     from etude.learn.corpus.tokenizer import load_tokenizer
     from etude.learn.corpus.tokenizer_check import check, check_belongs
+    from etude.learn.model.named_checkpoint import checkpoint_folder
 
+    folder = checkpoint_folder(folder)
     tokenizer, older = load_tokenizer(folder), load_tokenizer(against) if against else None
     if (folder / "config.json").is_file():
         check_belongs(folder, tokenizer)

@@ -1,4 +1,4 @@
-"""The agent's model: an OpenAI-compatible endpoint, or a checkpoint directory with the engine in this process.
+"""The agent's model: an OpenAI-compatible endpoint, or a checkpoint with the engine in this process.
 
 The first request to an endpoint lists its models, so that a wrong address or key fails at once and not in the middle of the work. An
 endpoint without such a list is used unchecked.
@@ -26,7 +26,8 @@ from etude.sandbox.egress.environment_proxy import ConnectionSettingError
 if TYPE_CHECKING:
     from etude.agent.chat.renderer import Renderer
 
-# What opens a checkpoint directory. The engine is in a higher package (`learn`), which this one never imports.
+# What finds and opens a checkpoint. Names and engine are in a higher package (`learn`), which this one never imports.
+CHECKPOINT_FINDER = "etude.learn.model.named_checkpoint:find_checkpoint"
 CHECKPOINT_OPENER = "etude.learn.engine.local:open_checkpoint"
 # The command that remedies in error messages name.
 COMMAND = "etude agent"
@@ -40,7 +41,7 @@ MAX_TURNS = 100
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """The model and options that the user chose. `model` is a URL or a directory. None means the model's default."""
+    """The model and options that the user chose. `model` is a URL, a directory or a published model's name. None means the model's default."""
 
     model: str
     name: str | None = None
@@ -65,6 +66,12 @@ class LocalPolicy(Policy, Protocol):
     """A policy that computes in this process."""
 
     def close(self) -> None: ...
+
+
+class CheckpointFinder(Protocol):
+    """A checkpoint's folder and title from its path or name. Raises ValueError, in one line, for a name that can't be had."""
+
+    def __call__(self, text: str) -> tuple[Path, str]: ...
 
 
 class CheckpointOpener(Protocol):
@@ -165,16 +172,21 @@ async def _list_models(choice: ModelChoice) -> dict[str, ListedModel]:
 
 
 def _open_checkpoint(choice: ModelChoice) -> AgentModel:
-    folder = Path(choice.model)
+    find_checkpoint: CheckpointFinder = import_object(CHECKPOINT_FINDER)
+    try:
+        folder, title = find_checkpoint(choice.model)
+    except ValueError as error:
+        raise UsageError(f"--model {choice.model}: {error}") from error
     if not (folder / "config.json").is_file():
         raise UsageError(
-            f"{choice.model} is neither an address (http://…/v1) nor a checkpoint directory with a config.json"
+            f"{choice.model} is neither an address (http://…/v1) nor a checkpoint directory with a config.json, nor the name of a published "
+            "model (owner/name on a model hub, or smollm2-135m)"
         )
     from etude.agent.chat.load import load_renderer
 
     renderer = load_renderer(folder)
     nano = _laptop_settings(choice) if renderer.name == NANO_FORMAT else None
     open_checkpoint: CheckpointOpener = import_object(CHECKPOINT_OPENER)
-    policy, window = open_checkpoint(folder, choice.name or folder.resolve().name, renderer)
+    policy, window = open_checkpoint(folder, choice.name or title, renderer)
     settings = _large_model_settings(choice, choice.context or window) if nano is None else nano
     return AgentModel(policy, renderer, settings, policy.close)

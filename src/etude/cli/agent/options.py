@@ -52,7 +52,11 @@ Prompt = Annotated[
 Model = Annotated[
     str | None,
     typer.Option(
-        "--model", "-m", envvar="ETUDE_MODEL", metavar="URL|DIR", help="An OpenAI-compatible endpoint, or a checkpoint."
+        "--model",
+        "-m",
+        envvar="ETUDE_MODEL",
+        metavar="URL|DIR|NAME",
+        help="An OpenAI-compatible endpoint, or a checkpoint.",
     ),
 ]
 Name = Annotated[

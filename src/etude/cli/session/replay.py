@@ -40,7 +40,10 @@ def replay(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of that draw.")] = 0,
     checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", metavar="DIR", help="The tokenizer's folder. Default: the run's own.")
+        Path | None,
+        typer.Option(
+            "--checkpoint", metavar="DIR|NAME", help="The tokenizer's folder or a model's name. Default: the run's own."
+        ),
     ] = None,
     recipe: Annotated[
         Path | None, typer.Option("--recipe", help="The recipe that made the task. Default: the run's own.")

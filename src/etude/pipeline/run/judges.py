@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from etude.agent.policy.protocol import Policy
 from etude.evaluate.bench.grading.endpoint import NoJudge, client_of
@@ -19,7 +18,7 @@ SLOTS = 2
 async def answering(word: str, key_env: str, option: str = "--judge") -> AsyncIterator[Policy]:
     """The policy of a word, closed behind. Raises NoJudge."""
     if word.startswith(CHECKPOINT):
-        async with _checkpoint(Path(word.removeprefix(CHECKPOINT)), option) as policy:
+        async with _checkpoint(word.removeprefix(CHECKPOINT), option) as policy:
             yield policy
         return
     client = client_of(word, key_env, option=option)
@@ -30,7 +29,13 @@ async def answering(word: str, key_env: str, option: str = "--judge") -> AsyncIt
 
 
 @asynccontextmanager
-async def _checkpoint(folder: Path, option: str) -> AsyncIterator[Policy]:
+async def _checkpoint(named: str, option: str) -> AsyncIterator[Policy]:
+    from etude.learn.model.named_checkpoint import find_checkpoint
+
+    try:
+        folder, title = find_checkpoint(named)
+    except ValueError as error:
+        raise NoJudge(f"{option} {CHECKPOINT}{named}: {error}") from error
     if not (folder / "config.json").is_file():
         raise NoJudge(f"{option} {CHECKPOINT}{folder}: there is no config.json, so it is no checkpoint directory")
     from etude.agent.chat.load import load_renderer
@@ -40,9 +45,7 @@ async def _checkpoint(folder: Path, option: str) -> AsyncIterator[Policy]:
 
     renderer, model = load_renderer(folder), load_checkpoint(folder)
     limits = {"max_slots": SLOTS, "max_batch": SLOTS, "max_len": model.config.context_length}
-    policy = EnginePolicy.start(
-        model, EngineSettings.model_validate(limits), name=folder.resolve().name, renderer=renderer
-    )
+    policy = EnginePolicy.start(model, EngineSettings.model_validate(limits), name=title, renderer=renderer)
     try:
         yield SingleRequestPolicy(policy, renderer)
     finally:
