@@ -213,6 +213,8 @@ def test_abort_gives_what_there_is_and_frees_the_slot(mla: CausalLM) -> None:
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"temperature": float("nan")}, "temperature is nan"),
         ({"extra": {"top_p": 0.0}}, "top_p is 0.0"),
+        ({"extra": {"top_p": 1e-46}}, "top_p is 1e-46; it must lie between"),  # 0 in fp32
+        ({"extra": {"top_p": float("nan")}}, "top_p is nan"),
     ],
 )
 def test_impossible_requests_are_the_requests_fault(mla: CausalLM, changes: dict[str, object], why: str) -> None:

@@ -11,6 +11,7 @@ from engine_lab import answer, ask, prompt
 
 from etude.agent.policy.protocol import PolicyError
 from etude.learn.engine.core import EngineCore
+from etude.learn.engine.running import LEAST_TOP_P
 from etude.learn.engine.sampling import noise, sample
 from etude.learn.engine.settings import EngineSettings
 
@@ -113,3 +114,10 @@ def test_alternatives_leave_out_what_top_p_excludes_and_refuse_more_than_twenty(
     assert all(1 <= len(row) < 20 and sum(math.exp(value) for _, value in row) < 1.001 for row in found.tokens.top)
     with pytest.raises(PolicyError, match="top_logprobs is 21"):
         core.submit(ask("b", prompt(1, 10), extra={"top_logprobs": 21}))
+
+
+def test_the_smallest_top_p_keeps_the_likeliest_token_alone(mla):
+    core = EngineCore(mla, EngineSettings(max_slots=2, max_batch=2, max_len=64))
+    (small,) = answer(core, ask("a", prompt(1, 10), extra={"top_p": LEAST_TOP_P}))
+    (greedy,) = answer(core, ask("b", prompt(1, 10), temperature=0.0))
+    assert small.tokens.ids == greedy.tokens.ids and small.tokens.logprobs == [0.0] * len(small.tokens.ids)

@@ -10,6 +10,9 @@ from etude.agent.policy.protocol import PolicyError, Request
 from etude.core.trace.completion import Completion, Finish, SampledTokens, Usage
 from etude.learn.engine.rows import MAX_TOP, TokenRows
 
+# The smallest normal number of fp32, in which top-p is compared: below it 0 would be left, and no token would be kept.
+LEAST_TOP_P = float(np.finfo(np.float32).tiny)
+
 
 @dataclass
 class RunningRequest:
@@ -67,8 +70,8 @@ def check(request: Request, vocab_size: int, max_len: int, *, drafts: bool = Fal
         refuse(f"a prompt id lies outside the vocabulary of {vocab_size}; was another tokenizer used?")
     if not request.temperature >= 0:
         refuse(f"temperature is {request.temperature}; it must be 0 (greedy) or more")
-    if not 0 < request.extra.get("top_p", 1.0) <= 1:
-        refuse(f"top_p is {request.extra['top_p']}; it must lie in (0, 1]")
+    if not LEAST_TOP_P <= request.extra.get("top_p", 1.0) <= 1:
+        refuse(f"top_p is {request.extra['top_p']}; it must lie between {LEAST_TOP_P:.3g} and 1")
     if not 0 <= (top := request.extra.get("top_logprobs", 0)) <= MAX_TOP:
         refuse(f"top_logprobs is {top}; it must lie in 0 to {MAX_TOP}")
     if top and drafts:
