@@ -19,7 +19,7 @@ HALF_ROTARY = ("glm4", "glm4_moe", "minimax_m2")
 
 def transformers_model(family: str, seed: int) -> torch.nn.Module:
     """transformers' model of a configuration drawn from `seed`, in eager attention, fp32."""
-    config = AutoConfig.for_model(family, **_configuration(family, random.Random(f"{family} {seed}")))
+    config = AutoConfig.for_model(family, **family_configuration(family, random.Random(f"{family} {seed}")))
     config._attn_implementation = config._experts_implementation = "eager"
     torch.manual_seed(seed)
     peer = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
@@ -37,7 +37,7 @@ def transformers_model(family: str, seed: int) -> torch.nn.Module:
     return peer
 
 
-def _configuration(family: str, dice: random.Random) -> dict[str, Any]:
+def family_configuration(family: str, dice: random.Random) -> dict[str, Any]:
     keys, switches = FAMILIES[family].keys, FAMILIES[family].switches
     heads = dice.choice((2, 4))
     config: dict[str, Any] = dict(

@@ -21,7 +21,7 @@ QUERY_BLOCK = 64
 # Probabilities of one call that are kept for the backward pass; more of them are computed again there. Eight sessions of 2,000 tokens with nine
 # heads have 580 MB in each layer.
 KEPT_BYTES = 128 << 20
-_BLOCKS_ARE_FASTER = torch.backends.cpu.get_cpu_capability() == "AVX512"
+BLOCKS_ARE_FASTER = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def _by_head(x: Tensor) -> Tensor:
@@ -141,7 +141,8 @@ def causal_attention(
         return causal_attention(q.float(), k.float(), v.float(), scale, window, sinks).to(q.dtype)
     group, queries, length = q.shape[2] // k.shape[2], q.shape[1], k.shape[1]
     plain = queries == length and not 0 < window < length
-    fused = q.device.type != "cpu" or q.dtype != torch.float32 or (plain and not _BLOCKS_ARE_FASTER)
+    fits = plain and not BLOCKS_ARE_FASTER and reads_in_place(q, k, v)
+    fused = fits or q.device.type != "cpu" or q.dtype != torch.float32
     if sinks is None and fused:
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
         bias = None if plain else _hidden(q, 0, length - queries, length, window)

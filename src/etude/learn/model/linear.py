@@ -31,6 +31,7 @@ def _onednn_operator() -> Callable[..., Tensor] | None:
 
 
 _ONEDNN = _onednn_operator()
+PADS_ROWS = _ONEDNN is not None  # a product under autograd keeps a padded copy of its input
 
 
 def _product(x: Tensor, weight: Tensor) -> Tensor:

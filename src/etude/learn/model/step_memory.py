@@ -1,0 +1,109 @@
+"""The memory of training and of sampling with a model, from its shape alone, before anything is loaded.
+
+A training step keeps numbers of each token for its backward pass: what enters the products, the norms and the activation. The counts below follow the
+model's code layer by layer; `tests/learn/model/test_model_step_memory.py` holds them against what autograd keeps, for every family. Numbers are fp32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from etude.learn.model.causal_attention import BLOCKS_ARE_FASTER, KEPT_BYTES, QUERY_BLOCK
+from etude.learn.model.config import ModelConfig
+from etude.learn.model.count import count_parameters
+from etude.learn.model.linear import PADS_ROWS
+
+FLOAT = 4
+# Logits of one chunk of a loss in fp32 (`losses.LOGIT_BYTES`), its log-probabilities and the gradients of both.
+LOGIT_COPIES = 4
+LOGIT_BYTES = 64 << 20
+# Python, torch and the package, before a model is loaded: measured for a stage's process and for a Ray actor.
+PROCESS_BYTES = 450_000_000
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """Numbers of a model: all parameters, those that are trained, and what a step keeps of each token, with and without `recompute`."""
+
+    parameters: int
+    trained: int
+    kept: int
+    kept_recomputing: int
+    block: int  # of one token in the largest block
+
+    @classmethod
+    def of(cls, config: ModelConfig, tokens: int, row_tokens: int, lora_parameters: int | None = None) -> ModelSize:
+        """For steps of `tokens` tokens in rows of `row_tokens`; `lora_parameters`: of adapters, if only these are trained."""
+        count = count_parameters(config.model_copy(update={"mtp_layers": 0})).total
+        seen = [_probabilities(config, layer, row_tokens) for layer in range(config.layers)]
+        seen = [0 if each * tokens * FLOAT > KEPT_BYTES else each for each in seen]
+        blocks = [_block(config, layer) + each for layer, each in enumerate(seen)]
+        ends = 2 * config.hidden_size
+        added = 0 if lora_parameters is None else lora_parameters
+        trained = count if lora_parameters is None else lora_parameters
+        return cls(count + added, trained, sum(blocks) + ends, config.layers * config.hidden_size + ends, max(blocks))
+
+
+def training_bytes(
+    size: ModelSize, tokens: int, *, recompute: bool = False, kept_tokens: int | None = None, copies: int = 0
+) -> int:
+    """Peak of a training process with AdamW: weights, its two moments, and the larger of what `tokens` tokens keep before the backward pass and of
+    the gradients after it. With `kept_tokens` the graphs of so many tokens are held in all (scored rollouts); `copies`: further copies of the
+    trained weights (a reference, states that are being published)."""
+    held = tokens if kept_tokens is None else max(tokens, kept_tokens)
+    graph = held * (size.kept_recomputing if recompute else size.kept) + (tokens * 2 * size.block if recompute else 0)
+    step = FLOAT * graph + LOGIT_COPIES * LOGIT_BYTES
+    states = FLOAT * (size.parameters + (2 + copies) * size.trained)
+    return PROCESS_BYTES + states + max(step, FLOAT * size.trained) + FLOAT * size.trained // 2
+
+
+def engine_bytes(config: ModelConfig, parameters: int, slots: int, length: int, *, rounded: bool = False) -> int:
+    """Of an engine with `slots` sessions of `length` tokens, all of them full; `rounded`: it holds bf16 (`engine.compute`)."""
+    width = 2 if rounded else FLOAT
+    cache = config.layers * slots * length * config.cache_width
+    return PROCESS_BYTES + width * (parameters + cache) + LOGIT_COPIES * slots * config.vocab_size * FLOAT
+
+
+def _block(config: ModelConfig, layer: int) -> int:
+    """Numbers of one token in a block."""
+    norms = 2 if config.norm_place == "both" else 1
+    stream = 2 * (2 * norms + 1) * config.hidden_size  # what enters a norm, normalised, and what enters the products
+    attention = _latent(config) if config.attention == "latent" else _grouped(config)
+    padded = 3 * config.hidden_size if PADS_ROWS else 0  # a copy for each product of one input
+    return stream + padded + attention + (_experts(config) if config.has_experts(layer) else _dense(config))
+
+
+def _grouped(config: ModelConfig) -> int:
+    queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
+    normed = 2 * (queries + keys) if config.qk_norm != "none" else 0
+    expanded = 2 * (queries - keys) if BLOCKS_ARE_FASTER or config.window or config.sinks else 0
+    return normed + expanded + 3 * queries + 2 * keys
+
+
+def _probabilities(config: ModelConfig, layer: int, row_tokens: int) -> int:
+    """Of one token in a layer whose attention goes in blocks of queries; the fused kernel keeps none."""
+    window = config.window_of(layer)
+    if not (window or config.sinks or config.attention == "latent" or BLOCKS_ARE_FASTER):
+        return 0
+    seen = (row_tokens + QUERY_BLOCK) // 2
+    return config.heads * (min(seen, window + QUERY_BLOCK) if window else seen)
+
+
+def _latent(config: ModelConfig) -> int:
+    queries, values = config.heads * (config.nope_dim + config.rope_dim), config.heads * config.v_dim
+    low_rank = 3 * (config.q_lora_rank or 0) + 3 * config.kv_lora_rank
+    return low_rank + 2 * queries + config.heads * (config.nope_dim + config.v_dim) + 2 * values
+
+
+def _dense(config: ModelConfig) -> int:
+    return _activation(config) * config.dense_intermediate
+
+
+def _activation(config: ModelConfig) -> int:
+    """Numbers kept for each of an inner layer's: gate, up and their product; others than SwiGLU keep steps between."""
+    return {"silu": 3, "gelu_tanh": 4}.get(config.activation, 8)
+
+
+def _experts(config: ModelConfig) -> int:
+    visited = config.experts_per_token * (2 * config.hidden_size + _activation(config) * config.moe_intermediate)
+    return visited + 3 * config.experts + _activation(config) * config.shared_width

@@ -1,0 +1,69 @@
+"""What a training step keeps in memory is what its prediction says."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from family_lab import family_configuration
+from kept_counter import kept_bytes
+from transformers import AutoConfig
+
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.compute import compute_in
+from etude.learn.model.config import ModelConfig
+from etude.learn.model.families import FAMILIES
+from etude.learn.model.hf_config import from_hf_config
+from etude.learn.model.step_memory import FLOAT, ModelSize, engine_bytes, training_bytes
+
+ROWS, LENGTH = 8, 64
+
+
+def _config(family: str) -> ModelConfig:
+    drawn = family_configuration(family, random.Random(f"{family} 0"))
+    return from_hf_config(AutoConfig.for_model(family, **drawn).to_dict())
+
+
+def _counted(config: ModelConfig, recompute: bool) -> float:
+    """Numbers of each token that the model keeps for its backward pass."""
+    model = CausalLM(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.02)
+    compute_in(model, "fp32", recompute)
+    ids = torch.randint(0, config.vocab_size, (ROWS, LENGTH), generator=torch.Generator().manual_seed(0))
+    nowhere = torch.zeros_like(ids, dtype=torch.bool)
+    return kept_bytes(model, lambda: model(ids, logits_at=nowhere).hidden) / FLOAT / ids.numel()
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_a_step_keeps_what_is_predicted_within_a_tenth(family: str) -> None:
+    config = _config(family)
+    size = ModelSize.of(config, ROWS * LENGTH, LENGTH)
+    assert size.kept == pytest.approx(_counted(config, recompute=False), rel=0.1)
+    assert size.kept_recomputing == pytest.approx(_counted(config, recompute=True), rel=0.1)
+
+
+def test_adapters_need_no_moments_of_the_model() -> None:
+    config = _config("llama")
+    full, adapters = ModelSize.of(config, 512, 64), ModelSize.of(config, 512, 64, lora_parameters=100)
+    assert adapters.trained == 100
+    assert adapters.parameters == full.parameters + 100
+    assert training_bytes(adapters, 512) < training_bytes(full, 512)
+
+
+def test_recomputing_and_fewer_tokens_take_less() -> None:
+    size = ModelSize(parameters=1000, trained=1000, kept=100_000, kept_recomputing=5_000, block=10_000)
+    whole = training_bytes(size, 10_000)
+    assert training_bytes(size, 10_000, recompute=True) < whole
+    assert training_bytes(size, 5_000) < whole
+    assert training_bytes(size, 5_000, kept_tokens=10_000) == whole
+    assert training_bytes(size, 10_000, copies=2) == whole + 2 * 1000 * FLOAT
+
+
+def test_an_engine_holds_weights_and_the_cache_of_every_slot() -> None:
+    config = _config("llama")
+    one, two = (engine_bytes(config, 1000, slots, 64) for slots in (1, 2))
+    cache = FLOAT * config.layers * 64 * config.cache_width
+    assert two - one == cache + 4 * config.vocab_size * FLOAT
+    assert engine_bytes(config, 1000, 2, 64, rounded=True) < two
