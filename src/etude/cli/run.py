@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -107,7 +108,20 @@ def _plan(run: Run, selected: list[str]) -> Answer:
     if downloads := planned_downloads(run, selected):
         document |= {"downloads": downloads}
         lines += [_download_line(row) for row in downloads]
+    memory, memory_lines = _memory(run, selected)
+    document |= {"memory": memory}
+    lines += memory_lines
     return Answer(document, "\n".join([resolved_toml(run.recipe), f"# plan for {run.folder}", *lines]))
+
+
+def _memory(run: Run, selected: list[str]) -> tuple[list[dict[str, Any]] | None, list[str]]:
+    """What the selected stages will take, None where it is not known; and lines that say so."""
+    if find_spec("torch") is None:
+        return None, ["# memory: not predicted, since torch is not installed"]
+    from etude.pipeline.run.memory_plan import document, lines, memory_plan
+
+    plan = memory_plan(run.located, selected)
+    return document(plan), lines(plan)
 
 
 def _download_line(row: dict[str, Any]) -> str:

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
+from etude.learn.model.adapters import add_adapters
 from etude.learn.model.causal_attention import BLOCKS_ARE_FASTER, KEPT_BYTES, QUERY_BLOCK
+from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.count import count_parameters
 from etude.learn.model.linear import PADS_ROWS
+from etude.learn.model.lora_settings import LoraSettings
 
 FLOAT = 4
 # Logits of one chunk of a loss in fp32 (`losses.LOGIT_BYTES`), its log-probabilities and the gradients of both.
@@ -42,6 +47,14 @@ class ModelSize:
         added = 0 if lora_parameters is None else lora_parameters
         trained = count if lora_parameters is None else lora_parameters
         return cls(count + added, trained, sum(blocks) + ends, config.layers * config.hidden_size + ends, max(blocks))
+
+
+def adapter_parameters(config: ModelConfig, settings: LoraSettings) -> int:
+    """Numbers that adapters of these settings train. Raises ValueError for a target that the model does not have."""
+    with torch.device("meta"):
+        model = CausalLM(config.model_copy(update={"mtp_layers": 0}))
+        add_adapters(model, settings)
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def training_bytes(

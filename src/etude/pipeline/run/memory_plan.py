@@ -1,0 +1,159 @@
+"""The memory that the stages of a recipe will take, from the model's shape, before anything runs.
+
+Predicted are the peaks of the processes that hold a model: a trainer, an engine. A prediction counts an engine's cache as full, and the tokens of a
+step at their bound. docs/memory.md has what was measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etude.learn.model.config import ModelConfig
+from etude.learn.model.hf_config import read_config
+from etude.learn.model.lora_settings import LoraSettings
+from etude.pipeline.run.machine import memory_bytes
+
+if TYPE_CHECKING:
+    from etude.pipeline.recipe.recipe import Recipe
+
+# States of the trained weights that RL's trainer holds on their way to the engine: the base of the next delta, the one that is published, the next.
+PUBLISHED_STATES = 3
+PROMPTS_COMPARED = 4
+
+
+@dataclass(frozen=True)
+class StageMemory:
+    """Peaks in bytes; 0 where a stage has no such process. `advice`: what would lower the trainer's, and to how much."""
+
+    stage: str
+    trainer: int
+    engine: int
+    advice: str = ""
+
+    @property
+    def total(self) -> int:
+        return self.trainer + self.engine
+
+
+def memory_plan(recipe: Recipe, selected: Collection[str]) -> list[StageMemory]:
+    """Of the selected stages that train or sample on this machine."""
+    config = _config(recipe)
+    prefix = shared_prompt_tokens(recipe) if {"sft", "rl"}.intersection(selected) else 0
+    plans = {
+        "short": lambda: _pretraining("short", recipe, config),
+        "long": lambda: _pretraining("long", recipe, config),
+        "sft": lambda: _fine_tuning(recipe, config, prefix),
+        "rl": lambda: _reinforcement(recipe, config, prefix),
+        "bench": lambda: StageMemory("bench", 0, _engine(recipe, config, recipe.engine.max_slots)),
+    }
+    return [plan() for stage, plan in plans.items() if stage in selected]
+
+
+def document(plan: list[StageMemory]) -> list[dict[str, Any]]:
+    """As --json has it; `machine_bytes` is what this machine has."""
+    machine = memory_bytes()
+    return [
+        {"stage": s.stage, "trainer_bytes": s.trainer, "engine_bytes": s.engine, "machine_bytes": machine, "fits": s.total <= machine}
+        for s in plan
+    ]  # fmt: skip
+
+
+def lines(plan: list[StageMemory]) -> list[str]:
+    """One for each stage, with the remedy where the machine has too little."""
+    machine = memory_bytes()
+    return [_line(stage, machine) for stage in plan]
+
+
+def _line(stage: StageMemory, machine: int) -> str:
+    parts = [f"{name} {_gb(size)}" for name, size in (("trainer", stage.trainer), ("engine", stage.engine)) if size]
+    text = f"# memory of {stage.stage}: {' and '.join(parts)} of {_gb(machine)}"
+    if stage.total <= machine:
+        return text
+    remedy = f"{stage.advice}, or " if stage.advice else ""
+    return f"{text}: more than this machine has; {remedy}lower batch_tokens or engine.max_slots"
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"
+
+
+def _config(recipe: Recipe) -> ModelConfig:
+    """Of the checkpoint that the run begins with, else of its new model."""
+    folder = str(recipe.run.sft_checkpoint or recipe.model.init)
+    if folder:
+        return read_config(folder)
+    return ModelConfig.from_settings(recipe.model, recipe.corpus.vocabulary_size)
+
+
+def _size(config: ModelConfig, tokens: int, row_tokens: int, lora: LoraSettings) -> Any:
+    from etude.learn.model.step_memory import ModelSize, adapter_parameters  # imports torch
+
+    return ModelSize.of(config, tokens, row_tokens, adapter_parameters(config, lora) if lora.rank else None)
+
+
+def _pretraining(name: str, recipe: Recipe, config: ModelConfig) -> StageMemory:
+    stage = getattr(recipe.pretrain, name)
+    tokens = stage.row_tokens * stage.batch_rows
+    size = _size(config, tokens, stage.row_tokens, LoraSettings())
+    return _trainer(name, f"pretrain.{name}.loop", size, tokens, recompute=stage.loop.recompute)
+
+
+def _fine_tuning(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMemory:
+    tokens = recipe.sft.batch_tokens + prefix
+    size = _size(config, tokens, min(config.context_length, tokens), recipe.sft.lora)
+    return _trainer("sft", "sft.loop", size, tokens, recompute=recipe.sft.loop.recompute)
+
+
+def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMemory:
+    update = recipe.rl.update
+    tokens = max(update.batch_tokens, prefix)
+    size = _size(config, tokens, min(config.context_length, recipe.engine.max_len), update.lora)
+    whole = PUBLISHED_STATES + (0 if update.lora.rank or not recipe.rl.kl_beta else 1)
+    copies = whole * size.parameters // size.trained
+    held = max(tokens, update.graph_tokens)
+    trained = _trainer("rl", "rl.update", size, tokens, recompute=update.recompute, kept_tokens=held, copies=copies)
+    slots = max(recipe.engine.max_slots, recipe.rl.slots)
+    return StageMemory("rl", trained.trainer, _engine(recipe, config, slots), trained.advice)
+
+
+def _trainer(stage: str, table: str, size: Any, tokens: int, *, recompute: bool, **more: int) -> StageMemory:
+    from etude.learn.model.step_memory import training_bytes
+
+    peak = training_bytes(size, tokens, recompute=recompute, **more)
+    lower = training_bytes(size, tokens, recompute=True, **more)
+    advice = f"{table}.recompute = true takes {_gb(lower)}" if lower < peak else ""
+    return StageMemory(stage, peak, 0, advice)
+
+
+def _engine(recipe: Recipe, config: ModelConfig, slots: int) -> int:
+    """0 for vLLM, which sizes its cache itself."""
+    from etude.learn.model.count import count_parameters
+    from etude.learn.model.step_memory import engine_bytes
+
+    if recipe.engine.kind == "vllm":
+        return 0
+    parameters = count_parameters(config).total
+    length = min(recipe.engine.max_len, config.context_length)
+    return engine_bytes(config, parameters, slots, length, rounded=recipe.engine.compute == "bf16")
+
+
+def shared_prompt_tokens(recipe: Recipe) -> int:
+    """What the first prompts of several exercises begin with alike: system prompt and tools, which a training step computes once. 0 for a new
+    model, whose tokenizer is not there yet."""
+    from etude.agent.chat.load import load_renderer
+    from etude.agent.harness.opening import first_prompt
+    from etude.pipeline.run.practice import practice
+    from etude.rollout.attempt import task_facts
+
+    folder = str(recipe.run.sft_checkpoint or recipe.model.init)
+    if not (Path(folder) / "config.json").is_file():
+        return 0
+    source, renderer = practice(recipe).source, load_renderer(Path(folder))
+    tasks = [source.task(name) for name in source.ids("train")[:PROMPTS_COMPARED]]
+    prompts = [asyncio.run(first_prompt(recipe.harness, task_facts(task), renderer)) for task in tasks]
+    alike = zip(*prompts, strict=False)
+    return next((place for place, ids in enumerate(alike) if len(set(ids)) > 1), min(map(len, prompts), default=0))
