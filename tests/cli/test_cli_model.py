@@ -44,7 +44,7 @@ def test_what_is_no_checkpoint_gets_one_line(here: Here, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"model_type": "mamba"}, "model_type is 'mamba'; supported are deepseek_v2, deepseek_v3"),
+        ({"model_type": "nonesuch"}, "model_type is 'nonesuch'; supported are deepseek_v2, deepseek_v3"),
         ({"model_type": "llama"}, "the model code does not know this key of llama"),
         ({"num_hidden_layers": 10**9}, "layers: Input should be less than or equal to 1000"),
         ({"quantization_config": {"bits": 4}}, "weights are quantised"),

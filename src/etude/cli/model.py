@@ -35,8 +35,18 @@ _Base = Annotated[
 ]
 
 
+_Impl = Annotated[
+    Literal["auto", "etude", "transformers"],
+    typer.Option(
+        help="Whose code computes it, as model.impl: ours, transformers', or ours where it has the model type."
+    ),
+]
+
+
 @app.command()
-def check(checkpoint: _Checkpoint, family: _Family = None, base: _Base = None, json: Json = False) -> Answer:
+def check(
+    checkpoint: _Checkpoint, family: _Family = None, base: _Base = None, impl: _Impl = "auto", json: Json = False
+) -> Answer:
     """Prove that the model code loads it, its template, tool parsing and round trip: turns read back as said, prompts only grow.
 
     For the directory of an adapter, prove its base, and that the adapter fits it.
@@ -57,7 +67,7 @@ def check(checkpoint: _Checkpoint, family: _Family = None, base: _Base = None, j
     elif base is not None:
         raise ValueError(f"--base {base} is for the directory of an adapter, and {folder} holds no adapter_config.json")
     report = check_model(folder, family)
-    report.run("model code", lambda: loadable(folder))
+    report.run("model code", lambda: loadable(folder, impl))
     if adapter is not None:
         report.run("adapter", lambda: describe_adapter(adapter, folder))
     width = max(len(found.name) for found in report.checks)

@@ -75,7 +75,8 @@ def require_stages(run: Run, selected: list[str]) -> None:
 
 def require_checkpoints(run: Run, selected: list[str]) -> None:
     """Raises RecipeError now if a selected stage would look for a checkpoint in vain an hour later, or could not load it."""
-    from etude.learn.model.hf_config import UnsupportedConfig, read_config
+    from etude.learn.model.checkpoint import load_config
+    from etude.learn.model.hf_errors import UnsupportedConfig
     from etude.learn.weights.hf_files import CheckpointError
     from etude.pipeline.recipe.errors import RecipeError
     from etude.pipeline.recipe.read import find_checkpoint
@@ -93,7 +94,7 @@ def require_checkpoints(run: Run, selected: list[str]) -> None:
     for key, name in named_checkpoints(run.located).items():
         if read.intersection((key, key.partition(".")[0])) and (folder := find_checkpoint(name)) is not None:
             try:
-                read_config(folder)
+                load_config(folder, run.recipe.model.impl)
             except (CheckpointError, UnsupportedConfig) as error:
                 raise RecipeError(
                     [

@@ -32,6 +32,7 @@ from etude.learn.model.adapters import add_adapters, merged_state
 from etude.learn.model.card import Training
 from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.learn.model.device import compute_reproducibly, device_of
+from etude.learn.model.settings import Impl
 from etude.learn.train.checkpoint import TrainingStateError, load_state, save_state
 from etude.learn.train.feedback import FlaggedTurn, add_feedback, feedback_of_all
 from etude.learn.train.fresh_drafts import FreshDrafts
@@ -80,13 +81,20 @@ class Learner:
     so steps on six threads would hold six times the memory of one."""
 
     def __init__(
-        self, checkpoint: Path, folder: Path, settings: RlSettings, threads: int, ranks: Ranks = ALONE
+        self,
+        checkpoint: Path,
+        folder: Path,
+        settings: RlSettings,
+        threads: int,
+        ranks: Ranks = ALONE,
+        impl: Impl = "auto",
     ) -> None:
         self._model = ThreadPoolExecutor(1, "model", torch.set_num_threads, (threads,))
         self._opening = threading.Lock()
         self._published: dict[int, Future[Publication]] = {}  # on their way, or there, in this life
         self.ranks = ranks
         self.checkpoint = checkpoint
+        self.impl: Impl = impl
         self.folder = folder
         self.settings = settings
         self.groups = GroupStore(folder / "groups")
@@ -246,13 +254,13 @@ class Learner:
         settings = self.settings
         self.means = RunningMeans(settings.baseline_horizon)
         device = device_of(settings.device, "rl.device")
-        model = load_checkpoint(self.checkpoint, drafts=settings.drafts.every > 0, device=device)
+        model = load_checkpoint(self.checkpoint, drafts=settings.drafts.every > 0, device=device, impl=self.impl)
         reference = None
         if settings.update.lora.rank:
             add_adapters(model, settings.update.lora)
             reference = model if ever_weighed("kl", settings) else None  # without its adapters
         elif ever_weighed("kl", settings):
-            reference = load_checkpoint(self.checkpoint, device=device)
+            reference = load_checkpoint(self.checkpoint, device=device, impl=self.impl)
         self.trainer = PolicyTrainer(model, reference, settings.update, settings.steps, self.ranks)
         self.drafts = (
             FreshDrafts(model, settings.drafts, settings.update, self.ranks) if settings.drafts.every else None
@@ -321,7 +329,14 @@ class TrainerProcess(Learner):
     """What the trainer actor holds. Its process imports this module and no engine, so that it is ready sooner."""
 
     def __init__(
-        self, checkpoint: Path, folder: Path, settings: RlSettings, threads: int, rank: int = 0, meeting: str = ""
+        self,
+        checkpoint: Path,
+        folder: Path,
+        settings: RlSettings,
+        threads: int,
+        rank: int = 0,
+        meeting: str = "",
+        impl: Impl = "auto",
     ) -> None:
         """With `meeting`, one of several ranks: waits there for the others first."""
         keep_freed_memory()
@@ -334,7 +349,7 @@ class TrainerProcess(Learner):
 
             host = ray.util.get_node_ip_address()
             ranks = GlooRanks(meeting, host, rank, settings.ranks, settings.rank_silence_s)
-        super().__init__(checkpoint, folder, settings, threads, ranks)
+        super().__init__(checkpoint, folder, settings, threads, ranks, impl)
 
 
 def _gap(rollout: Rollout, current: list[np.ndarray]) -> np.ndarray:

@@ -27,6 +27,7 @@ from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.child import EngineGone
 from etude.learn.engine.vllm.service import VllmService
 from etude.learn.model.checkpoint import load_checkpoint
+from etude.learn.model.settings import Impl
 from etude.learn.train.gloo_ranks import Rendezvous
 from etude.learn.train.ranks import RankLost
 from etude.learn.weights.store import WeightStore
@@ -114,11 +115,13 @@ ENGINE_NICENESS = 5
 class EngineProcess(EngineService):
     """What the engine actor holds. Version -1 until the first weights are applied, so that these always are."""
 
-    def __init__(self, checkpoint: Path, weights: Path | str, settings: EngineSettings, niceness: int = 0) -> None:
+    def __init__(
+        self, checkpoint: Path, weights: Path | str, settings: EngineSettings, niceness: int = 0, impl: Impl = "auto"
+    ) -> None:
         keep_freed_memory()
         os.nice(niceness)  # of this thread, and of the sampling thread that it starts
         torch.set_num_threads(settings.threads)
-        model = load_checkpoint(checkpoint, drafts=settings.draft_tokens > 0)
+        model = load_checkpoint(checkpoint, drafts=settings.draft_tokens > 0, impl=impl)
         super().__init__(EngineCore(model, settings, version=-1), WeightStore(weights))
 
 
@@ -170,6 +173,7 @@ class RayPlaces:
     engine: EngineSettings
     cluster: ClusterSettings
     ray: LocalRay | Cluster  # the Ray that the processes run on
+    impl: Impl = "auto"  # whose code computes the checkpoint
     started: int = 0  # names of actors are unique in the life of a run
 
     def remember(self) -> None:
@@ -179,13 +183,13 @@ class RayPlaces:
         """With `region`, where its resources are; it sees the weights of that region's store and no others."""
         vllm = self.engine.kind == "vllm"
         actor: Any = ray.remote(VllmProcess if vllm else EngineProcess)
-        copies = [self.folder / "vllm" / region] if vllm else []
+        last = self.folder / "vllm" / region if vllm else self.impl
         far = self.settings.regions.get(region)
         options = self._options("engine", far.engine if far else self.cluster.engine, "SPREAD")
         weights = place_of(far.store) if far else store_of(self.settings, self.folder)
         return RemoteActor(
             actor.options(max_concurrency=ENGINE_CALLS, **options).remote(
-                self.checkpoint, weights, self.engine, ENGINE_NICENESS, *copies
+                self.checkpoint, weights, self.engine, ENGINE_NICENESS, last
             )
         )
 
@@ -198,7 +202,7 @@ class RayPlaces:
         actor: Any = ray.remote(TrainerProcess)
         here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
         options = self._options("trainer", self.cluster.trainer, here)
-        arguments = (self.checkpoint, self.folder, self.settings, self.settings.threads, rank, meeting)
+        arguments = (self.checkpoint, self.folder, self.settings, self.settings.threads, rank, meeting, self.impl)
         return RemoteActor(actor.options(max_concurrency=TRAINER_CALLS, **options).remote(*arguments))
 
     def _options(self, what: str, taken: dict[str, float], uncounted: Any) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def run_rl(run: RunContext) -> dict[str, Any]:
     with _ray(run) as started:
         from etude.rl.placement import RayPlaces  # imports ray, which reads its environment then
 
-        places = RayPlaces(run.checkpoint, run.folder, run.settings, run.engine, run.cluster, started)
+        places = RayPlaces(run.checkpoint, run.folder, run.settings, run.engine, run.cluster, started, run.impl)
         return asyncio.run(stop_if_ray_is_lost(run_training(run, places), started.lost))
 
 
@@ -90,7 +90,7 @@ def _require(run: RunContext) -> None:
         raise ValueError(
             f"rl.rewards.judge is {settings.rewards.judge!r}, but the run has no judge: give RunContext one, or leave the setting out"
         )
-    if settings.drafts.every and not load_config(run.checkpoint).mtp_layers:
+    if settings.drafts.every and not load_config(run.checkpoint, run.impl).mtp_layers:
         raise ValueError(
             f"rl.drafts.every is {settings.drafts.every}, but {run.checkpoint} has no draft layers: give it some (stage mtp), or set it to 0"
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from etude.agent.harness.settings import HarnessSettings
 from etude.learn.engine.settings import EngineSettings
+from etude.learn.model.settings import Impl
 from etude.rl.harder_tasks import HarderTaskOpener
 from etude.rl.observer import RunObserver
 from etude.rl.rewards.judge import AttemptJudge
@@ -38,4 +39,5 @@ class RunContext:
         default_factory=ClusterSettings
     )  # the recipe's [cluster]; without address a local Ray
     harder: HarderTaskOpener | None = None  # harder tasks of the source; needed with rl.harder_above
+    impl: Impl = "auto"  # the recipe's model.impl: whose code computes the checkpoint
     judge: AttemptJudge | None = None  # scores attempts; needed with rl.rewards.judge, and closed when the run ends

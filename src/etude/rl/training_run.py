@@ -142,7 +142,7 @@ async def _run(run: RunContext, places: ProcessPlacer, search: CodeSearch | None
         records = _open_records(run, closes)
         renderer = load_renderer(run.checkpoint)
         check_efforts(settings, run.harness, renderer)
-        window = Window(run.engine.max_len, load_config(run.checkpoint).context_length)
+        window = Window(run.engine.max_len, load_config(run.checkpoint, run.impl).context_length)
         run.observer.phase("measuring the first prompts")
         sampled = [run.source.task(task) for task in sample_of(records.tasks.task_ids)]
         await check_prompts(sampled, settings, run.harness, window, renderer, run.observer)

@@ -131,7 +131,7 @@ def test_damage_is_reported(mla: CausalLM, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("model_type", "mamba"),
+        ("model_type", "nonesuch"),
         ("scoring_func", "softmax"),
         ("hidden_act", "gelu"),
         ("attention_bias", True),

@@ -20,6 +20,7 @@ from etude.learn.model.compute import computing
 from etude.learn.model.count import count_parameters
 from etude.learn.model.hf_errors import UnsupportedConfig
 from etude.learn.model.init import with_drafts
+from etude.learn.model.loadable import loadable
 from etude.learn.model.mask import DocumentMask
 from etude.learn.model.transformers_backend.attention import UnsupportedAttention, attention, window_of
 from etude.learn.model.transformers_backend.config import TransformersConfig
@@ -144,6 +145,7 @@ def test_a_checkpoint_is_read_back_bit_for_bit_by_us_and_by_transformers(model_t
     for name, tensor in theirs.state_dict().items():
         assert torch.equal(back.state_dict()[name], tensor), name
         assert torch.equal(again.state_dict()[f"inner.{name}"], tensor), name
+    assert loadable(tmp_path / "ours").endswith(model.way) and model.config.family in loadable(tmp_path / "ours")
     count = count_parameters(model.config)
     assert count.total == sum(p.numel() for p in model.parameters()) and count.active <= count.total
     with torch.no_grad():
@@ -165,6 +167,25 @@ def test_llama_through_transformers_equals_our_own_class(tmp_path: Path) -> None
     found, expected = theirs.embed.weight.grad, ours.embed.weight.grad
     assert found is not None and expected is not None
     assert (found - expected).abs().max() <= 1e-5 * max(1.0, float(expected.abs().max()))
+
+
+def test_a_model_type_that_nothing_computes_names_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "nonesuch"}')
+    with pytest.raises(
+        UnsupportedConfig, match='model_type is .nonesuch.; supported are .* model.impl = "transformers"'
+    ):
+        load_config(tmp_path)
+    with pytest.raises(UnsupportedConfig, match="transformers can't read config.json"):
+        load_config(tmp_path, "transformers")
+
+
+def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "stablelm"}')
+    monkeypatch.setattr("etude.learn.model.transformers_backend.config.find_spec", lambda _: None)
+    with pytest.raises(UnsupportedConfig, match=r"etude\[transformers\]"):
+        load_config(tmp_path)
+    with pytest.raises(UnsupportedConfig, match=r"is not installed; pip install .etude\[transformers\]"):
+        load_checkpoint(tmp_path, impl="transformers")
 
 
 def test_products_in_bf16_keep_weights_and_logits_in_fp32_and_come_close(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Tiny random checkpoints of eight families, as transformers writes them, through sessions, sft and rl: each in its own chat format.
+"""Tiny random checkpoints, as transformers writes them, through sessions, sft and rl, each in its own chat format: eight families of our own, and
+classes that transformers computes, with our attention and by rows.
 
 The models learn nothing worth a figure. The test shows that every stage takes the checkpoint's own renderer, tools and weights, that a step changes
 the weights, and that transformers reads what the run leaves.
@@ -34,7 +35,17 @@ FAMILIES = {
     "glm4_moe": "glm-4.5",
     "deepseek_v3": "deepseek-v3.1",
     "gpt_oss": "gpt-oss",
+    "ministral3": "mistral",
+    "qwen3_next": "qwen3",
 }
+# Computed by transformers; what their configurations need besides.
+OTHER_CLASSES: dict[str, dict[str, Any]] = {
+    "ministral3": {"head_dim": 16},
+    "qwen3_next": {
+        **dict(head_dim=16, linear_num_value_heads=2, linear_num_key_heads=1, linear_key_head_dim=8, linear_value_head_dim=8),
+        **dict(num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16),
+    },
+}  # fmt: skip
 LATENT = {
     "kv_lora_rank": 16,
     "q_lora_rank": None,
@@ -93,10 +104,12 @@ def checkpoint(tmp_path: Path, make_renderer: Callable[..., Any]) -> Callable[[s
             if model_type == "deepseek_v3"
             else {"num_key_value_heads": 1, "head_dim": 16}
         )
-        if SWITCHES[model_type].switches.get("experts") != 0:
+        if model_type in OTHER_CLASSES:
+            own = {"num_key_value_heads": 1} | OTHER_CLASSES[model_type]
+        elif SWITCHES[model_type].switches.get("experts") != 0:
             own |= {SWITCHES[model_type].keys["experts"]: 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
         torch.manual_seed(0)
-        config = AutoConfig.for_model(model_type, **shape, **own)
+        config = AutoConfig.for_model(model_type, **(shape | own))
         AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "init")
         (tmp_path / "init" / "tokenizer.json").write_text(tokenizer.serialized)
         (tmp_path / "init" / "chat_template.jinja").write_text(f"{{# {' '.join(by_name(chat).shows)} #}}")
@@ -132,6 +145,8 @@ def test_a_family_goes_through_sft_and_rl_in_its_own_chat_format(
         "bash",
         "edit",
     }
+    said = [line for line in (out / "events.jsonl").read_text().splitlines() if "model.impl = " in line]
+    assert said and all(("transformers" in line) == (model_type in OTHER_CLASSES) for line in said)
     sft = json.loads((out / "sft" / "summary.json").read_text())
     assert sft["steps"] == 3 and sft["sampled_tokens"] and sft["heldout_loss"]
     rl = json.loads((out / "rl" / "summary.json").read_text())

@@ -90,14 +90,18 @@ def save_checkpoint(
         Companions(source, tokenizer, trained).write(
             draft, _with_sizes(config, model.config), model.config.context_length
         )
-        if isinstance(model, TransformersLM):
-            write_weights(model, draft, tensors)
-        else:
-            _write_tensors(draft, tensors)
+        _write_weights(model, draft, tensors)
         _replace(draft, folder)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
+
+
+def _write_weights(model: CausalLM, folder: Path, tensors: dict[str, Tensor]) -> None:
+    if isinstance(model, TransformersLM):
+        write_weights(model, folder, tensors)
+    else:
+        _write_tensors(folder, tensors)
 
 
 def check_companions(config: ModelConfig, tokenizer_from: Path | str) -> None:

@@ -121,7 +121,10 @@ def from_hf_config(raw: Mapping[str, Any]) -> ModelConfig:
     family = None if name is None else FAMILIES.get(name)
     if family is None or name is None:
         supported = ", ".join(sorted((*FAMILIES, *ALIASES, *WRAPPERS)))
-        raise UnsupportedConfig(f"model_type is {named!r}; supported are {supported}")
+        raise UnsupportedConfig(
+            f'model_type is {named!r}; supported are {supported}, and with model.impl = "transformers" any causal language model that the '
+            'installed transformers has (pip install "etude[transformers]")'
+        )
     for key, needed in family.constants.items():
         if raw.get(key) is not None and raw[key] != needed:
             raise UnsupportedConfig(f"{key} is {raw[key]!r}, only {needed!r} is supported")

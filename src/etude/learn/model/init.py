@@ -96,13 +96,17 @@ def adopt_drafts(model: CausalLM, folder: Path | str) -> CausalLM:
 def new_model(settings: ModelSettings, vocab_size: int) -> CausalLM:
     """The model a run starts from: the checkpoint `settings.init` names, with its own shape, or a freshly drawn one."""
     if settings.init:
-        model = load_checkpoint(settings.init)
+        model = load_checkpoint(settings.init, impl=settings.impl)
         if model.config.vocab_size < vocab_size:  # more rows than ids are common: checkpoints pad theirs
             raise ValueError(
                 f"the checkpoint {settings.init} has a vocabulary of {model.config.vocab_size}, its tokenizer.json one of "
                 f"{vocab_size}: they do not belong together"
             )
         return model
+    if settings.impl == "transformers":
+        raise ValueError(
+            'model.impl = "transformers" computes a checkpoint, and model.init names none: name one, or leave impl out'
+        )
     config = ModelConfig.from_settings(settings, vocab_size)
     to_hf_config(config)  # what the family's files can't describe is refused now, not when the model is saved
     model = CausalLM(config)

@@ -13,6 +13,9 @@ from etude.learn.model.checkpoint import belongs, check_size, dequantizer_of, pr
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.hf_config import read_config
 from etude.learn.model.hf_keys import MissingTensors, match_keys
+from etude.learn.model.settings import Impl
+from etude.learn.model.transformers_backend.config import implementation_of
+from etude.learn.model.transformers_backend.files import load_transformers
 from etude.learn.weights.hf_files import INDEX, SINGLE, CheckpointError, tensor_files
 from etude.learn.weights.quantized import Dequantizer
 
@@ -28,8 +31,12 @@ class _Header:
     shape: tuple[int, ...]
 
 
-def loadable(folder: Path) -> str:
-    """What it is, in words. Raises CheckpointError or UnsupportedConfig, naming what can't be loaded; reads headers, no weights."""
+def loadable(folder: Path, impl: Impl = "auto") -> str:
+    """What it is, in words. Raises CheckpointError or UnsupportedConfig, naming what can't be loaded. Reads headers and no weights, but for a model
+    that transformers computes: its class is called, and the words say which way it goes."""
+    if implementation_of(folder, impl) == "transformers":
+        model = load_transformers(folder)
+        return f"{model.config.family} of transformers, {model.config.layers} layers, {model.config.context_length:,} positions; {model.way}"
     config = read_config(folder)
     summary = f"{config.family}, {config.layers} layers, {config.context_length:,} positions"
     if not (folder / INDEX).exists() and not (folder / SINGLE).exists():

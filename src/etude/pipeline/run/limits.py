@@ -74,12 +74,12 @@ def context_length(recipe: Recipe) -> int:
 
 
 def _config(recipe: Recipe) -> Any:
-    from etude.learn.model.hf_config import read_config  # only where a checkpoint is named
+    from etude.learn.model.checkpoint import load_config  # only where a checkpoint is named
     from etude.pipeline.recipe.read import find_checkpoint
 
     for name in (str(recipe.run.sft_checkpoint or ""), recipe.model.init):
         if name and (folder := find_checkpoint(name)) is not None:
-            return read_config(folder)
+            return load_config(folder, recipe.model.impl)
     return None
 
 

@@ -35,7 +35,7 @@ TRAINING_TABLES = (
     "sft.loop",
     "rl.update",
 )
-ADDED_SETTINGS: dict[str, Any] = {"tasks.plugins": [], "engine.compute": "fp32"}
+ADDED_SETTINGS: dict[str, Any] = {"tasks.plugins": [], "engine.compute": "fp32", "model.impl": "auto"}
 ADDED_SETTINGS |= {f"{table}.compute": "fp32" for table in TRAINING_TABLES}
 ADDED_SETTINGS |= {f"{table}.recompute": False for table in TRAINING_TABLES}
 ADDED_SETTINGS |= {f"{table}.{key}": value for table in ("sft", "rl.update") for key, value in _LORA_OFF.items()}

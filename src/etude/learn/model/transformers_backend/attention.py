@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from etude.learn.model.cache import CacheSpan
 from etude.learn.model.causal_attention import causal_attention
 from etude.learn.model.mask import DocumentMask
+from etude.learn.model.transformers_backend.config import transformers
 
 NAME = "etude"
 STATE = "etude_attention"  # the attribute of every module that leads the function to its model's `AttentionState`
@@ -73,11 +74,8 @@ class AttentionState:
 
 def attach(model: nn.Module) -> AttentionState:
     """Registers the function, and gives all modules of `model` one state."""
-    from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface
-
-    AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, _mask)
+    transformers().AttentionInterface.register(NAME, attention)
+    transformers("masking_utils").AttentionMaskInterface.register(NAME, _mask)
     state = AttentionState()
     for module in model.modules():
         module.__dict__[STATE] = state

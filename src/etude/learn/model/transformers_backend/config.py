@@ -6,6 +6,7 @@ Torch-free until a model is built. transformers is an optional package (the extr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -64,12 +65,16 @@ class TransformersConfig(ModelConfig):
         return self
 
 
-def require_transformers() -> None:
-    """Raises UnsupportedConfig where the package is not installed."""
+def transformers(module: str = "") -> Any:
+    """The package, or a module of it. Raises UnsupportedConfig where it is not installed.
+
+    Untyped: a type checker that follows its imports reads the whole package, which takes 3 GB and minutes.
+    """
     if find_spec("transformers") is None:
         raise UnsupportedConfig(
             'model.impl = "transformers" needs the package transformers, which is not installed; pip install "etude[transformers]"'
         )
+    return import_module("transformers" + (f".{module}" if module else ""))
 
 
 def implementation_of(folder: Path | str, impl: Impl = "auto") -> Literal["etude", "transformers"]:
@@ -79,7 +84,13 @@ def implementation_of(folder: Path | str, impl: Impl = "auto") -> Literal["etude
         return impl
     named = raw_config(folder).get("model_type")
     ours = not isinstance(named, str) or named in FAMILIES or named in ALIASES or named in WRAPPERS
-    return "etude" if ours or find_spec("transformers") is None else "transformers"
+    return "etude" if ours or not _transformers_has(str(named)) else "transformers"
+
+
+def _transformers_has(model_type: str) -> bool:
+    if find_spec("transformers") is None:
+        return False
+    return model_type in transformers().CONFIG_MAPPING
 
 
 def describe_implementation(folder: Path | str, impl: Impl = "auto") -> str:
@@ -94,16 +105,13 @@ def describe_implementation(folder: Path | str, impl: Impl = "auto") -> str:
 def read_transformers_config(folder: Path | str) -> TransformersConfig:
     """The model of a checkpoint directory. Raises CheckpointError, or UnsupportedConfig for a type that transformers does not have as a causal
     language model, and for a checkpoint that brings code."""
-    from transformers import AutoConfig
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
-
     require_no_code(folder)
     try:
-        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+        config = transformers().AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UnsupportedConfig(f"{folder}: transformers can't read config.json: {line:.200}") from error
-    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+    if type(config) not in transformers("models.auto.modeling_auto").MODEL_FOR_CAUSAL_LM_MAPPING:
         raise UnsupportedConfig(
             f"model_type is {config.model_type!r}, of which transformers has no causal language model"
         )
@@ -111,8 +119,7 @@ def read_transformers_config(folder: Path | str) -> TransformersConfig:
 
 
 def require_no_code(folder: Path | str) -> None:
-    """Raises UnsupportedConfig for a checkpoint that asks for code of its own, and where transformers is not installed."""
-    require_transformers()
+    """Raises UnsupportedConfig for a checkpoint that asks for code of its own."""
     raw = raw_config(folder)
     if raw.get("auto_map"):
         raise UnsupportedConfig(
@@ -174,11 +181,12 @@ def _positions(config: Any) -> int:
 def count_transformers(config: TransformersConfig) -> tuple[int, int]:
     """All parameters, and those that one token passes through: all but the experts that it does not visit."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
 
     with torch.device("meta"):
         raw = {key: value for key, value in config.raw.items() if key != "model_type"}
-        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(config.family, **raw))
+        model = transformers().AutoModelForCausalLM.from_config(
+            transformers().AutoConfig.for_model(config.family, **raw)
+        )
     total = sum(p.numel() for p in model.parameters())
     routed = sum(p.numel() for name, p in model.named_parameters() if ".experts." in name)
     return total, total - routed + routed * config.experts_per_token // max(config.experts, 1)

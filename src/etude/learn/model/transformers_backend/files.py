@@ -5,13 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from etude.learn.model.transformers_backend.config import read_transformers_config
+from etude.learn.model.transformers_backend.config import read_transformers_config, transformers
 from etude.learn.model.transformers_backend.language_model import TransformersLM
 from etude.learn.weights.hf_files import CheckpointError
 
@@ -22,17 +21,14 @@ def load_transformers(
     folder: Path | str, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
 ) -> TransformersLM:
     """The model of a checkpoint directory. Raises CheckpointError or UnsupportedConfig, naming what does not fit."""
-    from transformers import AutoModelForCausalLM
-
     read_transformers_config(folder)
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        inner, report = transformers().AutoModelForCausalLM.from_pretrained(
             str(folder), dtype=dtype, trust_remote_code=False, local_files_only=True, output_loading_info=True
         )
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
         line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(f"{folder}: transformers can't load the weights: {line:.300}") from error
-    inner, report = loaded
     for what in ("missing_keys", "mismatched_keys"):
         if odd := sorted(str(key) for key in report.get(what, ())):
             raise CheckpointError(

@@ -21,7 +21,7 @@ from etude.learn.model.hf_errors import UnsupportedConfig
 from etude.learn.model.mask import DocumentMask
 from etude.learn.model.router import Router
 from etude.learn.model.transformers_backend.attention import CachedAttention, MaskedAttention, attach
-from etude.learn.model.transformers_backend.config import TransformersConfig, config_of
+from etude.learn.model.transformers_backend.config import TransformersConfig, config_of, transformers
 from etude.learn.model.transformers_backend.rows import RowPass, SlotCaches
 from etude.learn.model.transformers_backend.survey import survey
 
@@ -204,9 +204,8 @@ class TransformersLM(CausalLM):
 
     def _layers(self) -> list[Any]:
         """The blocks, which a step may compute twice."""
-        from transformers.modeling_layers import GradientCheckpointingLayer
-
-        return [module for module in self.inner.modules() if isinstance(module, GradientCheckpointingLayer)]
+        block = transformers("modeling_layers").GradientCheckpointingLayer
+        return [module for module in self.inner.modules() if isinstance(module, block)]
 
     def _recomputing(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         """A block's forward, which is computed again for its gradients where `recompute` says so, under the attention of the first time."""
@@ -233,12 +232,10 @@ class TransformersLM(CausalLM):
 
 def _decoder_of(inner: Any) -> Any:
     """The part that ends before the head. Raises UnsupportedConfig."""
-    from transformers import PreTrainedModel
-
     decoder = inner.get_decoder()
     if decoder is not None and decoder is not inner:
         return decoder
-    parts = [part for part in inner.children() if isinstance(part, PreTrainedModel)]
+    parts = [part for part in inner.children() if isinstance(part, transformers().PreTrainedModel)]
     if len(parts) != 1:
         raise UnsupportedConfig(f"{type(inner).__name__} has no decoder apart from its head, which is not supported")
     return parts[0]

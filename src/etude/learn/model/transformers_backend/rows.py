@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from etude.learn.model.cache import CacheSpan, KVCache
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.mask import DocumentMask
+from etude.learn.model.transformers_backend.config import transformers
 
 CACHES = ("past_key_values", "cache_params")  # what classes call the cache they take and return
 
@@ -67,9 +68,8 @@ class SlotCaches(KVCache):
 
 def _can_crop(cache: Any) -> bool:
     """Whether every layer holds plain keys and values of all tokens."""
-    from transformers.cache_utils import DynamicLayer
-
-    return bool(layers := getattr(cache, "layers", None)) and all(type(layer) is DynamicLayer for layer in layers)
+    plain = transformers("cache_utils").DynamicLayer
+    return bool(layers := getattr(cache, "layers", None)) and all(type(layer) is plain for layer in layers)
 
 
 class RowPass:

@@ -1,6 +1,6 @@
 """A first look at a model of transformers, at its load: which way it goes, found by what it computes and not by what its class says.
 
-Two short texts go through the class as it is, one at a time. The flat way is taken if our attention, given both in one row, comes to the same states:
+Two short texts go through the class as it is, one at a time. The flat way is taken if our attention, given both in one row, gives the same states:
 no token of one text then reached the other, by attention or otherwise. Else the class goes by rows, which are compared in the same manner.
 """
 

@@ -14,9 +14,10 @@ from etude.agent.chat.load import load_renderer
 from etude.agent.chat.renderer import Renderer
 from etude.core.trace.segment import Rollout
 from etude.learn.engine.policy import EnginePolicy
-from etude.learn.model.checkpoint import load_checkpoint, load_config
+from etude.learn.model.checkpoint import load_config
 from etude.pipeline.run.practice import TrainingTasks, practice
 from etude.pipeline.run.stage import Context, StageError
+from etude.pipeline.run.stages.loading import load_model
 from etude.pipeline.run.stages.rl import sft_checkpoint
 from etude.rl.observer import EventLogObserver
 from etude.rl.preflight import Window, check_prompts, sample_of
@@ -73,7 +74,7 @@ async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> 
             "draft_tokens": 0,  # this many at once decode quicker without drafts
         }
     )
-    policy = EnginePolicy.start(load_checkpoint(start), engine, name=context.stage)
+    policy = EnginePolicy.start(load_model(context, start), engine, name=context.stage)
     try:
         async with code_search(recipe.harness) as search:
             renderer = load_renderer(start)
@@ -89,7 +90,7 @@ async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> 
 async def _check_prompts(context: Context, tasks: Sequence[str], max_len: int, renderer: Renderer) -> None:
     """As RL does before its rollouts. Raises NoRoom."""
     recipe, source = context.recipe, practice(context.recipe).source
-    window = Window(max_len, load_config(sft_checkpoint(context)).context_length)
+    window = Window(max_len, load_config(sft_checkpoint(context), recipe.model.impl).context_length)
     sampled = [source.task(task) for task in sample_of(tasks)]
     plain = recipe.rl.model_copy(update={"efforts": {}})  # this stage attempts all at harness.effort
     observer = EventLogObserver(context.log, context.stage)

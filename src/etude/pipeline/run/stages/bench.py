@@ -24,9 +24,9 @@ from etude.evaluate.bench.runs import scripted
 from etude.evaluate.bench.settings import DISCOVERY_LEVEL
 from etude.evaluate.bench.summary import summarise
 from etude.learn.engine.policy import EnginePolicy
-from etude.learn.model.checkpoint import load_checkpoint
 from etude.pipeline.run.practice import exam
 from etude.pipeline.run.stage import Context
+from etude.pipeline.run.stages.loading import load_model
 from etude.pipeline.run.stages.pretraining import CHECKPOINT, base_checkpoint, chat_checkpoint
 from etude.rollout.attempt import AttemptSetup, Script
 from etude.rollout.code_search import code_search
@@ -140,7 +140,7 @@ def _checkpoint(context: Context, folder: Path) -> Callable[[Machines], Abstract
     async def opened(pool: Machines) -> AsyncIterator[AttemptSetup]:
         # The sandboxes need the other core; this many sessions at once decode quicker without drafts.
         engine = context.recipe.engine.model_copy(update={"threads": 1, "draft_tokens": 0})
-        policy = EnginePolicy.start(load_checkpoint(folder), engine, name=folder.parent.name)
+        policy = EnginePolicy.start(load_model(context, folder), engine, name=folder.parent.name)
         try:
             yield _setup(context, pool, policy, load_renderer(folder))
         finally:

@@ -8,17 +8,17 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.model.checkpoint import load_checkpoint
 from etude.learn.model.init import adopt_drafts
 from etude.learn.model.stretch import reachable_positions, stretch
 from etude.pipeline.run.stage import Context
+from etude.pipeline.run.stages.loading import load_model
 from etude.pipeline.run.stages.pretraining import CHECKPOINT, leave, phase, train_phase
 
 
 def run(context: Context) -> None:
     """Leaves `checkpoint/` and `summary.json`."""
     before = context.of("base" if "short" in context.recipe.run.without else "short") / CHECKPOINT
-    model = _stretched(context, load_checkpoint(before))
+    model = _stretched(context, load_model(context, before))
     if "mtp" not in context.recipe.run.without:
         model = adopt_drafts(model, context.of("mtp") / CHECKPOINT)
     result = train_phase(context, model, before)

@@ -11,7 +11,7 @@ import numpy as np
 
 from etude.learn.model.card import Training
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
+from etude.learn.model.checkpoint import check_companions, save_checkpoint
 from etude.learn.model.count import count_parameters
 from etude.learn.model.init import with_drafts
 from etude.learn.train.acceptance import measure_acceptance, tokens_per_pass
@@ -19,6 +19,7 @@ from etude.learn.train.mtp import run_mtp
 from etude.learn.train.pretrain import batches_of
 from etude.pipeline.run.stage import Context
 from etude.pipeline.run.stages.corpus import HELDOUT
+from etude.pipeline.run.stages.loading import load_model
 from etude.pipeline.run.stages.pretraining import CHECKPOINT, MIDWAY, mixture_of, shards_in
 
 # Held-out documents of each source whose drafts are counted: some 10,000 tokens in all, an interval of two points in a second.
@@ -28,7 +29,7 @@ MEASURED = 50
 def run(context: Context) -> None:
     """Leaves `checkpoint/`, the trunk with draft layers, and `summary.json`."""
     settings, start = context.recipe.mtp, _start(context)
-    model = with_drafts(load_checkpoint(start), settings.layers, settings.seed)
+    model = with_drafts(load_model(context, start), settings.layers, settings.seed)
     check_companions(model.config, start)
     source = batches_of(settings, mixture_of(context, "short"))
     result = run_mtp(settings, model, source, context.folder, context.log)

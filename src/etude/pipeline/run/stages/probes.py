@@ -10,13 +10,14 @@ from etude.learn.corpus.codebase import NoCode, codebase
 from etude.learn.corpus.lookup import questions
 from etude.learn.corpus.tokenizer import Tokenizer, load_tokenizer
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.model.checkpoint import load_checkpoint, load_config
+from etude.learn.model.checkpoint import load_config
 from etude.learn.train.retrieval import differences, retrieve
 from etude.pipeline.recipe.recipe import ProbeSettings
 from etude.pipeline.run.probes.code import by_position, evenly, perplexities
 from etude.pipeline.run.probes.drafts import measure_drafts, speedup
 from etude.pipeline.run.stage import Context
 from etude.pipeline.run.stages.corpus import HELDOUT, LIBRARY
+from etude.pipeline.run.stages.loading import load_model
 from etude.pipeline.run.stages.pretraining import CHECKPOINT, PHASES
 from etude.pipeline.run.stages.sft import held_segments
 
@@ -75,7 +76,7 @@ def run(context: Context) -> None:
 
 def _phases(context: Context) -> dict[str, Any]:
     folders = {p: context.of(p) / CHECKPOINT for p in PHASES if p not in context.recipe.run.without}
-    models = {phase: load_checkpoint(folder) for phase, folder in folders.items()}
+    models = {phase: load_model(context, folder) for phase, folder in folders.items()}
     library = context.of("corpus") / LIBRARY
     try:
         files = codebase(library) if library.is_dir() else []
@@ -111,7 +112,7 @@ def _windows(context: Context, models: dict[str, CausalLM]) -> tuple[int, int]:
 def _drafts(context: Context) -> dict[str, Any]:
     """Of the SFT checkpoint; and whether the drafts still serve the policy that RL made of it, which never saw them."""
     folder, later = context.of("sft") / CHECKPOINT, context.of("rl") / CHECKPOINT
-    if not load_config(folder).mtp_layers:
+    if not load_config(folder, context.recipe.model.impl).mtp_layers:
         context.log.note(context.stage, "the checkpoint has no draft layers, so none are measured")
         return {}
     recipe = context.recipe
@@ -119,8 +120,8 @@ def _drafts(context: Context) -> dict[str, Any]:
     stops = load_renderer(folder).stop_ids
     shared = (held, stops, recipe.probes, recipe.engine, recipe.harness.temperature)
     context.log.note(context.stage, f"drafts on {len(held)} held-out segments")
-    found = measure_drafts(load_checkpoint(folder, drafts=True), *shared)
+    found = measure_drafts(load_model(context, folder, drafts=True), *shared)
     own = not recipe.run.sft_checkpoint  # else RL began elsewhere, and its checkpoint has no drafts of ours
     if own and "rl" not in recipe.run.without and (later / "config.json").is_file():
-        found["after_rl"] = speedup(load_checkpoint(later, drafts=True), *shared, batches=(1,))
+        found["after_rl"] = speedup(load_model(context, later, drafts=True), *shared, batches=(1,))
     return {"mtp": found}

@@ -13,11 +13,12 @@ from dataclasses import asdict
 from etude.core.events.finite import loads
 from etude.core.trace.segment import Rollout, Segment
 from etude.learn.model.card import Training
-from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
+from etude.learn.model.checkpoint import check_companions, save_checkpoint
 from etude.learn.train.settings import LoopSettings, OptimizerSettings, ScheduleSettings, SftSettings
 from etude.learn.train.sft import run_sft
 from etude.pipeline.run.stage import Context
 from etude.pipeline.run.stages.attempts import GROUPS
+from etude.pipeline.run.stages.loading import load_model
 from etude.pipeline.run.stages.pretraining import CHECKPOINT
 from etude.pipeline.run.stages.rl import sft_checkpoint
 from etude.rl.store import GroupStore
@@ -35,7 +36,7 @@ def run(context: Context) -> None:
             context.stage, f"none of {facts['attempts']} attempts solved its task: there is nothing to learn from"
         )
         return context.summarize(facts | {"segments": 0, "steps": 0, "tokens": 0})
-    model = load_checkpoint(start)
+    model = load_model(context, start)
     check_companions(model.config, start)
     result = run_sft(_settings(context), model, taught, context.folder, context.log, stage=context.stage)
     trained = Training(context.stage, f"{len(taught):,} segments of attempts that solved their tasks")

@@ -32,6 +32,7 @@ def run(context: Context) -> None:
             fleet=recipe.fleet,
             cluster=recipe.cluster,
             harder=harder,
+            impl=recipe.model.impl,
             graders=graders_with(recipe.tasks.plugins),
             judge=rubric_judge(recipe.rl.rewards, recipe.rl.attempt, context.folder),
         )

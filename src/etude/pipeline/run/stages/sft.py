@@ -16,11 +16,12 @@ from etude.agent.chat.load import load_renderer
 from etude.core.trace.segment import Segment
 from etude.learn.model.adapter_files import ADAPTER, save_adapter
 from etude.learn.model.card import Training
-from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
+from etude.learn.model.checkpoint import check_companions, save_checkpoint
 from etude.learn.train.learnable import fit_segments
 from etude.learn.train.session_loss import session_loss
 from etude.learn.train.sft import run_sft
 from etude.pipeline.run.stage import Context
+from etude.pipeline.run.stages.loading import load_model
 from etude.pipeline.run.stages.pretraining import CHECKPOINT, pretrained_checkpoint
 from etude.rollout.collect.taught import taught
 from etude.rollout.scripted_sessions import read_sessions
@@ -93,7 +94,7 @@ def _fine_tune(
     context: Context, learned: list[Segment], held: list[Segment], facts: dict[str, Any], *, drafts: bool
 ) -> None:
     recipe, start = context.recipe, pretrained_checkpoint(context)
-    model = load_checkpoint(start, drafts=drafts)
+    model = load_model(context, start, drafts=drafts)
     check_companions(model.config, start)
     held = fit_segments(
         held,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from etude.learn.model.checkpoint import load_checkpoint
 from etude.pipeline.run.stage import Context
+from etude.pipeline.run.stages.loading import load_model
 from etude.pipeline.run.stages.pretraining import CHECKPOINT, leave, train_phase
 
 
 def run(context: Context) -> None:
     """Leaves `checkpoint/`, `midway/` (from the middle of the phase) and `summary.json`."""
     base = context.of("base") / CHECKPOINT
-    model = load_checkpoint(base)
+    model = load_model(context, base)
     result = train_phase(context, model, base)
     leave(context, model, base, asdict(result))
