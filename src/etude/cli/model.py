@@ -37,9 +37,7 @@ _Base = Annotated[
 
 _Impl = Annotated[
     Literal["auto", "etude", "transformers"],
-    typer.Option(
-        help="Whose code computes it, as model.impl: ours, transformers', or ours where it has the model type."
-    ),
+    typer.Option(help="Code that computes the model, as model.impl. Default: ours where it has the model type."),
 ]
 
 

@@ -169,6 +169,27 @@ def test_llama_through_transformers_equals_our_own_class(tmp_path: Path) -> None
     assert (found - expected).abs().max() <= 1e-5 * max(1.0, float(expected.abs().max()))
 
 
+@pytest.mark.parametrize("model_type", ["olmoe", "qwen3_next"])
+def test_experts_are_recorded_and_replayed_with_live_weights(model_type: str) -> None:
+    model, (ids, mask) = TransformersLM(peer(model_type)), packed(tokens(0, 21), tokens(1, 13))
+    plain = model(ids, mask, return_routes=True)
+    assert plain.routes is not None and plain.routes.shape == (1, 34, *model._route_shape) and model.moe_index
+    same = model(ids, mask, forced_experts=plain.routes, return_routes=True)
+    assert rms(same.logits, plain.logits) <= 1e-6
+    other = (plain.routes.int() + 1) % model.config.experts
+    for recompute in (False, True):
+        model.recompute = recompute
+        replayed = model(ids, mask, forced_experts=other, return_routes=True)
+        assert replayed.routes is not None and torch.equal(replayed.routes.int(), other)
+        assert rms(replayed.logits, plain.logits) > 1e-2
+        model.zero_grad()
+        replayed.logits.square().sum().backward()
+        gradients = [p.grad for name, p in model.named_parameters() if name.endswith("mlp.gate.weight")]
+        assert gradients and all(gradient is not None and bool(gradient.any()) for gradient in gradients)
+    free = model(ids, mask, forced_experts=torch.full_like(other, -1))
+    assert rms(free.logits, plain.logits) <= 1e-6
+
+
 def test_a_model_type_that_nothing_computes_names_the_setting(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "nonesuch"}')
     with pytest.raises(

@@ -180,9 +180,16 @@ def _mix(rows: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, how: L
     return torch.matmul(probabilities, values.float()).to(rows.dtype)
 
 
-def capped_attention(q: Tensor, k: Tensor, v: Tensor, how: LayerAttention) -> Tensor:
+def capped_attention(
+    q: Tensor, k: Tensor, v: Tensor, how: LayerAttention, beginning: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
     """As `causal_attention` with capped scores: q (D, Q, heads, width), k and v (D, S, kv_heads, ...) to (D, Q, heads, value), the queries those of
-    the last Q of S positions. All scores exist at one time."""
+    the last Q of S positions. `beginning`: keys and values (P, kv_heads, ...) before those of every row. All scores exist at one time."""
+    if beginning is not None:
+        k, v = (
+            torch.cat((first.expand(len(q), *first.shape), own), 1)
+            for first, own in zip(beginning, (k, v), strict=True)
+        )
     documents, queries, heads, width = q.shape
     kv_heads, length = k.shape[2], k.shape[1]
     group = heads // kv_heads

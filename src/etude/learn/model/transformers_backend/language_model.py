@@ -19,9 +19,9 @@ from etude.learn.model.cache import CacheSpan, KVCache
 from etude.learn.model.causal_lm import CausalLM, ModelOutput
 from etude.learn.model.hf_errors import UnsupportedConfig
 from etude.learn.model.mask import DocumentMask
-from etude.learn.model.router import Router
 from etude.learn.model.transformers_backend.attention import CachedAttention, MaskedAttention, attach
 from etude.learn.model.transformers_backend.config import TransformersConfig, config_of, transformers
+from etude.learn.model.transformers_backend.routers import Routing
 from etude.learn.model.transformers_backend.rows import RowPass, SlotCaches
 from etude.learn.model.transformers_backend.survey import survey
 
@@ -55,14 +55,16 @@ class TransformersLM(CausalLM):
         self.inner = inner.eval()
         self._hidden_base = (_decoder_of(inner),)  # in a tuple, so that it is no submodule a second time
         self._given: Tensor | None = None  # what the base model answers with, while the head is asked
-        self._attention = attach(inner)
+        self._attention, self._routing = attach(inner), Routing.of(inner)
         config = config_of(inner.config, vocab_size=inner.get_input_embeddings().weight.shape[0])
         self.survey = survey(inner, self._base, self._attention, config)
         self._rows = None if self.survey.widths else RowPass(self._base, in_pieces=self.survey.in_pieces)
-        self.config = config.model_copy(update={"cached": max(self.survey.widths, default=0)})
+        self.config = config.model_copy(
+            update={"cached": max(self.survey.widths, default=0), **self._routing.understand()}
+        )
         self.mtp = nn.ModuleList()
         self.moe_index = {layer: index for index, layer in enumerate(self.config.moe_layers)}
-        wide = config.experts > NO_ROUTE
+        wide = self.config.experts > NO_ROUTE
         self.route_dtype, self.no_route = (torch.int32, NO_ROUTE_WIDE) if wide else (torch.uint8, NO_ROUTE)
         self._base.forward = self._answering(self._base.forward)
         self._require_head()
@@ -72,7 +74,8 @@ class TransformersLM(CausalLM):
     @property
     def way(self) -> str:
         """Which way the class goes, in words."""
-        return f"by rows ({self.survey.why})" if self._rows else "with our attention"
+        way = f"by rows ({self.survey.why})" if self._rows else "with our attention"
+        return way if self.moe_index or not self.config.experts else f"{way}; its choice of experts is not recorded"
 
     @property
     def embed(self) -> Any:  # type: ignore[override]
@@ -89,8 +92,8 @@ class TransformersLM(CausalLM):
         self.inner.eval()  # no dropout
         return self
 
-    def routers(self) -> list[Router]:
-        return []
+    def routers(self) -> list[Any]:  # type: ignore[override]
+        return list(self._routing.routers) if self.moe_index else []
 
     def new_cache(self, slots: int, max_len: int, dtype: torch.dtype) -> KVCache:
         kind = SlotCaches if self._rows else KVCache
@@ -110,21 +113,33 @@ class TransformersLM(CausalLM):
         mask = mask or DocumentMask.rows(batch, length)
         places = mask.positions if positions is None else positions
         self._reaches(int(places.max()) + 1)
+        forced = self._forced(forced_experts, batch, length) if self.moe_index else None
         if self._rows:
             if positions is not None:
                 raise ValueError(
                     "this class of transformers goes by rows, which have no other positions than those within documents"
                 )
-            with self._typed():
-                hidden = self._rows.hidden(ids.flatten(), mask)
+            hidden, chosen = self._train_rows(self._rows, ids, mask, forced)
         else:
-            with self._attention.running(MaskedAttention(mask)):
+            with self._attention.running(MaskedAttention(mask)), self._routing.replaying(forced):
                 hidden = self._flat(ids.flatten(), places.flatten())
-        chosen = hidden if logits_at is None else hidden[logits_at.flatten()]
-        logits = self.head(chosen)
+            chosen = self._routing.chosen()
+        logits = self.head(hidden if logits_at is None else hidden[logits_at.flatten()])
         return ModelOutput(
-            logits if logits_at is not None else logits.view(batch, length, -1), hidden.view(batch, length, -1)
+            logits if logits_at is not None else logits.view(batch, length, -1),
+            hidden.view(batch, length, -1),
+            self._routes(chosen, batch * length).view(batch, length, *self._route_shape) if return_routes else None,
         )
+
+    def _train_rows(
+        self, rows: RowPass, ids: Tensor, mask: DocumentMask, forced: Tensor | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """States (N, H), and by router the experts chosen (N, K)."""
+        spread = None if forced is None else mask.to_rows(forced).flatten(0, 1)
+        with self._typed(), self._routing.replaying(spread):
+            hidden, shape = rows.hidden(ids.flatten(), mask)
+        chosen = [mask.to_tokens(experts.view(*shape, -1)) for experts in self._routing.chosen()]
+        return hidden, chosen
 
     @torch.inference_mode()
     def extend(self, ids: Tensor, lengths: Tensor, slots: Tensor, cache: KVCache) -> tuple[Tensor, Tensor]:
@@ -146,12 +161,13 @@ class TransformersLM(CausalLM):
         if self._rows:
             assert isinstance(span.cache, SlotCaches)
             with self._typed():
-                hidden = self._rows.extend(ids, span, span.cache)
+                hidden, chosen = self._rows.extend(ids, span, span.cache, self._routing.chosen)
         else:
             with self._attention.running(CachedAttention(span)):
                 hidden = self._flat(span.to_tokens(ids), span.positions)
+            chosen = self._routing.chosen()
         span.commit()
-        flat = self._routes([], len(hidden))
+        flat = self._routes(chosen, len(hidden))
         return hidden, self._padded(flat, span) if span.ragged else span.to_rows(flat)
 
     def _flat(self, ids: Tensor, places: Tensor) -> Tensor:
@@ -213,10 +229,10 @@ class TransformersLM(CausalLM):
         def forward(*arguments: Any, **named: Any) -> Any:
             if not (self.recompute and torch.is_grad_enabled()):
                 return plain(*arguments, **named)
-            call = self._attention.call
+            call, forced = self._attention.call, self._routing.forced
 
             def again(*arguments: Any, **named: Any) -> Any:
-                with self._attention.running(call):
+                with self._attention.running(call), self._routing.replaying(forced):
                     return plain(*arguments, **named)
 
             return checkpoint(again, *arguments, use_reentrant=False, preserve_rng_state=False, **named)

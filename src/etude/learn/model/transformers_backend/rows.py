@@ -7,6 +7,7 @@ right; what causality hides needs no mask. Tokens that rows begin with alike are
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -81,14 +82,18 @@ class RowPass:
         self._cache = next((name for name in CACHES if name in taken), "")
         self._places = "position_ids" in taken
 
-    def hidden(self, ids: Tensor, mask: DocumentMask) -> Tensor:
-        """(N, H) of flat ids (N,)."""
+    def hidden(self, ids: Tensor, mask: DocumentMask) -> tuple[Tensor, torch.Size]:
+        """(N, H) of flat ids (N,), and the shape (R, S) of the rows they were laid out in."""
         rows = mask.to_rows(ids.unsqueeze(1)).squeeze(-1)  # (R, S)
-        return mask.to_tokens(self.base(input_ids=rows, use_cache=False).last_hidden_state)
+        return mask.to_tokens(self.base(input_ids=rows, use_cache=False).last_hidden_state), rows.shape
 
-    def extend(self, ids: Tensor, span: CacheSpan, caches: SlotCaches) -> Tensor:
-        """(N, H) of the new tokens among ids (B, Tn), which go into the caches of the span's slots."""
+    def extend(
+        self, ids: Tensor, span: CacheSpan, caches: SlotCaches, chosen: Callable[[], list[Tensor]]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """(N, H) of the new tokens among ids (B, Tn), which go into the caches of the span's slots; and by router the experts (N, K), of which
+        `chosen` gives those of a forward."""
         found: list[Tensor] = []
+        routes: list[list[Tensor]] = []
         for row, (slot, end) in enumerate(zip(span.slots.tolist(), span.after.tolist(), strict=True)):
             start = int(caches.lengths[slot])
             fresh = ids[row, : end - start]
@@ -96,8 +101,9 @@ class RowPass:
             for piece in pieces:
                 states, caches.held[slot] = self.step(piece, start, None if start == 0 else caches.held[slot])
                 found.append(states)
+                routes.append(chosen())
                 start += len(piece)
-        return torch.cat(found)
+        return torch.cat(found), [torch.cat(parts) for parts in zip(*routes, strict=True)]
 
     def step(self, ids: Tensor, start: int, cache: Any) -> tuple[Tensor, Any]:
         """States (T, H) of ids (T,) behind `start` tokens that `cache` holds, and the cache after them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from etude.learn.model.transformers_backend.config import describe_implementation
 from etude.pipeline.run.harder_tasks import harder_for
 from etude.pipeline.run.practice import practice
 from etude.pipeline.run.rubric_judge import rubric_judge
@@ -18,6 +19,8 @@ from etude.tasks.registry import graders_with
 def run(context: Context) -> None:
     """Leaves what `rl.run` says: `checkpoint/`, `summary.json`, finished groups, ledger and weights."""
     recipe, found = context.recipe, practice(context.recipe)
+    impl = recipe.model.impl
+    context.log.note(context.stage, describe_implementation(sft_checkpoint(context), impl))
     harder = harder_for(recipe, found.source, context.folder)
     run_rl(
         RunContext(
@@ -32,7 +35,7 @@ def run(context: Context) -> None:
             fleet=recipe.fleet,
             cluster=recipe.cluster,
             harder=harder,
-            impl=recipe.model.impl,
+            impl=impl,
             graders=graders_with(recipe.tasks.plugins),
             judge=rubric_judge(recipe.rl.rewards, recipe.rl.attempt, context.folder),
         )
