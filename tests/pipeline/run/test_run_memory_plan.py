@@ -60,3 +60,8 @@ def test_the_beginning_of_all_prompts_is_measured_with_the_checkpoints_own_rende
     prefix = plans.shared_prompt_tokens(recipe)
     assert 0 < prefix < recipe.engine.max_len
     assert plans.shared_prompt_tokens(_recipe()) == 0
+
+
+def test_a_model_that_transformers_computes_is_not_predicted() -> None:
+    named = f'run.sft_checkpoint="{CHECKPOINT}"'
+    assert memory_plan(_recipe(named), ["rl"]) and not memory_plan(_recipe(named, "model.impl=transformers"), ["rl"])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.hf_config import read_config
 from etude.learn.model.lora_settings import LoraSettings
+from etude.learn.model.transformers_backend.config import implementation_of
 from etude.pipeline.run.machine import memory_bytes
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ class StageMemory:
 
 
 def memory_plan(recipe: Recipe, selected: Collection[str]) -> list[StageMemory]:
-    """Of the selected stages that train or sample on this machine."""
+    """Of the selected stages that train or sample on this machine; empty for a model that transformers computes, whose memory is not predicted."""
+    folder = str(recipe.run.sft_checkpoint or recipe.model.init)
+    if folder and implementation_of(folder, recipe.model.impl) == "transformers":
+        return []
     config = _config(recipe)
     prefix = shared_prompt_tokens(recipe) if {"sft", "rl"}.intersection(selected) else 0
     plans = {
