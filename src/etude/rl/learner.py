@@ -32,6 +32,7 @@ from etude.learn.model.adapters import add_adapters, merged_state
 from etude.learn.model.card import Training
 from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.learn.model.device import compute_reproducibly, device_of
+from etude.learn.model.heap import fit_heap
 from etude.learn.model.settings import Impl
 from etude.learn.train.checkpoint import TrainingStateError, load_state, save_state
 from etude.learn.train.feedback import FlaggedTurn, add_feedback, feedback_of_all
@@ -44,7 +45,6 @@ from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore
 from etude.rl.baseline import RunningMeans, by_group, from_function, of_sound_groups
 from etude.rl.hints.rules import choose_turns
-from etude.rl.memory import keep_freed_memory
 from etude.rl.rewards.component import RewardInput
 from etude.rl.rewards.library import k1_sum, measure_components
 from etude.rl.rewards.mix import MIXED, Mix, MixedFile, ever_weighed, mix_at, mix_rewards
@@ -339,7 +339,6 @@ class TrainerProcess(Learner):
         impl: Impl = "auto",
     ) -> None:
         """With `meeting`, one of several ranks: waits there for the others first."""
-        keep_freed_memory()
         compute_reproducibly(device_of(settings.device, "rl.device"))
         ranks: Ranks = ALONE
         if meeting:
@@ -350,6 +349,7 @@ class TrainerProcess(Learner):
             host = ray.util.get_node_ip_address()
             ranks = GlooRanks(meeting, host, rank, settings.ranks, settings.rank_silence_s)
         super().__init__(checkpoint, folder, settings, threads, ranks, impl)
+        fit_heap(self.trainer.model)
 
 
 def _gap(rollout: Rollout, current: list[np.ndarray]) -> np.ndarray:

@@ -27,13 +27,13 @@ from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.child import EngineGone
 from etude.learn.engine.vllm.service import VllmService
 from etude.learn.model.checkpoint import load_checkpoint
+from etude.learn.model.heap import fit_heap
 from etude.learn.model.settings import Impl
 from etude.learn.train.gloo_ranks import Rendezvous
 from etude.learn.train.ranks import RankLost
 from etude.learn.weights.store import WeightStore
 from etude.rl.devices import gpu_share, on_gpu, processes_on_gpus
 from etude.rl.learner import TrainerProcess
-from etude.rl.memory import keep_freed_memory
 from etude.rl.restarts import ProcessDied
 from etude.rl.settings import ClusterSettings, RlSettings
 from etude.rl.weight_store import place_of, store_of
@@ -118,10 +118,10 @@ class EngineProcess(EngineService):
     def __init__(
         self, checkpoint: Path, weights: Path | str, settings: EngineSettings, niceness: int = 0, impl: Impl = "auto"
     ) -> None:
-        keep_freed_memory()
         os.nice(niceness)  # of this thread, and of the sampling thread that it starts
         torch.set_num_threads(settings.threads)
         model = load_checkpoint(checkpoint, drafts=settings.draft_tokens > 0, impl=impl)
+        fit_heap(model)
         super().__init__(EngineCore(model, settings, version=-1), WeightStore(weights))
 
 

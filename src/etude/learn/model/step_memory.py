@@ -23,7 +23,7 @@ FLOAT = 4
 LOGIT_COPIES = 4
 LOGIT_BYTES = 64 << 20
 # Python, torch and the package, before a model is loaded: measured for a stage's process and for a Ray actor.
-PROCESS_BYTES = 450_000_000
+PROCESS_BYTES = 320_000_000
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from etude.core.events.log import EventLog
 from etude.learn.model.adapters import load_trained_state, trained_state
 from etude.learn.model.compute import computing
 from etude.learn.model.device import on_device
+from etude.learn.model.heap import LARGE_PARAMETERS, return_freed_memory
 from etude.learn.train.batch import BatchSource, TrainBatch
 from etude.learn.train.checkpoint import load_state, newest_state, save_state
 from etude.learn.train.optimizer import Optimizers, build_optimizers
@@ -255,6 +256,8 @@ def train_stage(
 ) -> TrainingResult:
     """Trains `taught`, which is `model` or a part of it, in place, where the settings of the table `key` say; back on the CPU after it."""
     how = settings.loop
+    if sum(parameter.numel() for parameter in model.parameters()) >= LARGE_PARAMETERS:
+        return_freed_memory()
     with on_device(model, how.device, f"{key}.loop.device"), computing(model, how.compute, how.recompute):
         loop = TrainingLoop(
             stage=stage,
