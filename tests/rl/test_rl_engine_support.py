@@ -63,3 +63,8 @@ def test_that_replay_is_off_is_said(monkeypatch):
     observer = RecordingObserver()
     log_engine(VLLM, observer)
     assert observer.notes == ["vLLM 9.9 answers, in float32; router replay is off, for it tells no routed experts"]
+
+
+def test_vllm_is_refused_for_a_model_that_transformers_computes() -> None:
+    with pytest.raises(ValueError, match='engine.kind = "vllm" is for models of our own code'):
+        check_engine(RlSettings(), VLLM, CHECKPOINT, "transformers")

@@ -12,6 +12,8 @@ from pydantic import ValidationError
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.found import vllm_version
 from etude.learn.model.checkpoint import load_config
+from etude.learn.model.settings import Impl
+from etude.learn.model.transformers_backend.config import refuse
 from etude.rl.observer import RunObserver
 from etude.rl.reload import ANSWERS, REQUEST, Reload, answers, changed_settings, fitted_to
 from etude.rl.restarts import ProcessPlacer
@@ -24,11 +26,12 @@ from etude.rl.settings import RlSettings
 FAMILIES = ("qwen3_moe",)
 
 
-def check_engine(settings: RlSettings, engine: EngineSettings, checkpoint: Path) -> None:
+def check_engine(settings: RlSettings, engine: EngineSettings, checkpoint: Path, impl: Impl = "auto") -> None:
     """Raises ValueError where the run asks for what vLLM does not give."""
     if engine.kind != "vllm":
         return
-    if (family := load_config(checkpoint).family) not in FAMILIES:
+    refuse(config := load_config(checkpoint, impl), 'engine.kind = "vllm"')
+    if (family := config.family) not in FAMILIES:
         raise ValueError(
             f'engine.kind = "vllm" with {checkpoint}, which is {family}: what vLLM samples from has been shown to be what the trainer computes '
             f"for {', '.join(FAMILIES)} alone, and not to be for latent attention (docs/vllm.md); take our own engine"

@@ -100,7 +100,7 @@ def _require(run: RunContext) -> None:
     if is_import_path(settings.update.trust.kind):
         import_object(settings.update.trust.kind)
     require_placed(settings.regions, run.cluster.address, run.cluster.engine)
-    check_engine(settings, run.engine, run.checkpoint)
+    check_engine(settings, run.engine, run.checkpoint, run.impl)
     check_devices(settings, run.engine, run.cluster)
 
 
