@@ -1,4 +1,4 @@
-"""What a training step keeps in memory is what its prediction says."""
+"""The prediction of a training step's memory agrees with what autograd keeps."""
 
 from __future__ import annotations
 

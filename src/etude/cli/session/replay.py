@@ -26,6 +26,13 @@ Plugins = Annotated[
     ),
 ]
 
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint", metavar="DIR|NAME", help="The tokenizer's folder or a model's name. Default: the run's own."
+    ),
+]
+
 
 def replay(
     places: Places,
@@ -39,12 +46,7 @@ def replay(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of that draw.")] = 0,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkpoint", metavar="DIR|NAME", help="The tokenizer's folder or a model's name. Default: the run's own."
-        ),
-    ] = None,
+    checkpoint: Checkpoint = None,
     recipe: Annotated[
         Path | None, typer.Option("--recipe", help="The recipe that made the task. Default: the run's own.")
     ] = None,

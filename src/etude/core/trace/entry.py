@@ -64,7 +64,7 @@ class EntryRoutes:
 def turn_tokens(
     lead: Sequence[int], sampled: SampledTokens, tail: Sequence[int] = ()
 ) -> tuple[EntryTokens, EntryRoutes | None]:
-    """A turn as its entry holds it: `lead` is what was rendered in front of it, `tail` what closes it."""
+    """A turn as its entry holds it: `lead` was rendered in front of it, `tail` closes it."""
     tokens = EntryTokens([*lead, *sampled.ids, *tail], len(lead), sampled.logprobs, sampled.versions)
     routes = sampled.routes
     return tokens, EntryRoutes(sampled.route_start, routes) if routes is not None and len(routes) else None

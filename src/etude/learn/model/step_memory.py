@@ -61,8 +61,11 @@ def training_bytes(
     size: ModelSize, tokens: int, *, recompute: bool = False, kept_tokens: int | None = None, copies: int = 0
 ) -> int:
     """Peak of a training process with AdamW: weights, its two moments, and the larger of what `tokens` tokens keep before the backward pass and of
-    the gradients after it. With `kept_tokens` the graphs of so many tokens are held in all (scored rollouts); `copies`: further copies of the
-    trained weights (a reference, states that are being published)."""
+    the gradients after it.
+
+    `kept_tokens`: tokens whose graphs are held at one time, where a step scores rollouts before it trains on them. `copies`: how many more times the
+    trained weights are held (a reference, states that are being published).
+    """
     held = tokens if kept_tokens is None else max(tokens, kept_tokens)
     graph = held * (size.kept_recomputing if recompute else size.kept) + (tokens * 2 * size.block if recompute else 0)
     step = FLOAT * graph + LOGIT_COPIES * LOGIT_BYTES

@@ -58,7 +58,7 @@ def memory_plan(recipe: Recipe, selected: Collection[str]) -> list[StageMemory]:
 
 
 def document(plan: list[StageMemory]) -> list[dict[str, Any]]:
-    """As --json has it; `machine_bytes` is what this machine has."""
+    """As --json has it; `machine_bytes`: the memory of this machine."""
     machine = memory_bytes()
     return [
         {"stage": s.stage, "trainer_bytes": s.trainer, "engine_bytes": s.engine, "machine_bytes": machine, "fits": s.total <= machine}
