@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from etude.learn.model.adapter_files import load_adapter, save_adapter, to_peft
 from etude.learn.model.adapters import (
+    adaptable,
     adapters_off,
     add_adapters,
     fold_adapters,
@@ -88,6 +89,14 @@ def test_merged_folded_and_cached_models_equal_the_adapted_one(any_model, ids, s
         fold_adapters(any_model)
         assert torch.equal(any_model(ids).logits, plain(ids).logits)
     assert not has_adapters(any_model) and any_model.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_folded_layers_keep_the_type_of_their_products(model) -> None:
+    for _, module in adaptable(model):
+        module.compute = torch.bfloat16
+    adapted(model, targets=EVERYWHERE)
+    fold_adapters(model)
+    assert {module.compute for _, module in adaptable(model)} == {torch.bfloat16}
 
 
 @pytest.mark.parametrize("dora", [False, True])
@@ -181,9 +190,20 @@ def test_another_base_and_unknown_options_are_refused(model, tmp_path: Path) -> 
         load_adapter(tmp_path / "adapter")
 
 
-def test_a_half_of_a_fused_matrix_may_have_an_adapter_alone(tmp_path: Path, make_model) -> None:
-    from safetensors.torch import save_file
+@pytest.mark.parametrize(("dora", "lost"), [(False, "lora_A"), (False, "lora_B"), (True, "lora_magnitude_vector")])
+def test_an_adapter_without_a_part_of_a_module_is_refused(tmp_path: Path, dora: bool, lost: str) -> None:
+    save_checkpoint(tiny_llama(), tmp_path / "base")
+    model = load_checkpoint(tmp_path / "base")
+    save_adapter(model, adapted(model, dora=dora), tmp_path / "adapter", tmp_path / "base")
+    (file,) = (tmp_path / "adapter").glob("*.safetensors")
+    tensors = load_file(file)
+    gone = next(key for key in tensors if lost in key)
+    save_file({key: tensor for key, tensor in tensors.items() if key != gone}, file, metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=rf"lacks {gone}: the adapter is incomplete"):
+        load_adapter(tmp_path / "adapter")
 
+
+def test_a_half_of_a_fused_matrix_may_have_an_adapter_alone(tmp_path: Path, make_model) -> None:
     model = make_model("gqa")
     save_checkpoint(model, tmp_path / "base")
     save_adapter(model, adapted(model), tmp_path / "adapter", tmp_path / "base")

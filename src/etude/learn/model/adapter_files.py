@@ -145,6 +145,8 @@ def load_adapter(folder: Path, base: Path | None = None, *, fold: bool = True) -
 def apply_adapter(model: CausalLM, settings: LoraSettings, found: Mapping[str, Tensor], origin: str) -> None:
     """Add adapters where `found`, the tensors by PEFT's keys, has some, and fill them. Raises CheckpointError."""
     names = [name for name, _ in adaptable(model) if any(key in found for key in _keys(name, model).values())]
+    for name in names:
+        _require_whole(_keys(name, model), settings, found, origin)
     add_adapters(model, settings, names)
     unused = set(found)
     for key, tensor in to_peft(model).items():
@@ -159,6 +161,18 @@ def apply_adapter(model: CausalLM, settings: LoraSettings, found: Mapping[str, T
     if unused:
         raise CheckpointError(f"{origin} holds {sorted(unused)[0]}, for which this base has no place")
     _fill(model, found)
+
+
+def _require_whole(
+    keys: Mapping[tuple[str, str], str], settings: LoraSettings, found: Mapping[str, Tensor], origin: str
+) -> None:
+    """Raises CheckpointError for a part of a module, by its `_keys`, of which `found` holds some tensors and lacks others."""
+    for part in {part for part, _ in keys}:
+        sides = {side: key for (of, side), key in keys.items() if of == part and (side != "m" or settings.dora)}
+        there = [key for key in sides.values() if key in found]
+        lost = [key for key in sides.values() if key not in found]
+        if there and lost:
+            raise CheckpointError(f"{origin} holds {there[0]} and lacks {lost[0]}: the adapter is incomplete")
 
 
 def base_digest(model: CausalLM) -> str:

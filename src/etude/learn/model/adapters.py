@@ -276,6 +276,7 @@ def fold_adapters(model: CausalLM) -> None:
             weights = {stack: module.effective_weight(stack) for stack in EXPERT_WEIGHTS}
             weights |= {"gate_up_bias": module.gate_up_bias, "down_bias": module.down_bias}
         nn.Module.__init__(plain)
+        plain.compute = module.compute
         if isinstance(plain, Experts) and isinstance(module, LoraExperts):
             plain.activation = module.activation
         for key, tensor in weights.items():

@@ -70,7 +70,7 @@ def training_bytes(
     graph = held * (size.kept_recomputing if recompute else size.kept) + (tokens * 2 * size.block if recompute else 0)
     step = FLOAT * graph + LOGIT_COPIES * LOGIT_BYTES
     states = FLOAT * (size.parameters + (2 + copies) * size.trained)
-    return PROCESS_BYTES + states + max(step, FLOAT * size.trained) + FLOAT * size.trained // 2
+    return PROCESS_BYTES + states + max(step, FLOAT * size.trained)
 
 
 def engine_bytes(config: ModelConfig, parameters: int, slots: int, length: int, *, rounded: bool = False) -> int:
