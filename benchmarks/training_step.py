@@ -39,7 +39,7 @@ def measure(checkpoint: str, way: str, sessions: int, steps: int) -> dict[str, f
     from etude.learn.model.heap import fit_heap
     from etude.learn.model.lora_settings import LoraSettings
     from etude.learn.model.named_checkpoint import checkpoint_folder
-    from etude.learn.model.step_memory import ModelSize, adapter_parameters, training_bytes
+    from etude.learn.model.step_memory import ModelSize, training_bytes
     from etude.learn.train.batch import shared_batch
     from etude.learn.train.next_token import NextToken
     from etude.learn.train.optimizer import build_optimizers
@@ -49,7 +49,6 @@ def measure(checkpoint: str, way: str, sessions: int, steps: int) -> dict[str, f
     model = load_checkpoint(checkpoint_folder(checkpoint))
     fit_heap(model)
     lora = LoraSettings.model_validate(WAYS[way].get("lora", {}))
-    trained = adapter_parameters(model.config, lora) if lora.rank else None
     if lora.rank:
         add_adapters(model, lora)
     recompute = WAYS[way].get("recompute", False)
@@ -69,7 +68,7 @@ def measure(checkpoint: str, way: str, sessions: int, steps: int) -> dict[str, f
         optimizers.zero_grad()
         seconds.append(time.process_time() - began)
     tokens = batch.token_count
-    size = ModelSize.of(model.config, tokens, BEGINNING + OWN, trained)
+    size = ModelSize.of(model.config, tokens, BEGINNING + OWN, lora if lora.rank else None)
     return {
         "tokens": tokens,
         "trainable": sum(p.numel() for p in model.parameters() if p.requires_grad),

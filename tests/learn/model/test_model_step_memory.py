@@ -10,11 +10,13 @@ from family_lab import family_configuration
 from kept_counter import kept_bytes
 from transformers import AutoConfig
 
+from etude.learn.model.adapters import add_adapters
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.compute import compute_in
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.families import FAMILIES
 from etude.learn.model.hf_config import from_hf_config
+from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.step_memory import FLOAT, ModelSize, engine_bytes, training_bytes
 
 ROWS, LENGTH = 8, 64
@@ -46,9 +48,13 @@ def test_a_step_keeps_what_is_predicted_within_a_tenth(family: str) -> None:
 
 def test_adapters_need_no_moments_of_the_model() -> None:
     config = _config("llama")
-    full, adapters = ModelSize.of(config, 512, 64), ModelSize.of(config, 512, 64, lora_parameters=100)
-    assert adapters.trained == 100
-    assert adapters.parameters == full.parameters + 100
+    full, lora = ModelSize.of(config, 512, 64), LoraSettings(rank=2)
+    adapters = ModelSize.of(config, 512, 64, lora)
+    model = CausalLM(config)
+    add_adapters(model, lora)
+    assert adapters.trained == sum(p.numel() for p in model.parameters() if p.requires_grad)
+    assert adapters.parameters == full.parameters + adapters.trained
+    assert ModelSize.of(config, 512, 64, LoraSettings(rank=2, dora=True)).kept > adapters.kept
     assert training_bytes(adapters, 512) < training_bytes(full, 512)
 
 

@@ -42,6 +42,9 @@ class TokenEmbedding(nn.Embedding):
         super().__init__(config.vocab_size, config.hidden_size)
         self.scale = config.hidden_size**0.5 if config.embed_scale else 1.0
 
+    def reset_parameters(self) -> None:
+        """Nothing is drawn here: `init.draw` or a checkpoint fills the rows, as all other parameters."""
+
     def forward(self, ids: Tensor) -> Tensor:
         x = super().forward(ids)
         return x if self.scale == 1.0 else x * x.new_tensor(self.scale)

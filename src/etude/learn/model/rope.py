@@ -121,12 +121,9 @@ class Rope(Float32Buffers):
         self.interleaved, self.dim = config.rope_interleave, config.rotary_dim
         self.free_layers = frozenset(config.rope_free_layers)
         self.window_layers = frozenset(config.window_layers)
-        scale = rotation_scale(config)
-        self.register_buffer("table", _table(config, frequencies(config), scale), persistent=False)
-        local = None
-        if config.window_rope_theta and config.window_layers:
-            local = _table(config, 1.0 / _powers(config.window_rope_theta, config.rotary_dim), 1.0)
-        self.register_buffer("window_table", local, persistent=False)
+        table, window_table = _tables(config)
+        self.register_buffer("table", table, persistent=False)
+        self.register_buffer("window_table", window_table, persistent=False)
 
     def reaches(self, length: int) -> None:
         """Raises ValueError for a sequence longer than the table."""
@@ -163,6 +160,18 @@ class Rope(Float32Buffers):
             # Not torch.complex, which keeps both halves for its backward pass.
             pairs = torch.view_as_complex(torch.stack((x[..., :half].float(), x[..., half:].float()), -1))
         return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
+
+
+def _tables(config: ModelConfig) -> tuple[Tensor, Tensor | None]:
+    """cos and sin (P, dim/2, 2) of most layers, and of windowed ones if theirs differ. On the meta device, where models are counted, nothing is
+    computed: operations there load torch's compiler, which takes seconds."""
+    own = bool(config.window_rope_theta and config.window_layers)
+    if torch.get_default_device().type == "meta":
+        empty = torch.empty(config.context_length, config.rotary_dim // 2, 2)
+        return empty, torch.empty_like(empty) if own else None
+    scale = rotation_scale(config)
+    local = _table(config, 1.0 / _powers(config.window_rope_theta, config.rotary_dim), 1.0) if own else None
+    return _table(config, frequencies(config), scale), local
 
 
 def _table(config: ModelConfig, per_position: Tensor, scale: float) -> Tensor:

@@ -37,15 +37,17 @@ class ModelSize:
     block: int  # of one token in the largest block
 
     @classmethod
-    def of(cls, config: ModelConfig, tokens: int, row_tokens: int, lora_parameters: int | None = None) -> ModelSize:
-        """For steps of `tokens` tokens in rows of `row_tokens`; `lora_parameters`: of adapters, if only these are trained."""
+    def of(cls, config: ModelConfig, tokens: int, row_tokens: int, lora: LoraSettings | None = None) -> ModelSize:
+        """For steps of `tokens` tokens in rows of `row_tokens`; `lora`: of adapters, if only these are trained."""
         count = count_parameters(config.model_copy(update={"mtp_layers": 0})).total
         seen = [_probabilities(config, layer, row_tokens) for layer in range(config.layers)]
         seen = [0 if each * tokens * FLOAT > KEPT_BYTES else each for each in seen]
         blocks = [_block(config, layer) + each for layer, each in enumerate(seen)]
+        if lora is not None and lora.dora:
+            blocks = [each + _scaled(config, layer) for layer, each in enumerate(blocks)]
         ends = 2 * config.hidden_size
-        added = 0 if lora_parameters is None else lora_parameters
-        trained = count if lora_parameters is None else lora_parameters
+        added = 0 if lora is None else adapter_parameters(config, lora)
+        trained = count if lora is None else added
         return cls(count + added, trained, sum(blocks) + ends, config.layers * config.hidden_size + ends, max(blocks))
 
 
@@ -94,6 +96,12 @@ def _grouped(config: ModelConfig) -> int:
     normed = 2 * (queries + keys) if config.qk_norm != "none" else 0
     expanded = 2 * (queries - keys) if BLOCKS_ARE_FASTER or config.window or config.sinks else 0
     return normed + expanded + 3 * queries + 2 * keys
+
+
+def _scaled(config: ModelConfig, layer: int) -> int:
+    """Outputs of the layers with adapters, whose rows DoRA scales."""
+    inner = 0 if config.has_experts(layer) else 2 * config.dense_intermediate
+    return (config.heads + 2 * config.kv_heads) * config.head_dim + 2 * config.hidden_size + inner
 
 
 def _probabilities(config: ModelConfig, layer: int, row_tokens: int) -> int:

@@ -94,9 +94,9 @@ def _config(recipe: Recipe) -> ModelConfig:
 
 
 def _size(config: ModelConfig, tokens: int, row_tokens: int, lora: LoraSettings) -> Any:
-    from etude.learn.model.step_memory import ModelSize, adapter_parameters  # imports torch
+    from etude.learn.model.step_memory import ModelSize  # imports torch
 
-    return ModelSize.of(config, tokens, row_tokens, adapter_parameters(config, lora) if lora.rank else None)
+    return ModelSize.of(config, tokens, row_tokens, lora if lora.rank else None)
 
 
 def _pretraining(name: str, recipe: Recipe, config: ModelConfig) -> StageMemory:
