@@ -65,3 +65,8 @@ def test_the_beginning_of_all_prompts_is_measured_with_the_checkpoints_own_rende
 def test_a_model_that_transformers_computes_is_not_predicted() -> None:
     named = f'run.sft_checkpoint="{CHECKPOINT}"'
     assert memory_plan(_recipe(named), ["rl"]) and not memory_plan(_recipe(named, "model.impl=transformers"), ["rl"])
+
+
+def test_a_folder_of_tasks_that_is_not_there_stops_no_prediction_of_sft(tmp_path: Path) -> None:
+    recipe = _recipe(f'run.sft_checkpoint="{CHECKPOINT}"', f'tasks.folder="{tmp_path / "lost"}"')
+    assert memory_plan(recipe, ["sft"])[0].trainer

@@ -150,13 +150,13 @@ def shared_prompt_tokens(recipe: Recipe) -> int:
     model, whose tokenizer is not there yet."""
     from etude.agent.chat.load import load_renderer
     from etude.agent.harness.opening import first_prompt
-    from etude.pipeline.run.practice import practice
     from etude.rollout.attempt import task_facts
+    from etude.tasks.generate.exercises.source import ExerciseSource
 
     folder = str(recipe.run.sft_checkpoint or recipe.model.init)
     if not (Path(folder) / "config.json").is_file():
         return 0
-    source, renderer = practice(recipe).source, load_renderer(Path(folder))
+    source, renderer = ExerciseSource(recipe.exercises), load_renderer(Path(folder))
     tasks = [source.task(name) for name in source.ids("train")[:PROMPTS_COMPARED]]
     prompts = [asyncio.run(first_prompt(recipe.harness, task_facts(task), renderer)) for task in tasks]
     alike = zip(*prompts, strict=False)
