@@ -70,3 +70,13 @@ def test_a_model_that_transformers_computes_is_not_predicted() -> None:
 def test_a_folder_of_tasks_that_is_not_there_stops_no_prediction_of_sft(tmp_path: Path) -> None:
     recipe = _recipe(f'run.sft_checkpoint="{CHECKPOINT}"', f'tasks.folder="{tmp_path / "lost"}"')
     assert memory_plan(recipe, ["sft"])[0].trainer
+
+
+def test_what_computes_on_a_gpu_is_not_held_against_the_machines_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "memory_bytes", lambda: 2_000_000_000)
+    plan = memory_plan(_recipe("rl.device=cuda", "engine.device=cuda", "sft.loop.device=cuda"), ["sft", "rl"])
+    assert [row["on_gpu"] for row in document(plan)] == [["trainer"], ["engine", "trainer"]]
+    assert all(row["fits"] for row in document(plan))
+    sft, rl = lines(plan)
+    assert sft.endswith("GB on a GPU")
+    assert rl.count("on a GPU") == 2 and "of 2.0 GB" not in rl

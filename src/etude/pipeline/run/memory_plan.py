@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +28,24 @@ PROMPTS_COMPARED = 4
 
 @dataclass(frozen=True)
 class StageMemory:
-    """Peaks in bytes; 0 where a stage has no such process. `advice`: what would lower the trainer's, and to how much."""
+    """Peaks in bytes; 0 where a stage has no such process. `advice`: what would lower the trainer's, and to how much. `on_gpu`: which of the two
+    compute there, whose memory is not looked up."""
 
     stage: str
     trainer: int
     engine: int
     advice: str = ""
+    on_gpu: frozenset[str] = frozenset()
 
     @property
     def total(self) -> int:
-        return self.trainer + self.engine
+        """Of this machine's own memory."""
+        return sum(size for name, size in self.parts if name not in self.on_gpu)
+
+    @property
+    def parts(self) -> list[tuple[str, int]]:
+        """The processes that there are, by name."""
+        return [(name, size) for name, size in (("trainer", self.trainer), ("engine", self.engine)) if size]
 
 
 def memory_plan(recipe: Recipe, selected: Collection[str]) -> list[StageMemory]:
@@ -52,7 +60,9 @@ def memory_plan(recipe: Recipe, selected: Collection[str]) -> list[StageMemory]:
         "long": lambda: _pretraining("long", recipe, config),
         "sft": lambda: _fine_tuning(recipe, config, prefix),
         "rl": lambda: _reinforcement(recipe, config, prefix),
-        "bench": lambda: StageMemory("bench", 0, _engine(recipe, config, recipe.engine.max_slots)),
+        "bench": lambda: StageMemory(
+            "bench", 0, _engine(recipe, config, recipe.engine.max_slots), on_gpu=_on_gpu(engine=recipe.engine.device)
+        ),
     }
     return [plan() for stage, plan in plans.items() if stage in selected]
 
@@ -61,7 +71,8 @@ def document(plan: list[StageMemory]) -> list[dict[str, Any]]:
     """As --json has it; `machine_bytes`: the memory of this machine."""
     machine = memory_bytes()
     return [
-        {"stage": s.stage, "trainer_bytes": s.trainer, "engine_bytes": s.engine, "machine_bytes": machine, "fits": s.total <= machine}
+        {"stage": s.stage, "trainer_bytes": s.trainer, "engine_bytes": s.engine, "on_gpu": sorted(s.on_gpu),
+         "machine_bytes": machine, "fits": s.total <= machine}
         for s in plan
     ]  # fmt: skip
 
@@ -73,8 +84,8 @@ def lines(plan: list[StageMemory]) -> list[str]:
 
 
 def _line(stage: StageMemory, machine: int) -> str:
-    parts = [f"{name} {_gb(size)}" for name, size in (("trainer", stage.trainer), ("engine", stage.engine)) if size]
-    text = f"# memory of {stage.stage}: {' and '.join(parts)} of {_gb(machine)}"
+    parts = [f"{name} {_gb(size)}{' on a GPU' if name in stage.on_gpu else ''}" for name, size in stage.parts]
+    text = f"# memory of {stage.stage}: {' and '.join(parts)}{f' of {_gb(machine)}' if stage.total else ''}"
     if stage.total <= machine:
         return text
     remedy = f"{stage.advice}, or " if stage.advice else ""
@@ -103,13 +114,19 @@ def _pretraining(name: str, recipe: Recipe, config: ModelConfig) -> StageMemory:
     stage = getattr(recipe.pretrain, name)
     tokens = stage.row_tokens * stage.batch_rows
     size = _size(config, tokens, stage.row_tokens, LoraSettings())
-    return _trainer(name, f"pretrain.{name}.loop", size, tokens, recompute=stage.loop.recompute)
+    found = _trainer(name, f"pretrain.{name}.loop", size, tokens, recompute=stage.loop.recompute)
+    return replace(found, on_gpu=_on_gpu(trainer=stage.loop.device))
 
 
 def _fine_tuning(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMemory:
     tokens = recipe.sft.batch_tokens + prefix
     size = _size(config, tokens, min(config.context_length, tokens), recipe.sft.lora)
-    return _trainer("sft", "sft.loop", size, tokens, recompute=recipe.sft.loop.recompute)
+    found = _trainer("sft", "sft.loop", size, tokens, recompute=recipe.sft.loop.recompute)
+    return replace(found, on_gpu=_on_gpu(trainer=recipe.sft.loop.device))
+
+
+def _on_gpu(**devices: str) -> frozenset[str]:
+    return frozenset(name for name, device in devices.items() if device == "cuda")
 
 
 def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMemory:
@@ -121,7 +138,8 @@ def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMem
     held = max(tokens, update.graph_tokens)
     trained = _trainer("rl", "rl.update", size, tokens, recompute=update.recompute, kept_tokens=held, copies=copies)
     slots = max(recipe.engine.max_slots, recipe.rl.slots)
-    return StageMemory("rl", trained.trainer, _engine(recipe, config, slots), trained.advice)
+    places = _on_gpu(trainer=recipe.rl.device, engine=recipe.engine.device)
+    return replace(trained, engine=_engine(recipe, config, slots), on_gpu=places)
 
 
 def _trainer(stage: str, table: str, size: Any, tokens: int, *, recompute: bool, **more: int) -> StageMemory:
