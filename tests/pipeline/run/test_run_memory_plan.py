@@ -79,4 +79,9 @@ def test_what_computes_on_a_gpu_is_not_held_against_the_machines_memory(monkeypa
     assert all(row["fits"] for row in document(plan))
     sft, rl = lines(plan)
     assert sft.endswith("GB on a GPU")
-    assert rl.count("on a GPU") == 2 and "of 2.0 GB" not in rl
+    assert rl.count("on a GPU") == 2 and rl.endswith(
+        "of 2.0 GB"
+    )  # states on their way to the engine are not on the GPU
+    monkeypatch.setattr(plans, "memory_bytes", lambda: 1_000)
+    assert lines(plan)[1].endswith("take one with more memory")
+    assert document(plan)[1]["published_bytes"] and not document(plan)[0]["published_bytes"]

@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 
 # States of the trained weights that RL's trainer holds on their way to the engine: the base of the next delta, the one that is published, the next.
 PUBLISHED_STATES = 3
+BYTES = 4  # of a weight
 PROMPTS_COMPARED = 4
 
 
 @dataclass(frozen=True)
 class StageMemory:
     """Peaks in bytes; 0 where a stage has no such process. `advice`: what would lower the trainer's, and to how much. `on_gpu`: which of the two
-    compute there, whose memory is not looked up."""
+    compute there, whose memory is not looked up. `published`: states on their way to the engine, where the trainer is on a GPU; they are not."""
 
     stage: str
     trainer: int
     engine: int
     advice: str = ""
     on_gpu: frozenset[str] = frozenset()
+    published: int = 0
 
     @property
     def total(self) -> int:
@@ -45,7 +47,8 @@ class StageMemory:
     @property
     def parts(self) -> list[tuple[str, int]]:
         """The processes that there are, by name."""
-        return [(name, size) for name, size in (("trainer", self.trainer), ("engine", self.engine)) if size]
+        found = (("trainer", self.trainer), ("engine", self.engine), ("published weights", self.published))
+        return [(name, size) for name, size in found if size]
 
 
 def memory_plan(recipe: Recipe, selected: Collection[str]) -> list[StageMemory]:
@@ -71,7 +74,7 @@ def document(plan: list[StageMemory]) -> list[dict[str, Any]]:
     """As --json has it; `machine_bytes`: the memory of this machine."""
     machine = memory_bytes()
     return [
-        {"stage": s.stage, "trainer_bytes": s.trainer, "engine_bytes": s.engine, "on_gpu": sorted(s.on_gpu),
+        {"stage": s.stage, "trainer_bytes": s.trainer, "engine_bytes": s.engine, "published_bytes": s.published, "on_gpu": sorted(s.on_gpu),
          "machine_bytes": machine, "fits": s.total <= machine}
         for s in plan
     ]  # fmt: skip
@@ -88,7 +91,10 @@ def _line(stage: StageMemory, machine: int) -> str:
     text = f"# memory of {stage.stage}: {' and '.join(parts)}{f' of {_gb(machine)}' if stage.total else ''}"
     if stage.total <= machine:
         return text
-    remedy = f"{stage.advice}, or " if stage.advice else ""
+    here = [name for name, _ in stage.parts if name not in stage.on_gpu]
+    if here == ["published weights"]:
+        return f"{text}: more than this machine has, and copies of the weights need it; take one with more memory"
+    remedy = f"{stage.advice}, or " if stage.advice and "trainer" in here else ""
     return f"{text}: more than this machine has; {remedy}lower batch_tokens or engine.max_slots"
 
 
@@ -133,13 +139,17 @@ def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMem
     update = recipe.rl.update
     tokens = max(update.batch_tokens, prefix)
     size = _size(config, tokens, min(config.context_length, recipe.engine.max_len), update.lora)
-    whole = PUBLISHED_STATES + (0 if update.lora.rank or not recipe.rl.kl_beta else 1)
+    places = _on_gpu(trainer=recipe.rl.device, engine=recipe.engine.device)
+    reference = 0 if update.lora.rank or not recipe.rl.kl_beta else 1
+    whole = reference + (
+        0 if "trainer" in places else PUBLISHED_STATES
+    )  # published states are copies in the machine's own memory
     copies = whole * size.parameters // size.trained
     held = max(tokens, update.graph_tokens)
     trained = _trainer("rl", "rl.update", size, tokens, recompute=update.recompute, kept_tokens=held, copies=copies)
     slots = max(recipe.engine.max_slots, recipe.rl.slots)
-    places = _on_gpu(trainer=recipe.rl.device, engine=recipe.engine.device)
-    return replace(trained, engine=_engine(recipe, config, slots), on_gpu=places)
+    published = PUBLISHED_STATES * BYTES * size.parameters if "trainer" in places else 0
+    return replace(trained, engine=_engine(recipe, config, slots), on_gpu=places, published=published)
 
 
 def _trainer(stage: str, table: str, size: Any, tokens: int, *, recompute: bool, **more: int) -> StageMemory:
