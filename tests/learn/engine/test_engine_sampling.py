@@ -48,6 +48,12 @@ def test_logprobs_are_those_of_the_sampled_distribution() -> None:
         assert np.abs(logprobs - truth).max() < 1e-5
 
 
+@pytest.mark.parametrize("temperature", [1e-6, 1e-30, float(np.finfo(np.float32).tiny)])
+def test_a_tiny_temperature_takes_the_likeliest_token_for_certain(temperature: float) -> None:
+    ids, logprobs = draw(torch.tensor([80.0, -20.0, 81.0, float("-inf")]), temperature, 1.0)
+    assert set(ids.tolist()) == {2} and set(logprobs.tolist()) == {0.0}
+
+
 def test_top_p_keeps_the_smallest_likeliest_set_and_renormalises() -> None:
     probabilities = torch.tensor([0.1, 0.5, 0.25, 0.15])
     ids, logprobs = draw(probabilities.log(), 1.0, 0.7)

@@ -49,6 +49,8 @@ def distribution(logits: Tensor, temperature: Tensor | None, top_p: Tensor | Non
     """Logprobs (B, V) after temperature and top-p, under which logprobs are reported. Temperature 0 reads as 1."""
     logits = logits.float()
     if temperature is not None:
+        # The largest becomes 0, which a tiny temperature leaves finite; the others become as small as they like.
+        logits = logits - logits.amax(-1, keepdim=True)
         logits = logits / torch.where(temperature <= 0, 1.0, temperature).unsqueeze(1)
     logprobs = logits.log_softmax(-1)
     return logprobs if top_p is None else _truncated(logprobs, top_p)
