@@ -76,8 +76,7 @@ class Transcript:
         self._scale = 1.0  # the endpoint's token count divided by the estimate
         self._tool_tokens = len(json.dumps(tools)) // CHARS_PER_TOKEN  # estimated tokens of the tool schemas
         self._prompt: _NextPrompt | None = None
-        # The last prompt of the open segment that has its answer: a prefix of the held tokens.
-        self._answered: tuple[int, ...] = ()
+        self._answered: tuple[int, ...] = ()  # the segment's last prompt with an answer: a prefix of the held tokens
         self._pending = _PendingMessages()
         self._estimate = 0  # estimated tokens of the open segment, used without a count
         self._sealed = 0  # tokens of the sealed segments, counted the same way
