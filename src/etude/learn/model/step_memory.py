@@ -1,7 +1,7 @@
 """The memory of training and of sampling with a model, from its shape alone, before anything is loaded.
 
 A training step keeps numbers of each token for its backward pass: what enters the products, the norms and the activation. The counts below follow the
-model's code layer by layer; `tests/learn/model/test_model_step_memory.py` holds them against what autograd keeps, for every family. Numbers are counted
+model's code layer by layer; `tests/learn/model/test_model_step_memory.py` holds them against what autograd keeps, for every family. Numbers count
 as fp32, also where products are bf16.
 """
 
