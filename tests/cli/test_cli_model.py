@@ -7,11 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from here import Here, document
 
 from etude.learn.model.adapter_files import save_adapter
 from etude.learn.model.adapters import add_adapters
-from etude.learn.model.checkpoint import load_checkpoint
+from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.learn.model.lora_settings import LoraSettings
 
 NANO = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
@@ -84,7 +85,8 @@ def test_a_checkpoint_that_lacks_a_file_is_sound_and_the_file_is_named(here: Her
     )
 
 
-def test_an_adapter_is_checked_and_merged(here: Here, tmp_path: Path) -> None:
+def test_an_adapter_is_checked_and_merged(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     model, lora = load_checkpoint(NANO), LoraSettings(rank=2)
     add_adapters(model, lora)
     save_adapter(model, lora, tmp_path / "adapter", NANO)
@@ -95,3 +97,19 @@ def test_an_adapter_is_checked_and_merged(here: Here, tmp_path: Path) -> None:
     assert here("model", "check", "merged").returncode == 0
     assert "exists" in here("model", "merge", "adapter", "--out", "merged").stderr
     assert "no adapter_config.json" in here("model", "merge", str(NANO), "--out", "more").stderr
+    path = tmp_path / "adapter" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": "gone/far/away"}))
+    for words in (("check", "adapter"), ("merge", "adapter", "--out", "more")):
+        ran = here("model", *words)
+        assert (
+            ran.returncode
+            and "there is no such directory here" in ran.stderr
+            and "or give it with --base" in ran.stderr
+        )
+    assert here("model", "merge", "adapter", "--out", "more", "--base", str(NANO)).returncode == 0
+    other = load_checkpoint(NANO)
+    with torch.no_grad():
+        other.norm.weight.add_(1)
+    save_checkpoint(other, tmp_path / "other")
+    ran = here("model", "merge", "adapter", "--out", "most", "--base", "other")
+    assert ran.returncode and "was trained on another base than" in ran.stderr and "with --base" in ran.stderr

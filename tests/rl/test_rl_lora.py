@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from run_in_threads import a_run
 
-from etude.learn.model.adapter_files import load_adapter
 from etude.learn.model.adapters import has_adapters, is_adapter_tensor
 from etude.learn.model.checkpoint import load_checkpoint
 from etude.learn.model.lora_settings import LoraSettings
+from etude.learn.model.named_checkpoint import checkpoint_folder
 from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.store import WeightStore
 from etude.rl.learner import Learner
@@ -28,7 +29,10 @@ def changed(learner: Learner) -> None:
             tensor.add_(0.1)
 
 
-def test_engines_receive_merged_weights_under_the_names_of_a_plain_model(checkpoint: Path, tmp_path: Path) -> None:
+def test_engines_receive_merged_weights_under_the_names_of_a_plain_model(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     learner = a_learner(checkpoint, tmp_path)
     changed(learner)
     assert learner.publish(0) and learner.publication_cost(0) is not None
@@ -37,7 +41,7 @@ def test_engines_receive_merged_weights_under_the_names_of_a_plain_model(checkpo
     exported = load_checkpoint(tmp_path / "out" / "checkpoint").state_dict()
     assert has_adapters(learner.trainer.model) and received.keys() == exported.keys()
     assert all(torch.equal(received[name], tensor) for name, tensor in exported.items())
-    merged = load_adapter(tmp_path / "out" / "adapter").state_dict()
+    merged = load_checkpoint(checkpoint_folder(tmp_path / "out" / "adapter")).state_dict()
     assert all(torch.equal(merged[name], tensor) for name, tensor in exported.items())
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
+
+Made = TypeVar("Made")
 
 app = typer.Typer(no_args_is_help=True, help="Fetch a published checkpoint; prove one before it is trained or served.")
 
@@ -52,22 +55,22 @@ def check(
     from dataclasses import asdict
 
     from etude.agent.chat.check import check_model
-    from etude.learn.model.adapter_files import base_of, describe_adapter, is_adapter
-    from etude.learn.model.loadable import loadable
-    from etude.learn.model.named_checkpoint import checkpoint_folder
+    from etude.learn.model.loadable import describe_adapter, loadable
+    from etude.learn.model.named_checkpoint import named_folder
+    from etude.learn.weights.adapter_folder import is_adapter
 
-    folder = checkpoint_folder(checkpoint)
+    folder = named_folder(checkpoint)
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no directory; give a checkpoint's, or a name: {NAMES}")
     adapter = folder if is_adapter(folder) else None
     if adapter is not None:
-        folder = base_of(adapter) if base is None else checkpoint_folder(base)
+        folder = _base(adapter, base)
     elif base is not None:
         raise ValueError(f"--base {base} is for the directory of an adapter, and {folder} holds no adapter_config.json")
     report = check_model(folder, family)
     report.run("model code", lambda: loadable(folder, impl))
     if adapter is not None:
-        report.run("adapter", lambda: describe_adapter(adapter, folder))
+        report.run("adapter", lambda: _with_remedy(lambda: describe_adapter(adapter, folder)))
     width = max(len(found.name) for found in report.checks)
     marks = {"ok": "ok", "failed": "NO", "skipped": "--", "incomplete": "!!"}
     lines = [
@@ -91,18 +94,38 @@ def merge(
     json: Json = False,
 ) -> Answer:
     """Merge a LoRA or DoRA adapter into the weights of its base: a plain Hugging Face directory in fp32."""
-    from etude.learn.model.adapter_files import base_of, is_adapter, load_adapter
-    from etude.learn.model.checkpoint import save_checkpoint
-    from etude.learn.model.named_checkpoint import checkpoint_folder
+    from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
+    from etude.learn.model.named_checkpoint import joined_folder
+    from etude.learn.weights.adapter_folder import is_adapter
 
     if not is_adapter(adapter):
         raise FileNotFoundError(f"{adapter} holds no adapter_config.json; give the directory of an adapter")
     if out.exists():
         raise FileExistsError(f"{out} exists; give --out a new folder")
-    origin = base_of(adapter) if base is None else checkpoint_folder(base)
-    save_checkpoint(load_adapter(adapter, origin), out, tokenizer_from=origin, drafts_from=origin)
+    origin = _base(adapter, base)
+    joined = joined_folder(adapter, origin)
+    model = _with_remedy(lambda: load_checkpoint(joined))
+    save_checkpoint(model, out, tokenizer_from=joined, drafts_from=joined)
     document = {"adapter": str(adapter), "base": str(origin), "folder": str(out)}
     return Answer(document, f"{out} holds {origin} with {adapter} merged; prove it with: etude model check {out}")
+
+
+def _base(adapter: Path, base: Path | None) -> Path:
+    """The folder of an adapter's base: the one that --base names, else the one that the adapter names."""
+    from etude.learn.model.named_checkpoint import base_of, checkpoint_folder
+
+    return _with_remedy(lambda: base_of(adapter)) if base is None else checkpoint_folder(base)
+
+
+def _with_remedy(made: Callable[[], Made]) -> Made:
+    """The result; an error about an adapter's base names the option of these verbs too."""
+    from etude.learn.weights.adapter_folder import BaseError
+    from etude.learn.weights.hf_files import CheckpointError
+
+    try:
+        return made()
+    except BaseError as error:
+        raise CheckpointError(f"{error}, or give it with --base") from error
 
 
 @app.command()

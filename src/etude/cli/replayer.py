@@ -72,13 +72,13 @@ class Replayer:
 
         if all(entry.tokens is None for entry in session.entries):
             return None
-        if self._checkpoint is not None:
-            from etude.learn.model.named_checkpoint import checkpoint_folder
+        from etude.learn.model.named_checkpoint import checkpoint_folder
 
+        if self._checkpoint is not None:
             return self._load(checkpoint_folder(self._checkpoint))
         folders = [run / folder for folder in _FOLDERS] if run is not None else []
         named = find_checkpoint(recipe.run.sft_checkpoint) if recipe.run.sft_checkpoint else None
-        folders += [named] if named is not None else []
+        folders += [checkpoint_folder(named)] if named is not None else []
         candidates = [self._load(folder) for folder in folders if (folder / "tokenizer.json").is_file()]
         found = next((renderer for renderer in candidates if matches_harness(session, renderer, self._plugins)), None)
         if found is None:

@@ -27,7 +27,7 @@ from etude.core.plugins import is_import_path
 from etude.core.trace.completion import SampledTokens
 from etude.core.trace.gap_file import write_gaps
 from etude.core.trace.segment import Rollout
-from etude.learn.model.adapter_files import ADAPTER, save_adapter
+from etude.learn.model.adapter_files import save_adapter
 from etude.learn.model.adapters import add_adapters, merged_state
 from etude.learn.model.card import Training
 from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
@@ -40,6 +40,7 @@ from etude.learn.train.fresh_drafts import FreshDrafts
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.ranks import ALONE, Ranks, RanksDiverged
 from etude.learn.train.scores import BatchScores
+from etude.learn.weights.adapter_folder import ADAPTER
 from etude.learn.weights.publisher import BackgroundPublisher, Publication, Publisher
 from etude.learn.weights.state import state_digest
 from etude.learn.weights.store import WeightStore

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from etude.learn.model.adapter_files import load_adapter, save_adapter, to_peft
+from etude.learn.model.adapter_files import put_adapter, save_adapter, to_peft
 from etude.learn.model.adapters import (
     adaptable,
     adapters_off,
@@ -117,7 +117,8 @@ def test_files_come_back_bit_exact(any_model, ids, tmp_path: Path, settings) -> 
     save_checkpoint(any_model, tmp_path / "base")
     lora = adapted(any_model, **settings)
     save_adapter(any_model, lora, tmp_path / "adapter", tmp_path / "base")
-    back = load_adapter(tmp_path / "adapter", fold=False)
+    back = load_checkpoint(tmp_path / "base")
+    put_adapter(back, tmp_path / "adapter", tmp_path / "base")
     assert back.state_dict().keys() == any_model.state_dict().keys()
     for name, tensor in any_model.state_dict().items():
         assert torch.equal(back.state_dict()[name], tensor), name
@@ -182,12 +183,12 @@ def test_another_base_and_unknown_options_are_refused(model, tmp_path: Path) -> 
         model.norm.weight.add_(1)
     save_checkpoint(model, tmp_path / "other")
     with pytest.raises(CheckpointError, match="another base"):
-        load_adapter(tmp_path / "adapter", tmp_path / "other")
+        put_adapter(load_checkpoint(tmp_path / "other"), tmp_path / "adapter", tmp_path / "other")
     path = tmp_path / "adapter" / "adapter_config.json"
     raw = json.loads(path.read_text())
     path.write_text(json.dumps(raw | {"rank_pattern": {"q_proj": 2}}))
     with pytest.raises(CheckpointError, match="rank_pattern"):
-        load_adapter(tmp_path / "adapter")
+        put_adapter(load_checkpoint(tmp_path / "base"), tmp_path / "adapter", tmp_path / "base")
 
 
 @pytest.mark.parametrize(("dora", "lost"), [(False, "lora_A"), (False, "lora_B"), (True, "lora_magnitude_vector")])
@@ -200,7 +201,7 @@ def test_an_adapter_without_a_part_of_a_module_is_refused(tmp_path: Path, dora: 
     gone = next(key for key in tensors if lost in key)
     save_file({key: tensor for key, tensor in tensors.items() if key != gone}, file, metadata={"format": "pt"})
     with pytest.raises(CheckpointError, match=rf"lacks {gone}: the adapter is incomplete"):
-        load_adapter(tmp_path / "adapter")
+        put_adapter(load_checkpoint(tmp_path / "base"), tmp_path / "adapter", tmp_path / "base")
 
 
 def test_a_half_of_a_fused_matrix_may_have_an_adapter_alone(tmp_path: Path, make_model) -> None:
@@ -209,7 +210,9 @@ def test_a_half_of_a_fused_matrix_may_have_an_adapter_alone(tmp_path: Path, make
     save_adapter(model, adapted(model), tmp_path / "adapter", tmp_path / "base")
     path = tmp_path / "adapter" / "adapter_model.safetensors"
     save_file({key: tensor for key, tensor in load_file(path).items() if "gate_proj" in key}, path)
-    back, base = load_adapter(tmp_path / "adapter"), load_checkpoint(tmp_path / "base")
+    back, base = load_checkpoint(tmp_path / "base"), load_checkpoint(tmp_path / "base")
+    put_adapter(back, tmp_path / "adapter", tmp_path / "base")
+    fold_adapters(back)
     gate, up = (back.blocks[0].feed.gate_up.weight - base.blocks[0].feed.gate_up.weight).chunk(2)  # type: ignore[union-attr]
     assert gate.abs().max() > 0.01 and not up.any()
     assert len(to_peft(model)) > 10

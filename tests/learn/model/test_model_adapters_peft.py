@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from etude.learn.model.adapter_files import load_adapter, read_adapter_settings
-from etude.learn.model.checkpoint import save_checkpoint
+from etude.learn.model.adapter_files import put_adapter, read_adapter_settings
+from etude.learn.model.adapters import fold_adapters
+from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.learn.model.init import new_model
 from etude.learn.model.settings import ModelSettings
 from etude.learn.weights.hf_files import CheckpointError
@@ -52,10 +53,14 @@ def written_by_peft(folder: Path, family: str, ids: Tensor, **options: Any) -> T
 def test_what_peft_writes_has_pefts_logits(tmp_path: Path, family: str, options: dict[str, Any]) -> None:
     ids = torch.arange(40).view(2, 20)
     theirs = written_by_peft(tmp_path, family, ids, **options)
-    for fold in (False, True):
-        with torch.no_grad():
-            ours = load_adapter(tmp_path / "adapter", tmp_path / "base", fold=fold)(ids).logits
-        assert (ours - theirs).abs().max() <= 3e-5 * max(1.0, float(theirs.std())), fold
+    model = load_checkpoint(tmp_path / "base")
+    put_adapter(model, tmp_path / "adapter", tmp_path / "base")
+    with torch.no_grad():
+        apart = model(ids).logits
+        fold_adapters(model)
+        merged = model(ids).logits
+    for ours in (apart, merged):
+        assert (ours - theirs).abs().max() <= 3e-5 * max(1.0, float(theirs.std()))
 
 
 @pytest.mark.parametrize(

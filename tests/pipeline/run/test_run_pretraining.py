@@ -15,9 +15,15 @@ from etude.agent.chat.special import SPECIAL_TOKENS
 from etude.core.events.log import EventLog
 from etude.learn.corpus.shards import write_shards
 from etude.learn.corpus.tokenizer import train_tokenizer
+from etude.learn.model.adapter_files import save_adapter
+from etude.learn.model.adapters import add_adapters, merged_state
 from etude.learn.model.card import origin_of
+from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import load_checkpoint, load_config
+from etude.learn.model.lora_settings import LoraSettings
+from etude.pipeline.recipe.errors import RecipeError
 from etude.pipeline.recipe.recipe import Recipe
+from etude.pipeline.run.hub_checkpoints import commits, resolve_checkpoints, with_folders
 from etude.pipeline.run.stage import Context, StageError
 from etude.pipeline.run.stages import base, long, mtp, short
 from etude.pipeline.run.stages.pretraining import mixture_of
@@ -145,6 +151,37 @@ def test_a_given_checkpoint_is_the_base_as_it_is_and_is_stretched_from_its_own_p
     assert (summaries["base"]["steps"], summaries["short"]["steps"]) == (0, 4)
     yarn = load_config(run / "long" / "checkpoint").yarn
     assert yarn is not None and yarn.original_positions == before.config.max_positions
+
+
+def test_a_recipe_begins_with_an_adapter_as_with_a_checkpoint(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    go(run, "base")
+    given = (run / "base" / "checkpoint").rename(tmp_path / "given")
+    model, lora = load_checkpoint(given), LoraSettings(rank=2, dora=True)
+    add_adapters(model, lora)
+    with torch.no_grad():
+        model.get_parameter(first_b(model)).add_(0.1)
+    save_adapter(model, lora, tmp_path / "adapter", given)
+    named = recipe(model={"init": str(tmp_path / "adapter")})
+    found = resolve_checkpoints(named, run)
+    located = with_folders(named, found).model.init
+    go(run, "base", "short", model={"init": located})
+    made, merged = load_checkpoint(run / "base" / "checkpoint").state_dict(), merged_state(model)
+    assert all(torch.equal(made[name], tensor) for name, tensor in merged.items())
+    assert [stage.stage for stage in origin_of(run / "short" / "checkpoint").stages] == ["base", "adapter", "short"]
+    read = commits(found, ["model.init"])
+    model.get_parameter(first_b(model)).data.add_(0.1)
+    save_adapter(model, lora, tmp_path / "adapter", given)
+    assert commits(resolve_checkpoints(named, run), ["model.init"]) != read and read
+    (tmp_path / "adapter" / "adapter_config.json").write_text('{"peft_type": "LORA", "bias": "all"}')
+    with pytest.raises(RecipeError, match="model.init = .*adapter: .* sets bias to 'all'"):
+        resolve_checkpoints(named, run)
+
+
+def first_b(model: CausalLM) -> str:
+    return next(name for name, _ in model.named_parameters() if name.endswith("lora_b"))
 
 
 def test_rows_beyond_the_positions_are_refused_naming_the_key(run: Path) -> None:

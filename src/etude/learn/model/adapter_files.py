@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -24,21 +23,18 @@ from etude.learn.model.adapters import (
     adaptable,
     adapted_modules,
     add_adapters,
-    fold_adapters,
     hf_modules,
     is_adapter_tensor,
 )
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.model.checkpoint import load_checkpoint
 from etude.learn.model.hf_keys import place_of
 from etude.learn.model.lora_settings import LoraSettings
-from etude.learn.model.named_checkpoint import checkpoint_folder
+from etude.learn.model.transformers_backend.config import refuse
+from etude.learn.weights.adapter_folder import CONFIG, TENSORS, BaseError, adapted_checkpoint
 from etude.learn.weights.hf_files import CheckpointError, read_object
 from etude.learn.weights.state import state_digest
 
-CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 DIGEST = "base_digest"  # in the metadata of TENSORS
-ADAPTER = "adapter"  # the folder next to the merged checkpoint of a stage
 PREFIX = "base_model.model."
 # The options of PEFT that are read, and those that describe how the adapter was trained and change nothing after it.
 READ = frozenset(
@@ -52,24 +48,6 @@ WITHOUT_EFFECT = frozenset(
 INIT, INIT_LEAVES_BASE = "init_lora_weights", (None, True, False, "gaussian", "eva", "orthogonal")
 # What every other option has to be for the result to be plain LoRA or DoRA.
 NEUTRAL = (None, False, "none", {}, [])
-
-
-def is_adapter(folder: Path) -> bool:
-    """Whether a directory holds an adapter."""
-    return (folder / CONFIG).is_file()
-
-
-def base_of(folder: Path) -> Path:
-    """The directory of an adapter's base model; a hub name is downloaded. Raises CheckpointError where the config names none."""
-    name = read_object(folder / CONFIG).get("base_model_name_or_path")
-    if not isinstance(name, str) or not name:
-        raise CheckpointError(f"{folder / CONFIG} names no base_model_name_or_path; give the base with --base")
-    base = checkpoint_folder(name)
-    if not base.is_dir():
-        raise CheckpointError(
-            f"{folder / CONFIG} names the base {name}, which is no directory here; give the base with --base"
-        )
-    return base
 
 
 def read_adapter_settings(folder: Path) -> LoraSettings:
@@ -99,7 +77,9 @@ def read_adapter_settings(folder: Path) -> LoraSettings:
 
 
 def save_adapter(model: CausalLM, settings: LoraSettings, folder: Path, base: Path | str) -> None:
-    """Write the adapters of `model`, which were added with `settings`, to `folder`; `base` is the checkpoint that they belong to."""
+    """Write the adapters of `model`, which were added with `settings`, to `folder`; `base` is the checkpoint that they belong to;
+    where that joins an adapter with its base, the file names the adapter."""
+    joined = adapted_checkpoint(base)
     folder.mkdir(parents=True, exist_ok=True)
     modules = adapted_modules(model)
     linears = [name for name, module in modules.items() if isinstance(module, LoraLinear)]
@@ -113,7 +93,7 @@ def save_adapter(model: CausalLM, settings: LoraSettings, folder: Path, base: Pa
         }
     )
     config = {
-        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": str(base), "r": settings.rank,
+        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": str(base if joined is None else joined.adapter), "r": settings.rank,
         "lora_alpha": settings.alpha, "use_dora": settings.dora, "use_rslora": settings.rslora, "target_modules": targets,
         "target_parameters": stacks or None, "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": False, "inference_mode": True,
         "init_lora_weights": True, "modules_to_save": None,
@@ -123,23 +103,20 @@ def save_adapter(model: CausalLM, settings: LoraSettings, folder: Path, base: Pa
     (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def load_adapter(folder: Path, base: Path | None = None, *, fold: bool = True) -> CausalLM:
-    """The base in fp32 with the adapter of `folder`: merged into its weights, or with `fold` = False next to them.
+def put_adapter(model: CausalLM, folder: Path, base: Path) -> LoraSettings:
+    """Put the adapter of `folder` next to the weights of `model`, which is the trunk of `base` in fp32; its settings.
 
-    Raises CheckpointError for an adapter that is damaged, of another base, or of a kind that is not supported.
+    Raises CheckpointError for an adapter that is damaged or of a kind that is not supported, BaseError for one of another base, and ValueError for
+    a model that transformers computes.
     """
+    refuse(model.config, f"the adapter {folder}")
     settings = read_adapter_settings(folder)
     metadata, found = _read_tensors(folder)
-    model = load_checkpoint(base or base_of(folder))
     expected = metadata.get(DIGEST)
     if expected is not None and expected != base_digest(model):
-        raise CheckpointError(
-            f"{folder} was trained on another base than {base or base_of(folder)}; give the right one with --base"
-        )
+        raise BaseError(folder, f"the adapter {folder} was trained on another base than {base}")
     apply_adapter(model, settings, found, str(folder))
-    if fold:
-        fold_adapters(model)
-    return model
+    return settings
 
 
 def apply_adapter(model: CausalLM, settings: LoraSettings, found: Mapping[str, Tensor], origin: str) -> None:
@@ -255,11 +232,3 @@ def _read_tensors(folder: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         raise CheckpointError(
             f"{folder / TENSORS} can't be read ({error}); the adapter is damaged or incomplete"
         ) from error
-
-
-def describe_adapter(folder: Path, base: Path | None = None) -> str:
-    """What an adapter is, in words, after loading it on its base. Raises CheckpointError."""
-    settings = read_adapter_settings(folder)
-    modules: list[Any] = [*adapted_modules(load_adapter(folder, base, fold=False)).values()]
-    kind = "DoRA" if settings.dora else "LoRA"
-    return f"{kind} of rank {settings.rank}, alpha {settings.alpha:g}, on {len(modules):,} modules of {base or base_of(folder)}"

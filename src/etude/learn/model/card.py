@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from etude.core.bounded_yaml import YamlRefused, loads
 from etude.core.trace.unicode import whole
+from etude.learn.weights.adapter_folder import adapted_checkpoint
 
 CARD = "README.md"
 LICENCE_KEYS = ("license", "license_name", "license_link")
@@ -42,7 +43,12 @@ class CheckpointOrigin:
 
 
 def origin_of(folder: Path) -> CheckpointOrigin:
-    """Of a checkpoint directory: as its card says if we wrote it, else the directory is the base itself."""
+    """Of a checkpoint directory: as its card says if we wrote it, else the directory is the base itself. An adapter is a stage after its base's."""
+    if (joined := adapted_checkpoint(folder)) is not None:
+        origin, adapter = origin_of(joined.base), joined.adapter
+        return replace(
+            origin, stages=(*origin.stages, Training("adapter", f"{adapter.parent.name}/{adapter.name}, merged"))
+        )
     matter = _front_matter(folder / CARD)
     licence = tuple((key, str(matter[key])[:_MOST_WORDS]) for key in LICENCE_KEYS if isinstance(matter.get(key), str))
     own = matter.get("etude")

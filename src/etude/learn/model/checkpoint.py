@@ -22,7 +22,8 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from etude.learn.model.adapters import merged_state
+from etude.learn.model.adapter_files import put_adapter
+from etude.learn.model.adapters import fold_adapters, merged_state
 from etude.learn.model.card import Training
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint_files import TOKEN_IDS, Companions
@@ -46,6 +47,7 @@ from etude.learn.model.transformers_backend.config import (
 )
 from etude.learn.model.transformers_backend.files import load_transformers, write_weights
 from etude.learn.model.transformers_backend.language_model import TransformersLM
+from etude.learn.weights.adapter_folder import adapted_checkpoint
 from etude.learn.weights.hf_files import INDEX, CheckpointError, read_object, tensor_files
 from etude.learn.weights.quantized import Dequantizer, scheme_of
 
@@ -157,7 +159,14 @@ def load_checkpoint(
 
     Draft layers on disk are left unread, and the model has none, unless `drafts` asks for them. Where config.json counts some and the files hold no
     tensor of any, as transformers writes a checkpoint, there are none either, with a warning.
+
+    A directory that joins an adapter with its base (`adapter_folder.join`) is loaded with the adapter merged into the weights, computed in fp32.
     """
+    if (joined := adapted_checkpoint(folder)) is not None:
+        model = load_checkpoint(joined.base, drafts=drafts, impl=impl)
+        put_adapter(model, joined.adapter, joined.base)
+        fold_adapters(model)
+        return _in_range(model.to(dtype), dtype).to(device)
     if implementation_of(folder, impl) == "transformers":
         return load_transformers(folder, dtype, device)
     config = read_config(folder)
@@ -176,10 +185,15 @@ def load_checkpoint(
     found = read_tensors(folder, lambda key: belongs(key, prefix, config))
     found = {key.removeprefix(prefix): tensor for key, tensor in found.items()}
     from_hf(model.state_dict(), found, config)
-    if dtype == torch.float16:  # of a shorter range than the others
+    return _in_range(model, dtype).to(device)
+
+
+def _in_range(model: CausalLM, dtype: torch.dtype) -> CausalLM:
+    """Raises CheckpointError for a weight that is too large for float16, which has a shorter range than the others."""
+    if dtype == torch.float16:
         for name, tensor in model.state_dict().items():
             check_weight(f"{name} as float16", tensor)
-    return model.to(device)
+    return model
 
 
 def _holds_drafts(folder: Path, config: ModelConfig) -> bool:

@@ -29,6 +29,7 @@ from etude.agent.chat.special import BOS, CHAT_TOKENS, END, PAD
 from etude.agent.chat.tokenizer_file import read_tokenizer
 from etude.core.trace.unicode import whole
 from etude.learn.model.card import CARD, CheckpointOrigin, Training, card, origin_of
+from etude.learn.weights.adapter_folder import innermost_base
 from etude.learn.weights.hf_files import CheckpointError
 
 TOKENIZER = "tokenizer.json"
@@ -67,10 +68,11 @@ class Companions:
     def _write_tokenizer(self, folder: Path, rows: int) -> dict[str, int] | None:
         """The tokenizer's files as they are; ids by token, None without a tokenizer."""
         if self.source is not None:
+            source = innermost_base(self.source)
             kept = () if self.tokenizer is not None else (TOKENIZER, *_VOCABULARIES)
             for name in (*kept, *_CARRIED, *_LICENCES):
-                for file in _own_files(self.source, name):
-                    target = folder / file.relative_to(self.source)
+                for file in _own_files(source, name):
+                    target = folder / file.relative_to(source)
                     target.parent.mkdir(exist_ok=True)
                     shutil.copyfile(file, target)
         if self.tokenizer is not None:

@@ -19,6 +19,7 @@ from etude.learn.model.families import ALIASES, COMMON_KEYS, FAMILIES, WRAPPERS,
 from etude.learn.model.hf_errors import UnsupportedConfig
 from etude.learn.model.hf_layouts import LAYOUTS
 from etude.learn.model.hf_rope import read_rope, rope_keys, write_rope
+from etude.learn.weights.adapter_folder import is_adapter
 from etude.learn.weights.hf_files import CheckpointError, read_object
 from etude.learn.weights.quantized import scheme_of
 
@@ -98,7 +99,8 @@ def raw_config(folder: Path | str) -> dict[str, Any]:
     """The content of a checkpoint directory's config.json. Raises CheckpointError."""
     path = Path(folder) / "config.json"
     if not path.is_file():
-        raise CheckpointError(f"{path} does not exist: {folder} is not a checkpoint directory")
+        hint = "; it holds an adapter: merge it first, with etude model merge" if is_adapter(Path(folder)) else ""
+        raise CheckpointError(f"{path} does not exist: {folder} is not a checkpoint directory{hint}")
     return read_object(path)
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
+from etude.learn.model.adapter_files import put_adapter
+from etude.learn.model.adapters import adapted_modules
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.model.checkpoint import belongs, check_size, dequantizer_of, prefix_of
+from etude.learn.model.checkpoint import belongs, check_size, dequantizer_of, load_checkpoint, prefix_of
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.hf_config import read_config
 from etude.learn.model.hf_keys import MissingTensors, match_keys
@@ -52,6 +54,14 @@ def loadable(folder: Path, impl: Impl = "auto") -> str:
     quantized.require_complete()
     match_keys(model.state_dict(), found, config)
     return f"{summary}; {len(found):,} tensors"
+
+
+def describe_adapter(adapter: Path, base: Path) -> str:
+    """What an adapter is, in words, after loading it on its base. Raises CheckpointError."""
+    model = load_checkpoint(base)
+    settings = put_adapter(model, adapter, base)
+    kind = "DoRA" if settings.dora else "LoRA"
+    return f"{kind} of rank {settings.rank}, alpha {settings.alpha:g}, on {len(adapted_modules(model)):,} modules of {base}"
 
 
 def _headers(

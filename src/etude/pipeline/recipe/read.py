@@ -18,6 +18,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from etude.core.bounded_toml import MOST_KEY_PARTS, TomlRefused, loads
+from etude.learn.weights.adapter_folder import is_adapter
 from etude.pipeline.recipe.errors import RecipeError, explain
 from etude.pipeline.recipe.recipe import Recipe, block
 
@@ -183,9 +184,9 @@ def checkout() -> Path:
 
 
 def find_checkpoint(name: str) -> Path | None:
-    """A checkpoint that a recipe names, from here or from the root of the repository; None if it is in neither place."""
+    """A checkpoint or adapter that a recipe names, from here or from the root of the repository; None if it is in neither place."""
     for path in (Path(name), checkout() / name):
-        if (path / "config.json").is_file():
+        if (path / "config.json").is_file() or is_adapter(path):
             return path
     return None
 

@@ -6,14 +6,19 @@ import hashlib
 import os
 from pathlib import Path
 
+from etude.learn.weights.adapter_folder import adapted_checkpoint
+
 # Of each file of weights, at both ends: training moves every tensor, and terabytes are not read for a name.
 ENDS_BYTES = 1 << 20
 
 
 def identity(folder: Path) -> str:
-    """16 hex digits. Small files whole, weights by size and both ends."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
+    """16 hex digits. Small files whole, weights by size and both ends; also those of the adapters that the directory joins with a base."""
+    digest, files = hashlib.sha256(), sorted(folder.iterdir())
+    while (joined := adapted_checkpoint(folder)) is not None:
+        files += sorted(joined.adapter.iterdir())
+        folder = joined.base
+    for path in files:
         if path.suffix not in (".json", ".safetensors", ".jinja"):
             continue
         with open(path, "rb") as file:

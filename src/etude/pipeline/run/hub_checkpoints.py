@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from etude.learn.weights.adapter_folder import is_adapter
+from etude.learn.weights.hf_files import CheckpointError
 from etude.learn.weights.hub_name import BadHubName, HubError, HubName, hub_name
 from etude.pipeline.recipe.errors import RecipeError
 from etude.pipeline.recipe.read import checkout, find_checkpoint
 from etude.pipeline.recipe.recipe import Recipe
+from etude.pipeline.run.checkpoint_identity import identity
 from etude.pipeline.run.ledger import StageLedger
 from etude.pipeline.run.plan import COMMIT, reads_key
 
@@ -36,7 +39,15 @@ class IndexCheckpoint:
     commit: str
 
 
-HubCheckpoints = Mapping[str, "HubCheckpoint | IndexCheckpoint"]
+@dataclass(frozen=True)
+class AdapterCheckpoint:
+    """The directory that joins an adapter with its base. `commit` is the identity of their files."""
+
+    folder: Path
+    commit: str
+
+
+HubCheckpoints = Mapping[str, "HubCheckpoint | IndexCheckpoint | AdapterCheckpoint"]
 
 
 def named_checkpoints(recipe: Recipe) -> dict[str, str]:
@@ -74,7 +85,6 @@ def _from_index(recipe: Recipe) -> dict[str, IndexCheckpoint]:
     if not names:
         return {}
     from etude.learn.model.published_models import FetchError, cached_model, find_model
-    from etude.learn.weights.hf_files import CheckpointError
 
     found = {}
     for key, name in names.items():
@@ -87,15 +97,37 @@ def _from_index(recipe: Recipe) -> dict[str, IndexCheckpoint]:
     return found
 
 
-def resolve_checkpoints(recipe: Recipe, folder: Path) -> dict[str, HubCheckpoint | IndexCheckpoint]:
-    """The checkpoints of a run in `folder` that are no folders, by key, with config, tokenizer and index in the cache. Raises RecipeError."""
-    names, of_index = hub_names(recipe), _from_index(recipe)
+def _from_adapters(recipe: Recipe) -> dict[str, AdapterCheckpoint]:
+    """A base that is a hub name is fetched whole, also for a dry run. Raises RecipeError."""
+    found: dict[str, AdapterCheckpoint] = {}
+    for key, name in named_checkpoints(recipe).items():
+        try:
+            place = find_checkpoint(name)
+            if place is not None and is_adapter(place):
+                from etude.learn.model.adapter_files import read_adapter_settings
+                from etude.learn.model.named_checkpoint import checkpoint_folder
+
+                read_adapter_settings(place)  # refused before the first stage
+                folder = checkpoint_folder(place)
+                found[key] = AdapterCheckpoint(folder, identity(folder))
+        except (CheckpointError, OSError) as error:
+            raise RecipeError([f"{key} = {name}: {error}"]) from None
+    return found
+
+
+def resolve_checkpoints(recipe: Recipe, folder: Path) -> dict[str, HubCheckpoint | IndexCheckpoint | AdapterCheckpoint]:
+    """The checkpoints of a run in `folder` that are names or adapters, by key, with config, tokenizer and index in the cache. Raises RecipeError."""
+    names = hub_names(recipe)
+    here: dict[str, HubCheckpoint | IndexCheckpoint | AdapterCheckpoint] = {
+        **_from_index(recipe),
+        **_from_adapters(recipe),
+    }
     if not names:
-        return dict(of_index)
+        return here
     from etude.learn.weights.hub import fetch_companions, resolve
     from etude.learn.weights.hub_progress import DownloadLines
 
-    ledger, found = StageLedger(folder / "ledger.jsonl"), dict[str, "HubCheckpoint | IndexCheckpoint"](of_index)
+    ledger, found = StageLedger(folder / "ledger.jsonl"), here
     for key, name in names.items():
         try:
             hub_checkpoint = resolve(name, pinned_commit(ledger, key, named_checkpoints(recipe)[key]))
@@ -147,14 +179,13 @@ def loaded_checkpoints(run: Run, selected: Collection[str]) -> dict[str, HubChec
     return {
         key: checkpoint
         for key, checkpoint in run.hub_checkpoints.items()
-        if reads_key(read, key) and not isinstance(checkpoint, IndexCheckpoint)
+        if reads_key(read, key) and not isinstance(checkpoint, IndexCheckpoint | AdapterCheckpoint)
     }
 
 
 def download_checkpoints(run: Run, selected: Collection[str]) -> None:
     """Brings the weights that the stages would load into the cache. Raises RecipeError."""
     for key, checkpoint in loaded_checkpoints(run, selected).items():
-        from etude.learn.weights.hf_files import CheckpointError
         from etude.learn.weights.hub import fetch
         from etude.learn.weights.hub_progress import DownloadLines
 
@@ -166,8 +197,6 @@ def download_checkpoints(run: Run, selected: Collection[str]) -> None:
 
 def planned_downloads(run: Run, selected: Collection[str]) -> list[dict[str, Any]]:
     """What `download_checkpoints` would bring. Raises RecipeError."""
-    from etude.learn.weights.hf_files import CheckpointError
-
     rows = []
     for key, checkpoint in loaded_checkpoints(run, selected).items():
         try:

@@ -109,7 +109,7 @@ async def _model(word: str, option: str, agents: Agents, recipe: Recipe, bill: B
         yield Model(policy, settings, None, lambda usage: 0.0, limits, bill, record, name or policy.name)
         return
     if what.startswith(CHECKPOINT) and option != "--judge":
-        async with _checkpoint(Path(what.removeprefix(CHECKPOINT)), option, settings, recipe) as model:
+        async with _checkpoint(what.removeprefix(CHECKPOINT), option, settings, recipe) as model:
             yield replace(model, limits=limits, bill=bill, record=record, name=name or model.policy.name)
         return
     async with answering(what, agents.key_env, option) as policy:
@@ -162,8 +162,14 @@ def _recorder(folder: Path | None):
 
 
 @asynccontextmanager
-async def _checkpoint(folder: Path, option: str, settings: HarnessSettings, recipe: Recipe) -> AsyncIterator[Model]:
+async def _checkpoint(named: str, option: str, settings: HarnessSettings, recipe: Recipe) -> AsyncIterator[Model]:
     """The engine in this process: tokens, and the harness that its chat format was trained in."""
+    from etude.learn.model.named_checkpoint import find_checkpoint
+
+    try:
+        folder, title = find_checkpoint(named)
+    except ValueError as error:
+        raise NoJudge(f"{option} {CHECKPOINT}{named}: {error}") from error
     if not (folder / "config.json").is_file():
         raise NoJudge(f"{option} {CHECKPOINT}{folder}: there is no config.json, so it is no checkpoint directory")
     from etude.agent.chat.load import load_renderer
@@ -177,7 +183,7 @@ async def _checkpoint(folder: Path, option: str, settings: HarnessSettings, reci
         settings, engine = recipe.harness.model_copy(update={"preset": "nano"}), recipe.engine
     else:
         engine = EngineSettings.model_validate({"max_slots": 2, "max_batch": 2, "max_len": model.config.context_length})
-    policy = EnginePolicy.start(model, engine, name=folder.resolve().name, renderer=renderer)
+    policy = EnginePolicy.start(model, engine, name=title, renderer=renderer)
     try:
         yield Model(policy, settings, renderer, lambda usage: 0.0)
     finally:

@@ -26,6 +26,7 @@ from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
 from etude.evaluate.bench.runs.recovery import WITHOUT, OneArm, require_trigger
 from etude.evaluate.bench.runs.replayed import RecordedRunPolicy
 from etude.evaluate.bench.suites.suite import Suite
+from etude.pipeline.recipe.read import find_checkpoint
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.checkpoint_participant import CHECKPOINT, checkpoint
 from etude.pipeline.run.endpoint import Endpoint, greet
@@ -179,7 +180,7 @@ def _kind(argument: PolicyArgument) -> Callable[[PolicyArgument, SuiteContext], 
 
 
 def _unknown(word: str, what: str) -> str:
-    if (Path(what) / "config.json").is_file():
+    if find_checkpoint(what) is not None:
         return f"{word}: a checkpoint is named {CHECKPOINT}{what}"
     near = similar(word, [*CONTROLS, *(f"cheat:{name}" for name in CHEATS)])
     hint = f"; did you mean {near[0]}?" if near else "."

@@ -13,6 +13,7 @@ from etude.learn.corpus.tokenizer import load_tokenizer
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import load_checkpoint, load_config
 from etude.learn.model.config import ModelConfig
+from etude.learn.weights.adapter_folder import CONFIG, adapted_checkpoint
 
 PLAIN = "checkpoint"  # what a run calls the folder in each stage: no name to tell two apart by
 
@@ -42,12 +43,16 @@ class ComparedCheckpoint:
 
     def identity(self) -> str:
         """Changes when any of its files does: small ones by content, weights by size and time (terabytes are not read for a name)."""
-        digest = hashlib.sha256()
-        for path in sorted(self.folder.iterdir()):
+        digest, files = hashlib.sha256(), sorted(self.folder.iterdir())
+        folder = self.folder
+        while (joined := adapted_checkpoint(folder)) is not None:
+            files += sorted(joined.adapter.iterdir())
+            folder = joined.base
+        for path in files:
             if path.suffix == ".safetensors":
                 found = path.stat()
                 digest.update(f"{path.name} {found.st_size} {found.st_mtime_ns}".encode())
-            elif path.name in ("config.json", "tokenizer.json"):
+            elif path.name in ("config.json", "tokenizer.json", CONFIG):
                 digest.update(path.name.encode() + path.read_bytes())
         return digest.hexdigest()
 

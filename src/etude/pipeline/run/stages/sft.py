@@ -14,12 +14,13 @@ from typing import Any
 
 from etude.agent.chat.load import load_renderer
 from etude.core.trace.segment import Segment
-from etude.learn.model.adapter_files import ADAPTER, save_adapter
+from etude.learn.model.adapter_files import save_adapter
 from etude.learn.model.card import Training
 from etude.learn.model.checkpoint import check_companions, save_checkpoint
 from etude.learn.train.learnable import fit_segments
 from etude.learn.train.session_loss import session_loss
 from etude.learn.train.sft import run_sft
+from etude.learn.weights.adapter_folder import ADAPTER
 from etude.pipeline.run.stage import Context
 from etude.pipeline.run.stages.loading import load_model
 from etude.pipeline.run.stages.pretraining import CHECKPOINT, pretrained_checkpoint
