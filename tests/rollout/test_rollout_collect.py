@@ -119,7 +119,7 @@ async def test_a_session_without_tokens_is_taught_turn_by_turn(tmp_path: Path, s
 
 
 def test_an_empty_folder_teaches_nothing_and_says_so(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="sessions collect"):
+    with pytest.raises(FileNotFoundError, match="session collect"):
         next(taught(tmp_path, NanoRenderer(byte_tokenizer())))
 
 

@@ -131,21 +131,36 @@ def require_demonstrations(run: Run, selected: list[str]) -> None:
         raise RecipeError(
             [
                 "run.without leaves the stage sessions out, and sft.collected names no folder, so the stage sft has nothing to learn from: name "
-                'folders of `etude sessions collect`, or leave "sft" out as well and set run.sft_checkpoint'
+                'folders of `etude session collect`, or leave "sft" out as well and set run.sft_checkpoint'
             ]
         )
+    preset = preset_of(recipe.harness)
+    if recipe.sft.collected and any(step.stage == "sft" and step.action != "skip" for step in run.plan(selected)):
+        _require_collected(recipe)
+        _require_chat_format(run, preset, "sft")
     if "sessions" not in selected:
         return
-    preset = preset_of(recipe.harness)
     try:
         require_moves(preset)
     except NoSuchMove as error:
         raise RecipeError([f"harness.preset = {recipe.harness.preset}: {error}"]) from None
-    _require_chat_format(run, preset)
+    _require_chat_format(run, preset, "sessions")
 
 
-def _require_chat_format(run: Run, preset: Preset) -> None:
-    """Raises RecipeError where the chat format of the run's model can't hold a prompt with these tools."""
+def _require_collected(recipe: Recipe) -> None:
+    """Raises RecipeError for a folder of sft.collected without sessions."""
+    from etude.pipeline.recipe.errors import RecipeError
+    from etude.rollout.collect.taught import session_files
+
+    for folder in recipe.sft.collected:
+        try:
+            session_files(Path(folder))
+        except FileNotFoundError as error:
+            raise RecipeError([f"sft.collected: {error}"]) from None
+
+
+def _require_chat_format(run: Run, preset: Preset, stage: str) -> None:
+    """Raises RecipeError where the chat format of the run's model can't hold a prompt with these tools, which `stage` needs."""
     from etude.agent.chat.load import load_renderer
     from etude.core.trace.message import Message
     from etude.pipeline.recipe.errors import RecipeError
@@ -166,7 +181,7 @@ def _require_chat_format(run: Run, preset: Preset) -> None:
     except (ValueError, FileNotFoundError) as error:
         raise RecipeError(
             [
-                f"model.init = {init}: the stage sessions can't write its demonstrations in this model's chat format with the tools of "
+                f"model.init = {init}: the stage {stage} can't write its demonstrations in this model's chat format with the tools of "
                 f"{preset.name}: {error}. Take an instruction-tuned model, choose another harness.preset, or add the laptop model's format "
                 "with `etude tokenizer extend --chat`"
             ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -108,10 +109,24 @@ def _plan(run: Run, selected: list[str]) -> Answer:
     if downloads := planned_downloads(run, selected):
         document |= {"downloads": downloads}
         lines += [_download_line(row) for row in downloads]
+    if notes := _collected_notes(run, selected):
+        document |= {"notes": notes}
+        lines += [f"# sft.collected: {note}" for note in notes]
     memory, memory_lines = _memory(run, selected)
     document |= {"memory": memory}
     lines += memory_lines
     return Answer(document, "\n".join([resolved_toml(run.recipe), f"# plan for {run.folder}", *lines]))
+
+
+def _collected_notes(run: Run, selected: list[str]) -> list[str]:
+    """Collected sessions whose tools are not those that rl and bench offer."""
+    from etude.agent.harness.presets.preset import preset_of
+    from etude.rollout.collect.offered_tools import other_tools
+
+    if "sft" not in selected:
+        return []
+    schemas = preset_of(run.recipe.harness).schemas
+    return [note for folder in run.recipe.sft.collected if (note := other_tools(Path(folder), schemas))]
 
 
 def _memory(run: Run, selected: list[str]) -> tuple[list[dict[str, Any]] | None, list[str]]:

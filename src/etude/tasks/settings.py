@@ -16,7 +16,7 @@ class TaskSettings(BaseModel):
         default="",
         description="a folder of tasks (`etude tasks make`, `import` or `export`) that rl, attempts, trials and bench draw from; empty: "
         "the exercises. Demonstrations (sessions) stay with the exercises, which the scripted expert knows; of others "
-        "`etude sessions collect` makes them",
+        "`etude session collect` makes them",
     )
     mix: str = Field(
         default="",

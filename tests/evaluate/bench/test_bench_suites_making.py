@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from etude.cli.tasks.own import own_exercises
+from etude.evaluate.bench.errors import SuiteError
 from etude.evaluate.bench.suites.from_tasks import Choice, candidates
 from etude.pipeline.recipe.recipe import Recipe
-from etude.pipeline.run.collecting import source_of
+from etude.pipeline.run.collecting import CollectionOrder, source_of, suite_of
 from etude.sandbox.errors import SandboxDied, Unsupported
 from etude.sandbox.fake.pool import FakePool
 from etude.tasks.errors import TaskError
 from etude.tasks.fail_to_pass import CandidateRejected
 from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.harbor import write_task
+from etude.tasks.store.folder import TaskFolder
 from etude.tasks.store.opened import open_tasks
 from etude.tasks.task import Task, Verdict
 from etude.tasks.validation.suite_build import Candidate, SuiteBuild, SuiteDecision, make_tasks
@@ -136,3 +139,19 @@ def test_a_source_that_is_none_is_named(tmp_path: Path):
     with pytest.raises(TaskError, match="no exercise level"):
         source_of("exercises", Recipe(), Choice(level="absent"))
     assert len(source_of("real", Recipe(), Choice()).ids) >= 24
+
+
+def test_sessions_are_collected_at_the_tasks_of_one_split_of_a_folder(tmp_path: Path):
+    own_exercises(tmp_path, train=3, validation=0, heldout=2, recipe="laptop")
+    folder, recipe = TaskFolder(tmp_path), Recipe()
+    assert suite_of(CollectionOrder("expert", str(tmp_path), tmp_path / "out"), recipe).ids == folder.ids("train")
+    held = Choice(split="heldout")
+    assert suite_of(CollectionOrder("expert", str(tmp_path), tmp_path / "out", choice=held), recipe).ids == folder.ids(
+        "heldout"
+    )
+    assert len(source_of(str(tmp_path), recipe, Choice()).ids) == 5
+    with pytest.raises(
+        SuiteError,
+        match=r"holds no task of split 'validation' \(2 of heldout, 3 of train\); choose another with --set split=",
+    ):
+        source_of(str(tmp_path), recipe, Choice(split="validation"))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from etude.cli.run import run as run_verb
 from etude.core.events.log import EventLog
 from etude.learn.model.checkpoint import load_checkpoint
+from etude.pipeline.recipe.errors import RecipeError
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.stage import Context, StageError
 from etude.pipeline.run.stages import sessions, sft
@@ -60,6 +63,47 @@ def test_sft_learns_from_collected_sessions_alone_and_holds_the_last_ones_out(sc
     assert found["heldout_segments"] == sum(segments[4:]) and found["heldout_loss"]
     card = (tmp_path / "sft" / CHECKPOINT / "README.md").read_text()
     assert "of collected ones (sessions)" in card and "of the run's sessions" not in card
+
+
+def test_a_dry_run_says_that_collected_sessions_have_other_tools_than_the_recipe(
+    scripted: Path, tmp_path: Path
+) -> None:
+    folder = scripted / "sessions"
+    words = ["run.without=" + json.dumps([*WITHOUT, "sessions"]), f"model.init={NANO}", f'sft.collected=["{folder}"]']
+    assert "notes" not in run_verb(["ci"], words, tmp_path / "run", only="sft", dry_run=True).document
+    file = next((shutil.copytree(folder, tmp_path / "sessions")).glob("*.jsonl"))
+    head, rest = file.read_text().split("\n", 1)
+    header = json.loads(head)
+    header["harness_facts"]["schemas"].pop()
+    file.write_text(json.dumps(header) + "\n" + rest)
+    words[2] = f'sft.collected=["{tmp_path / "sessions"}"]'
+    shown = run_verb(["ci"], words, tmp_path / "run", only="sft", dry_run=True)
+    [note] = shown.document["notes"]
+    assert (
+        note.startswith(f"1 of 6 sessions in {tmp_path / 'sessions'} declare the tools grep, view, edit, test, ")
+        and note in shown.text
+    )
+
+
+def test_a_folder_without_sessions_and_a_model_without_a_chat_format_are_refused_before_sft(
+    scripted: Path, tmp_path: Path
+) -> None:
+    words = ["run.without=" + json.dumps([*WITHOUT, "sessions"]), f"model.init={NANO}"]
+    with pytest.raises(
+        RecipeError, match=f"sft.collected: {tmp_path} holds no sessions; `etude session collect` writes them"
+    ):
+        run_verb(["ci"], [*words, f'sft.collected=["{tmp_path}"]'], tmp_path / "run", only="sft", dry_run=True)
+    init = copied_without_chat(tmp_path / "init")
+    words = [words[0], f"model.init={init}", f'sft.collected=["{scripted / "sessions"}"]']
+    with pytest.raises(RecipeError, match="the stage sft can't write its demonstrations in this model's chat format"):
+        run_verb(["ci"], words, tmp_path / "run", only="sft", dry_run=True)
+
+
+def copied_without_chat(folder: Path) -> Path:
+    """The nano checkpoint, its tokenizer without one of the chat markers."""
+    shutil.copytree(NANO, folder)
+    (folder / "tokenizer.json").write_bytes((NANO / "tokenizer.json").read_bytes().replace(b"<|user|>", b"<|usxr|>"))
+    return folder
 
 
 def test_a_model_without_a_chat_format_is_refused_by_the_stage(tmp_path: Path) -> None:

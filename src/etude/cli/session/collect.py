@@ -1,4 +1,4 @@
-"""`etude sessions collect`: a teacher tries tasks, and the sessions that passed are kept for SFT."""
+"""`etude session collect`: a teacher tries tasks, and the sessions that passed are kept for SFT."""
 
 from __future__ import annotations
 

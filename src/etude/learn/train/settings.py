@@ -197,7 +197,7 @@ class SftSettings(BaseModel):
     )
     collected: tuple[str, ...] = Field(
         default=(),
-        description="Folders of `etude sessions collect` that are trained on in addition to the run's own sessions; any teacher's, "
+        description="Folders of `etude session collect` that are trained on in addition to the run's own sessions; any teacher's, "
         "rendered for this model.",
     )
     too_long: TooLong = Field(

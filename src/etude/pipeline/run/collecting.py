@@ -1,8 +1,9 @@
-"""Puts teacher, tasks and sandboxes together for `etude sessions collect`: policies are named as for `etude bench run`."""
+"""Puts teacher, tasks and sandboxes together for `etude session collect`: policies are named as for `etude bench run`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -49,7 +50,8 @@ class SuiteSource:
 
 
 def source_of(named: str, recipe: Recipe, choice: Choice) -> SuiteSource:
-    """`exercises`, `real` or a folder of tasks: one that was made here, or Harbor directories. Raises SuiteError, PluginError."""
+    """`exercises`, `real` or a folder of tasks: one that was made here, or Harbor directories. Without a split the built-in sources give
+    held-out tasks, and a folder all of its tasks. Raises SuiteError, PluginError."""
     split = choice.split or "heldout"
     if named == "exercises":
         source = ExerciseSource(recipe.exercises)
@@ -70,7 +72,15 @@ def source_of(named: str, recipe: Recipe, choice: Choice) -> SuiteSource:
         tasks = open_tasks(folder)
     except TaskError as error:
         raise SuiteError(str(error)) from error
-    return SuiteSource([*tasks.ids()], tasks.task, graders_with(recipe.tasks.plugins))
+    if not (ids := [*tasks.ids(choice.split, level=choice.level)]):
+        raise SuiteError(_without_tasks(named, choice, Counter(row.split for row in tasks.rows.values())))
+    return SuiteSource(ids, tasks.task, graders_with(recipe.tasks.plugins))
+
+
+def _without_tasks(named: str, choice: Choice, splits: Mapping[str, int]) -> str:
+    held = ", ".join(f"{count} of {split}" for split, count in sorted(splits.items()))
+    wanted = " ".join(f"{key} {value!r}" for key in ("level", "split") if (value := getattr(choice, key)))
+    return f"{named} holds no task of {wanted or 'any kind'} ({held or 'it is empty'}); choose another with --set split=NAME or make more tasks"
 
 
 TRIES = 2  # as of a bench run: they bridge a sandbox that died

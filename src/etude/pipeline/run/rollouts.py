@@ -30,7 +30,7 @@ def tried_in(folders: Sequence[Path]) -> Iterator[DifficultySample]:
             yield one
         if not found:
             raise TaskError(
-                f"--runs {folder} holds no rollouts: give a run of `etude run` or `etude rl`, of `etude bench run`, or of `etude sessions collect`"
+                f"--runs {folder} holds no rollouts: give a run of `etude run` or `etude rl`, of `etude bench run`, or of `etude session collect`"
             )
 
 

@@ -36,14 +36,19 @@ class LabelledMessage:
 
 def taught(folder: Path, renderer: Renderer) -> Iterator[Segment]:
     """All segments of a folder's sessions, in order of their names. Raises FileNotFoundError for a folder without any, RenderError."""
-    files = [file for file in sorted(folder.glob("*.jsonl")) if file.name not in (FILE, EVENTS)]
-    if not files:
-        raise FileNotFoundError(f"{folder} holds no sessions; `etude sessions collect` writes them")
-    for file in files:
+    for file in session_files(folder):
         try:
             yield from (replace(segment, session=file.stem) for segment in segments(read_session(file), renderer))
         except RenderError as error:
             raise RenderError(f"{file}: this model's format can't hold the session: {error}") from error
+
+
+def session_files(folder: Path) -> list[Path]:
+    """The files of a folder's sessions, by name. Raises FileNotFoundError for a folder without any."""
+    files = [file for file in sorted(folder.glob("*.jsonl")) if file.name not in (FILE, EVENTS)]
+    if not files:
+        raise FileNotFoundError(f"{folder} holds no sessions; `etude session collect` writes them")
+    return files
 
 
 def segments(session: Session, renderer: Renderer) -> list[Segment]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.agent.chat.load import load_renderer
+from etude.agent.harness.presets.preset import preset_of
 from etude.core.trace.segment import Segment
 from etude.learn.model.adapter_files import save_adapter
 from etude.learn.model.card import Training
@@ -24,6 +25,7 @@ from etude.learn.weights.adapter_folder import ADAPTER
 from etude.pipeline.run.stage import Context
 from etude.pipeline.run.stages.loading import load_model
 from etude.pipeline.run.stages.pretraining import CHECKPOINT, pretrained_checkpoint
+from etude.rollout.collect.offered_tools import other_tools
 from etude.rollout.collect.taught import taught
 from etude.rollout.scripted_sessions import read_sessions
 
@@ -66,6 +68,10 @@ def _collected(context: Context) -> tuple[list[Segment], list[Segment]]:
     """Of the folders that the recipe names, in their order, rendered for the model that learns from them; and those held out, which are the last
     sessions. None is where the run has sessions, whose held-out ones are the measure."""
     folders = context.recipe.sft.collected
+    for line in filter(
+        None, (other_tools(Path(folder), preset_of(context.recipe.harness).schemas) for folder in folders)
+    ):
+        context.log.note(context.stage, line)
     renderer = load_renderer(pretrained_checkpoint(context)) if folders else None
     found = [(folder, segment) for folder in folders if renderer for segment in taught(Path(folder), renderer)]
     if not _without_sessions(context):
