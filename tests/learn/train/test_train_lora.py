@@ -5,17 +5,28 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from etude.core.events.log import EventLog
+from etude.learn.corpus.mixture import Mixture
+from etude.learn.corpus.shards import write_shards
 from etude.learn.model.adapters import adapters_off, add_adapters, is_adapter_tensor, merged_state
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.train.checkpoint import load_state, newest_state
 from etude.learn.train.optimizer import Muon, build_optimizers
 from etude.learn.train.policy_step import PolicyTrainer
-from etude.learn.train.settings import LoopSettings, OptimizerSettings, PolicyStepSettings, SftSettings
+from etude.learn.train.pretrain import run_pretrain
+from etude.learn.train.settings import (
+    LoopSettings,
+    OptimizerSettings,
+    PhaseSettings,
+    PolicyStepSettings,
+    PretrainSettings,
+    SftSettings,
+)
 from etude.learn.train.sft import run_sft
 
 LORA = LoraSettings(rank=4, alpha=8, targets=["attention", "dense", "experts"])
@@ -58,6 +69,37 @@ def test_a_state_holds_the_adapters_alone_and_resumes_bit_identical(make, tmp_pa
     run_sft(settings(6), resumed, data, tmp_path / "halves", EventLog.null())
     for name, tensor in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], tensor), name
+
+
+def pretrain(model: CausalLM, folder: Path, steps: int, lora: LoraSettings) -> float:
+    """The loss at the end of a phase on random documents, the same in every call."""
+    rng = np.random.default_rng(0)
+    documents = [rng.integers(3, 30, 40).tolist() for _ in range(30)]
+    shards = {"files": write_shards(folder / "shards", documents)}
+    settings = PhaseSettings(
+        row_tokens=64, batch_rows=2, lora=lora, optimizer=OptimizerSettings(adam_lr=0.02),
+        loop=LoopSettings(steps=steps, checkpoint_every=3, threads=1),
+    )  # fmt: skip
+    return run_pretrain("short", settings, model, Mixture(shards, {"files": 1.0}, 0), folder, EventLog.null()).loss
+
+
+@pytest.mark.parametrize("lora", [LORA, LoraSettings(rank=4, dora=True)])
+def test_pretraining_trains_adapters_alone_and_resumes_bit_identical(make, tmp_path: Path, lora: LoraSettings) -> None:
+    before = {name: tensor.clone() for name, tensor in make.model().state_dict().items()}
+    whole, halves, resumed = make.model(), make.model(), make.model()
+    loss = pretrain(whole, tmp_path / "whole", 6, lora)
+    assert loss < pretrain(make.model(), tmp_path / "first", 1, lora)
+    after, merged = whole.state_dict(), merged_state(whole)
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    assert any(not torch.equal(merged[name], tensor) for name, tensor in before.items())
+    pretrain(halves, tmp_path / "halves", 3, lora)
+    pretrain(resumed, tmp_path / "halves", 6, lora)
+    assert all(torch.equal(resumed.state_dict()[name], tensor) for name, tensor in after.items())
+
+
+def test_adapters_of_a_new_model_are_refused() -> None:
+    with pytest.raises(ValueError, match="base has lora.rank=2, but its model is new"):
+        PretrainSettings(base=PhaseSettings(lora=LoraSettings(rank=2)))
 
 
 def test_a_state_of_other_adapters_is_refused(make, tmp_path: Path) -> None:

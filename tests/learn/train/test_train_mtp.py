@@ -21,6 +21,7 @@ from etude.learn.corpus.mixture import Mixture
 from etude.learn.corpus.packing import PackedRows
 from etude.learn.corpus.shards import write_shards
 from etude.learn.model.init import with_drafts
+from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.mask import DocumentMask
 from etude.learn.train.batch import padded_batch
 from etude.learn.train.checkpoint import newest_state
@@ -268,7 +269,7 @@ def test_a_model_without_drafts_is_refused_where_they_are_needed(model, tmp_path
         draft_layers(model)
     with pytest.raises(ValueError, match="no draft layers"):
         train_mtp(model, tmp_path, 1)
-    assert type(learner_of(model, 0.01, 2)) is NextToken
+    assert type(learner_of(model, 0.01, 2, LoraSettings())) is NextToken
 
 
 # Killed and resumed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from etude.learn.model.card import origin_of
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import load_checkpoint, load_config
 from etude.learn.model.lora_settings import LoraSettings
+from etude.learn.model.named_checkpoint import checkpoint_folder
 from etude.pipeline.recipe.errors import RecipeError
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.hub_checkpoints import commits, resolve_checkpoints, with_folders
@@ -182,6 +184,25 @@ def test_a_recipe_begins_with_an_adapter_as_with_a_checkpoint(
 
 def first_b(model: CausalLM) -> str:
     return next(name for name, _ in model.named_parameters() if name.endswith("lora_b"))
+
+
+def test_phases_that_train_adapters_leave_them_and_merged_checkpoints(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lora = {"lora": {"rank": 2}, "optimizer": {"adam_lr": 0.05}}
+    go(run, "base", "short", "long", short=lora, long=lora)
+    states = {stage: load_checkpoint(run / stage / "checkpoint").state_dict() for stage in STAGES}
+    joined = load_checkpoint(checkpoint_folder(run / "short" / "adapter")).state_dict()
+    assert all(torch.equal(joined[name], tensor) for name, tensor in states["short"].items())
+    for before, after in (("base", "short"), ("short", "long")):
+        changed = {name for name, tensor in states[before].items() if not torch.equal(states[after][name], tensor)}
+        assert changed and all("attention" in name or "feed" in name for name in changed)
+    assert not (run / "long" / "adapter").exists()  # its base has no stretched positions
+    assert "no adapter/ is left: positions were stretched" in (run / "events.jsonl").read_text()
+    shutil.rmtree(run / "long")
+    go(run, "long", long=lora | {"row_tokens": 32, "yarn_factor": 1, "loop": {"steps": 1}})
+    assert (run / "long" / "adapter" / "adapter_config.json").is_file()
 
 
 def test_rows_beyond_the_positions_are_refused_naming_the_key(run: Path) -> None:

@@ -12,7 +12,7 @@ ATTENTION, DENSE, EXPERTS = "attention", "dense", "experts"
 
 
 class LoraSettings(BaseModel):
-    """Low-rank adapters (LoRA, DoRA) that sft and rl train instead of the weights; off while `rank` is 0."""
+    """Low-rank adapters (LoRA, DoRA) that a stage trains instead of the weights; off while `rank` is 0."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -11,7 +11,9 @@ from torch import Tensor
 from etude.core.events.log import EventLog
 from etude.learn.corpus.mixture import Mixture
 from etude.learn.corpus.packing import PackedRows
+from etude.learn.model.adapters import add_adapters
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.train.batch import BatchSource, TrainBatch
 from etude.learn.train.loop import TrainingResult, train_stage
 from etude.learn.train.mtp_settings import MtpSettings
@@ -54,8 +56,12 @@ class JointLearner(NextToken):
         return super().after_step() | drafts
 
 
-def learner_of(model: CausalLM, router_bias_rate: float, draft_every: int) -> NextToken:
-    """The objective for `model` in a stage of next-token prediction: with draft layers they are trained at the same time."""
+def learner_of(model: CausalLM, router_bias_rate: float, draft_every: int, lora: LoraSettings) -> NextToken:
+    """The objective for the weights of `model` in a stage of next-token prediction, or for the adapters that it gets here: with draft layers they
+    are trained at the same time."""
+    if lora.rank:
+        add_adapters(model, lora)
+        router_bias_rate = 0.0  # an adapter holds no router
     if model.config.mtp_layers:
         return JointLearner(model, router_bias_rate, draft_every)
     return NextToken(model, router_bias_rate)
@@ -71,7 +77,8 @@ def run_pretrain(
     watches: Sequence[TrainingWatch] = (),
     draft_every: int = 1,
 ) -> TrainingResult:
-    """Trains `model` in place; resumes from `out`. Raises ValueError for rows longer than the model's positions.
+    """Trains `model` in place, or the adapters that `settings.lora` adds to it; resumes from `out`. Raises
+    ValueError for rows longer than the model's positions.
 
     Draft layers, if it has any, learn on one batch in `draft_every`.
     """
@@ -81,7 +88,7 @@ def run_pretrain(
             f"{model.config.context_length}: shorten the rows, or stretch it (pretrain.{stage}.yarn_factor)"
         )
     log.note(stage, f"{len(mixture):,} documents, {mixture.total_tokens:,} tokens")
-    learner = learner_of(model, settings.router_bias_rate, draft_every)
+    learner = learner_of(model, settings.router_bias_rate, draft_every, settings.lora)
     source = batches_of(settings, mixture)
     return train_stage(stage, f"pretrain.{stage}", settings, model, model, source, learner, out, log, watches)
 

@@ -129,6 +129,9 @@ class PhaseSettings(BaseModel):
     optimizer: OptimizerSettings = Field(default=OptimizerSettings(), description="Optimizer of the phase.")
     schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="Learning rate of the phase.")
     loop: LoopSettings = Field(default=LoopSettings(steps=350), description="Length and safety of the phase.")
+    lora: LoraSettings = Field(
+        default=LoraSettings(), description="Adapters that short and long train instead of the weights."
+    )
 
     @model_validator(mode="after")
     def _leaves_room(self) -> PhaseSettings:
@@ -175,6 +178,11 @@ class PretrainSettings(BaseModel):
             raise ValueError(
                 f"base has replay={self.base.replay} and yarn_factor={self.base.yarn_factor}, but no phase precedes "
                 "it: set them in pretrain.short or pretrain.long"
+            )
+        if self.base.lora.rank:
+            raise ValueError(
+                f"base has lora.rank={self.base.lora.rank}, but its model is new and has no weights to keep: set it in pretrain.short or "
+                "pretrain.long"
             )
         return self
 

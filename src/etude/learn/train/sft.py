@@ -11,11 +11,9 @@ from pathlib import Path
 
 from etude.core.events.log import EventLog
 from etude.core.trace.segment import Segment
-from etude.learn.model.adapters import add_adapters
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.train.learnable import fit_segments, learnable
 from etude.learn.train.loop import TrainingResult, train_stage
-from etude.learn.train.next_token import NextToken
 from etude.learn.train.pretrain import learner_of
 from etude.learn.train.settings import SftSettings
 from etude.learn.train.sources import DialogueSource, token_weights
@@ -47,7 +45,7 @@ def run_sft(
     if idle:
         say(f"{idle:,} segments hold no token to learn from and are left out")
     log.note(stage, f"{len(held):,} segments, {sum(map(len, held)):,} tokens")
-    learner = _learner(settings, model, draft_every)
+    learner = learner_of(model, settings.router_bias_rate, draft_every, settings.lora)
     source = DialogueSource(
         held,
         batch_tokens=settings.batch_tokens,
@@ -62,11 +60,3 @@ def run_sft(
             f"all begin with the same {source.prefix:,} tokens: each step computes them once, and sft.batch_tokens counts what follows"
         )
     return train_stage(stage, STAGE, settings, model, model, source, learner, out, log)
-
-
-def _learner(settings: SftSettings, model: CausalLM, draft_every: int) -> NextToken:
-    """The objective for the weights of `model`, or for the adapters that it gets here."""
-    if not settings.lora.rank:
-        return learner_of(model, settings.router_bias_rate, draft_every)
-    add_adapters(model, settings.lora)
-    return learner_of(model, 0.0, draft_every)  # an adapter holds no router

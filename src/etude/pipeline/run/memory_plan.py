@@ -119,7 +119,7 @@ def _size(config: ModelConfig, tokens: int, row_tokens: int, lora: LoraSettings)
 def _pretraining(name: str, recipe: Recipe, config: ModelConfig) -> StageMemory:
     stage = getattr(recipe.pretrain, name)
     tokens = stage.row_tokens * stage.batch_rows
-    size = _size(config, tokens, stage.row_tokens, LoraSettings())
+    size = _size(config, tokens, stage.row_tokens, stage.lora)
     found = _trainer(name, f"pretrain.{name}.loop", size, tokens, recompute=stage.loop.recompute)
     return replace(found, on_gpu=_on_gpu(trainer=stage.loop.device))
 

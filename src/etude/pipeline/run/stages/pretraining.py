@@ -11,9 +11,10 @@ from typing import Any
 from etude.learn.corpus.mixture import Mixture
 from etude.learn.corpus.shards import DONE_FILE, TokenShards
 from etude.learn.corpus.tokenizer import load_tokenizer
+from etude.learn.model.adapter_files import save_adapter
 from etude.learn.model.card import Training
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.model.checkpoint import check_companions, save_checkpoint
+from etude.learn.model.checkpoint import check_companions, load_config, save_checkpoint
 from etude.learn.model.count import count_parameters
 from etude.learn.train.evaluate import HeldOutTexts
 from etude.learn.train.loop import TrainingResult
@@ -23,6 +24,7 @@ from etude.learn.train.pretrain import run_pretrain
 from etude.learn.train.regression import Regression
 from etude.learn.train.settings import PhaseSettings
 from etude.learn.train.watch import TrainingWatch
+from etude.learn.weights.adapter_folder import ADAPTER
 from etude.pipeline.run.stage import Context, StageError
 from etude.pipeline.run.stages.corpus import HELDOUT, TRAIN
 
@@ -110,13 +112,14 @@ def shards_in(folder: Path, row_tokens: int) -> dict[str, TokenShards]:
 
 
 def leave(context: Context, model: CausalLM, tokenizer_from: Path, facts: dict[str, Any], **config: int | None) -> None:
-    """`checkpoint/` and `summary.json`; `config` adds keys to config.json."""
+    """`checkpoint/`, `adapter/` where the phase trains one, and `summary.json`; `config` adds keys to config.json."""
     trained = None
     if facts["steps"]:
         trained = Training(context.stage, f"{facts['tokens']:,} tokens of documents of {_sources(context)}")
     save_checkpoint(
         model, context.folder / CHECKPOINT, tokenizer_from=tokenizer_from, extra_config=config, trained=trained
     )
+    _leave_adapter(context, model, tokenizer_from)
     count = count_parameters(model.config)
     context.summarize(
         {
@@ -129,6 +132,19 @@ def leave(context: Context, model: CausalLM, tokenizer_from: Path, facts: dict[s
             **heldout_figures(context, model, tokenizer_from),
         }
     )
+
+
+def _leave_adapter(context: Context, model: CausalLM, base: Path) -> None:
+    """An adapter holds no positions: behind stretched ones it would be put on a base that computes something else."""
+    lora = phase(context, context.stage).lora
+    if not lora.rank:
+        return
+    if model.config.yarn != load_config(base).yarn:
+        context.log.note(
+            context.stage, f"no {ADAPTER}/ is left: positions were stretched, and {CHECKPOINT}/ has it merged"
+        )
+        return
+    save_adapter(model, lora, context.folder / ADAPTER, base)
 
 
 def _mix_read(context: Context, steps: int) -> dict[str, Any]:
