@@ -49,6 +49,7 @@ PACKAGES = {
         PublishedPackage("harbor", python=(3, 12)),
         PublishedPackage("transformers", shares_packages=True),
         PublishedPackage("mistral", shares_packages=True),
+        PublishedPackage("peft", shares_packages=True),
     )
 }
 

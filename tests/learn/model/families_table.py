@@ -13,7 +13,7 @@ import test_model_families as tests
 from etude.learn.model.families import FAMILIES
 from etude.rl.reloader import FAMILIES as VLLM_FAMILIES
 
-# Whose adapters are compared with those of PEFT (`test_model_adapters.py`, `test_model_adapters_peft.py`).
+# Whose adapters are compared with those of PEFT (`tests/parity/test_parity_peft.py`).
 ADAPTER_FAMILIES = ("llama", "qwen3_moe")
 PAGE = Path(__file__).parents[3] / "docs" / "models.md"
 BEGIN, END = "<!-- families: written by tests/learn/model/families_table.py -->\n", "<!-- end of families -->\n"

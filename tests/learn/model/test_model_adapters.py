@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from etude.learn.model.adapter_files import put_adapter, save_adapter, to_peft
+from etude.learn.model.adapter_files import put_adapter, read_adapter_settings, save_adapter, to_peft
 from etude.learn.model.adapters import (
     adaptable,
     adapters_off,
@@ -157,24 +157,6 @@ def test_the_files_by_pefts_formula_give_the_merged_checkpoint(tmp_path: Path, m
         assert (merged[down] - base[down] - delta[5]).abs().max() <= 1e-6
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3_moe"])
-@pytest.mark.parametrize("dora", [False, True])
-def test_logits_equal_peft(tmp_path: Path, make_model, ids, family: str, dora: bool) -> None:
-    peft = pytest.importorskip("peft", reason="needs the package peft")
-    from transformers import AutoModelForCausalLM
-
-    model = tiny_llama() if family == "llama" else make_model("gqa")
-    targets = ["attention", "dense"] if family == "llama" else ["attention"] if dora else ["attention", "experts"]
-    save_checkpoint(model, tmp_path / "base")
-    lora = adapted(model, dora=dora, targets=targets)
-    save_adapter(model, lora, tmp_path / "adapter", tmp_path / "base")
-    base = AutoModelForCausalLM.from_pretrained(tmp_path / "base", dtype=torch.float32)
-    with torch.no_grad():
-        theirs = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()(ids).logits
-        ours = model(ids).logits
-    assert (ours - theirs).abs().max() <= 2e-6 * max(1.0, float(theirs.std()))
-
-
 def test_another_base_and_unknown_options_are_refused(model, tmp_path: Path) -> None:
     save_checkpoint(model, tmp_path / "base")
     lora = adapted(model)
@@ -186,8 +168,8 @@ def test_another_base_and_unknown_options_are_refused(model, tmp_path: Path) -> 
         put_adapter(load_checkpoint(tmp_path / "other"), tmp_path / "adapter", tmp_path / "other")
     path = tmp_path / "adapter" / "adapter_config.json"
     raw = json.loads(path.read_text())
-    path.write_text(json.dumps(raw | {"rank_pattern": {"q_proj": 2}}))
-    with pytest.raises(CheckpointError, match="rank_pattern"):
+    path.write_text(json.dumps(raw | {"bias": "all"}))
+    with pytest.raises(CheckpointError, match="sets bias to"):
         put_adapter(load_checkpoint(tmp_path / "base"), tmp_path / "adapter", tmp_path / "base")
 
 
@@ -218,6 +200,58 @@ def test_a_half_of_a_fused_matrix_may_have_an_adapter_alone(tmp_path: Path, make
     assert len(to_peft(model)) > 10
 
 
+def test_ranks_and_alphas_by_module_give_the_same_change(tmp_path: Path) -> None:
+    """q_proj of layer 0 with rank 2 and alpha 6, of a file whose other modules have rank 4 and alpha 8."""
+    save_checkpoint(tiny_llama(), tmp_path / "base")
+    model = load_checkpoint(tmp_path / "base")
+    save_adapter(model, adapted(model, targets=["q_proj", "o_proj"]), tmp_path / "adapter", tmp_path / "base")
+    path, config = tmp_path / "adapter" / "adapter_model.safetensors", tmp_path / "adapter" / "adapter_config.json"
+    key = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
+    tensors = load_file(path)
+    a = tensors[key.format("A")] = tensors[key.format("A")][:2].clone()
+    b = tensors[key.format("B")] = tensors[key.format("B")][:, :2].clone()
+    save_file(tensors, path)
+    raw = json.loads(config.read_text())
+    config.write_text(
+        json.dumps(raw | {"rank_pattern": {"layers.0.self_attn.q_proj": 2}, "alpha_pattern": {"0.self_attn.q_proj": 6}})
+    )
+    back, base = load_checkpoint(tmp_path / "base"), load_checkpoint(tmp_path / "base")
+    put_adapter(back, tmp_path / "adapter", tmp_path / "base")
+    fold_adapters(back)
+    change = lambda name: back.state_dict()[name] - base.state_dict()[name]
+    assert (change("blocks.0.attention.q.weight") - 3 * b @ a).abs().max() <= 1e-6
+    fold_adapters(model)
+    assert torch.equal(
+        back.state_dict()["blocks.1.attention.q.weight"], model.state_dict()["blocks.1.attention.q.weight"]
+    )
+    for option, value, problem in (
+        ("rank_pattern", {".*q_proj": 2}, "only plain names of modules are read"),
+        ("rank_pattern", {"q_proj": 3}, "gives it the rank 3: the adapter is damaged"),
+        ("alpha_pattern", {"q_proj": "8"}, "sets alpha_pattern of q_proj to '8'; give it a number above 0"),
+    ):
+        config.write_text(json.dumps(raw | {option: value}))
+        with pytest.raises(CheckpointError, match=problem):
+            put_adapter(load_checkpoint(tmp_path / "base"), tmp_path / "adapter", tmp_path / "base")
+
+
+def test_one_of_the_stacks_of_experts_may_have_an_adapter_alone(tmp_path: Path, make_model) -> None:
+    """PEFT names an adapter on gate_up_proj without one on down_proj as it names one on down_proj."""
+    save_checkpoint(make_model("gqa"), tmp_path / "base")
+    model = load_checkpoint(tmp_path / "base")
+    save_adapter(model, adapted(model, targets=["experts"]), tmp_path / "adapter", tmp_path / "base")
+    path, config = tmp_path / "adapter" / "adapter_model.safetensors", tmp_path / "adapter" / "adapter_config.json"
+    inner = {key.replace(".base_layer", ""): tensor for key, tensor in load_file(path).items() if ".base_layer" in key}
+    save_file(inner, path)
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"target_parameters": ["mlp.experts.gate_up_proj"]}))
+    back = load_checkpoint(tmp_path / "base")
+    put_adapter(back, tmp_path / "adapter", tmp_path / "base")
+    for name, tensor in model.state_dict().items():
+        if "lora_gate_up" in name:
+            assert torch.equal(back.state_dict()[name], tensor)
+        elif "lora_down_b" in name:
+            assert not back.state_dict()[name].any()
+
+
 def test_targets_that_do_not_fit_are_named(make_model) -> None:
     with pytest.raises(ValueError, match="'k_b_proj'"):
         add_adapters(make_model("gqa"), LoraSettings(rank=2, targets=["k_b_proj"]))
@@ -225,3 +259,25 @@ def test_targets_that_do_not_fit_are_named(make_model) -> None:
         add_adapters(make_model("gqa"), LoraSettings(rank=2, targets=["gate_proj"]))
     with pytest.raises(ValueError, match="experts"):
         LoraSettings(rank=2, dora=True, targets=["experts"])
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("init_lora_weights", "pissa"),
+        ("init_lora_weights", "olora"),
+        ("bias", "all"),
+        ("modules_to_save", ["lm_head"]),
+        ("fan_in_fan_out", True),
+        ("layer_replication", [[0, 1]]),
+        ("an_option_of_tomorrow", 1.5),
+    ],
+)
+def test_an_option_that_changes_the_result_is_refused_by_name(tmp_path: Path, option: str, value: object) -> None:
+    plain = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "init_lora_weights": True, "bias": "none"}
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps(plain))
+    assert read_adapter_settings(tmp_path).rank == 4
+    path.write_text(json.dumps(plain | {option: value}))
+    with pytest.raises(CheckpointError, match=f"sets {option} to"):
+        read_adapter_settings(tmp_path)

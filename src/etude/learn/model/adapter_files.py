@@ -7,13 +7,16 @@ has none, and only its shapes are checked. An option of PEFT that changes the re
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.nn.functional import pad
 
 from etude.learn.model.adapters import (
     DRAFT_LAYERS,
@@ -36,9 +39,13 @@ from etude.learn.weights.state import state_digest
 
 DIGEST = "base_digest"  # in the metadata of TENSORS
 PREFIX = "base_model.model."
+RANKS, ALPHAS = "rank_pattern", "alpha_pattern"  # by name of a module
+PLAIN_NAME = re.compile(r"\w+(\.\w+)*", re.ASCII)
+INNER, OUTER = "gate_up_proj", "down_proj"  # the stacks of experts, in the order in which PEFT wraps them
 # The options of PEFT that are read, and those that describe how the adapter was trained and change nothing after it.
 READ = frozenset(
-    ("peft_type", "task_type", "base_model_name_or_path", "r", "lora_alpha", "use_dora", "use_rslora", "target_modules", "target_parameters")
+    ("peft_type", "task_type", "base_model_name_or_path", "r", "lora_alpha", "use_dora", "use_rslora", "target_modules", "target_parameters",
+     "rank_pattern", "alpha_pattern")
 )  # fmt: skip
 WITHOUT_EFFECT = frozenset(
     ("auto_mapping", "peft_version", "inference_mode", "lora_dropout", "revision", "exclude_modules", "layers_pattern",
@@ -51,7 +58,8 @@ NEUTRAL = (None, False, "none", {}, [])
 
 
 def read_adapter_settings(folder: Path) -> LoraSettings:
-    """The adapter's settings, its targets left aside. Raises CheckpointError for an option that is not supported."""
+    """The adapter's settings, its targets left aside; where modules have ranks of their own the largest.
+    Raises CheckpointError for an option that is not supported."""
     raw = read_object(folder / CONFIG)
     if raw.get("peft_type") != "LORA":
         raise CheckpointError(f"{folder / CONFIG} has peft_type {raw.get('peft_type')!r}; only LORA is supported")
@@ -65,14 +73,16 @@ def read_adapter_settings(folder: Path) -> LoraSettings:
             raise CheckpointError(
                 f"{folder / CONFIG} sets {key} to {value!r}, which is not supported; train the adapter without it"
             )
+    ranks = _pattern(raw, RANKS, folder)
+    _pattern(raw, ALPHAS, folder)
     try:
         return LoraSettings(
-            rank=raw.get("r", 8),
+            rank=max([raw.get("r", 8), *ranks.values()]),
             alpha=raw.get("lora_alpha", 8),
             rslora=raw.get("use_rslora") or False,
             dora=raw.get("use_dora") or False,
         )
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise CheckpointError(f"{folder / CONFIG} is no configuration of an adapter: {error}") from error
 
 
@@ -115,8 +125,65 @@ def put_adapter(model: CausalLM, folder: Path, base: Path) -> LoraSettings:
     expected = metadata.get(DIGEST)
     if expected is not None and expected != base_digest(model):
         raise BaseError(folder, f"the adapter {folder} was trained on another base than {base}")
-    apply_adapter(model, settings, found, str(folder))
+    apply_adapter(model, settings, _plain_tensors(found, settings, folder), str(folder))
     return settings
+
+
+def _plain_tensors(found: dict[str, Tensor], settings: LoraSettings, folder: Path) -> dict[str, Tensor]:
+    """The tensors of an adapter as PEFT writes them where all modules have one rank and scale, and both stacks of experts an adapter."""
+    raw = read_object(folder / CONFIG)
+    targets = {str(name).rpartition(".")[2] for name in raw.get("target_parameters") or []}
+    if INNER in targets and OUTER not in targets:  # without an adapter on the outer stack, PEFT wraps once
+        found = {key.replace(".experts.lora_", ".experts.base_layer.lora_"): tensor for key, tensor in found.items()}
+    ranks, alphas = _pattern(raw, RANKS, folder), _pattern(raw, ALPHAS, folder)
+    if not ranks and not alphas:
+        return found
+    return {
+        key: _levelled(key, tensor, settings, raw | {RANKS: ranks, ALPHAS: alphas}) for key, tensor in found.items()
+    }
+
+
+def _levelled(key: str, tensor: Tensor, settings: LoraSettings, raw: Mapping[str, Any]) -> Tensor:
+    """One tensor of a module with a rank and alpha of its own, as one of the rank and scale of `settings`: further rows of A and columns of B are
+    zeros, and B is multiplied by the quotient of the scales. Their product, the change of the weight, stays the same."""
+    module, _, part = key.removeprefix(PREFIX).rpartition(".lora_")
+    if part not in ("A.weight", "B.weight"):
+        return tensor
+    if ".experts" in module:
+        raise CheckpointError(
+            f"{key}: {RANKS} and {ALPHAS} are not read for stacks of experts; train the adapter without them"
+        )
+    rank = _matching(raw[RANKS], module, raw.get("r", 8))
+    if tensor.shape[0 if part[0] == "A" else 1] != rank:
+        raise CheckpointError(
+            f"{key} is {tuple(tensor.shape)}, and {RANKS} gives it the rank {rank}: the adapter is damaged"
+        )
+    if part[0] == "A":
+        return pad(tensor, (0, 0, 0, settings.rank - rank))
+    own = settings.model_copy(update={"rank": rank, "alpha": _matching(raw[ALPHAS], module, settings.alpha)})
+    return pad(tensor * (own.scale / settings.scale), (0, settings.rank - rank))
+
+
+def _matching(pattern: Mapping[str, Any], module: str, default: Any) -> Any:
+    """The value of the first name that is the module's or its end, as PEFT chooses."""
+    return next((value for name, value in pattern.items() if f".{module}".endswith(f".{name}")), default)
+
+
+def _pattern(raw: Mapping[str, Any], option: str, folder: Path) -> dict[str, Any]:
+    """Ranks or alphas by module. Raises CheckpointError for names that are regular expressions, which foreign files are not trusted with, and for
+    values that are no numbers above 0."""
+    found = raw.get(option) or {}
+    kinds = int if option == RANKS else int | float
+    for name, value in found.items() if isinstance(found, dict) else [(found, None)]:
+        if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
+            raise CheckpointError(
+                f"{folder / CONFIG} sets {option} to {found!r:.200}; only plain names of modules are read, such as q_proj or layers.0.mlp.up_proj"
+            )
+        if not isinstance(value, kinds) or isinstance(value, bool) or value <= 0:
+            raise CheckpointError(
+                f"{folder / CONFIG} sets {option} of {name} to {value!r:.100}; give it a number above 0"
+            )
+    return found
 
 
 def apply_adapter(model: CausalLM, settings: LoraSettings, found: Mapping[str, Tensor], origin: str) -> None:

@@ -1,0 +1,102 @@
+"""Adapters that PEFT writes give PEFT's logits here, and those that are written here give the same logits there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from environments import require_python
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from etude.learn.model.adapter_files import put_adapter, save_adapter
+from etude.learn.model.adapters import add_adapters, fold_adapters, is_adapter_tensor
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.learn.model.init import new_model
+from etude.learn.model.lora_settings import LoraSettings
+from etude.learn.model.settings import ModelSettings
+
+pytestmark = pytest.mark.nightly
+HERE = Path(__file__).parent
+TOLERANCE = 3e-5  # of the logits' std, at least of 1
+SIZES = dict(hidden_size=48, layers=2, heads=4, kv_heads=2, head_dim=12, dense_intermediate=40, max_positions=256)
+EXPERTS = dict(experts=4, experts_per_token=2, moe_intermediate=16)
+RANKS = {"layers.0.self_attn.q_proj": 2, "up_proj": 6}
+ALPHAS = {"gate_proj": 3, "1.mlp.down_proj": 20, "mlp.down_proj": 5}
+STACKS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+IDS = torch.arange(40).view(2, 20)
+WRITTEN_THERE: list[tuple[str, dict[str, Any]]] = [
+    ("llama", {"target_modules": "all-linear"}),
+    ("llama", {"target_modules": "all-linear", "use_dora": True}),
+    ("llama", {"target_modules": "all-linear", "use_rslora": True}),
+    ("llama", {"target_modules": ["gate_proj"]}),
+    ("llama", {"target_modules": ["q_proj"], "layers_to_transform": [1]}),
+    ("llama", {"target_modules": "all-linear", "rank_pattern": RANKS, "alpha_pattern": ALPHAS}),
+    ("llama", {"target_modules": "all-linear", "rank_pattern": RANKS, "use_rslora": True, "use_dora": True}),
+    ("qwen2", {"target_modules": "all-linear", "use_dora": True}),
+    ("qwen3_moe", {"target_modules": ["q_proj"], "target_parameters": STACKS}),
+    ("qwen3_moe", {"target_modules": ["q_proj"], "target_parameters": STACKS[:1]}),
+    ("qwen3_moe", {"target_modules": ["q_proj"], "target_parameters": STACKS[1:]}),
+]
+WRITTEN_HERE: list[tuple[str, dict[str, Any]]] = [
+    ("llama", {"targets": ["attention", "dense"]}),
+    ("llama", {"targets": ["attention", "dense"], "dora": True}),
+    ("qwen3_moe", {"targets": ["attention", "experts"]}),
+    ("qwen3_moe", {"targets": ["attention"], "dora": True}),
+]
+
+
+def write_base(folder: Path, family: str) -> CausalLM:
+    sizes = SIZES | (EXPERTS if family == "qwen3_moe" else {})
+    model = new_model(ModelSettings.model_validate({"family": family, "init_head_std": 0.3, **sizes}), 97)
+    save_checkpoint(model, folder / "base")
+    save_file({"ids": IDS}, folder / "ids.safetensors")
+    return model
+
+
+def ask_peft(asked: list[tuple[Path, dict[str, Any] | None]]) -> list[Tensor]:
+    """PEFT's logits in each folder, with the adapter there or one that it writes with these options."""
+    lines = "".join(json.dumps({"folder": str(folder), "options": options}) + "\n" for folder, options in asked)
+    words = [require_python("peft"), HERE / "peft_oracle.py"]
+    done = subprocess.run(words, input=lines, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    print(done.stdout.partition("\n")[0])  # the version, shown with -s
+    return [load_file(folder / "theirs.safetensors")["logits"] for folder, _ in asked]
+
+
+def near(ours: Tensor, theirs: Tensor) -> bool:
+    return float((ours - theirs).abs().max()) <= TOLERANCE * max(1.0, float(theirs.std()))
+
+
+@torch.no_grad()
+def test_what_peft_writes_has_pefts_logits(tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in range(len(WRITTEN_THERE))]
+    bases = [write_base(folder, family)(IDS).logits for folder, (family, _) in zip(folders, WRITTEN_THERE, strict=True)]
+    found = ask_peft([(folder, options) for folder, (_, options) in zip(folders, WRITTEN_THERE, strict=True)])
+    for folder, case, base, theirs in zip(folders, WRITTEN_THERE, bases, found, strict=True):
+        model = load_checkpoint(folder / "base")
+        put_adapter(model, folder / "adapter", folder / "base")
+        assert near(model(IDS).logits, theirs) and not near(base, theirs), case
+        fold_adapters(model)
+        assert near(model(IDS).logits, theirs), case
+
+
+@torch.no_grad()
+def test_what_is_written_here_has_the_same_logits_in_peft(tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in range(len(WRITTEN_HERE))]
+    ours: list[Tensor] = []
+    for folder, (family, settings) in zip(folders, WRITTEN_HERE, strict=True):
+        model, lora = write_base(folder, family), LoraSettings(rank=4, alpha=8, **settings)
+        add_adapters(model, lora)
+        for name, tensor in model.state_dict().items():
+            if is_adapter_tensor(name):
+                tensor.add_(torch.randn(tensor.shape, generator=torch.Generator().manual_seed(3)), alpha=0.1)
+        save_adapter(model, lora, folder / "adapter", folder / "base")
+        ours.append(model(IDS).logits)
+    for case, mine, theirs in zip(WRITTEN_HERE, ours, ask_peft([(folder, None) for folder in folders]), strict=True):
+        assert near(mine, theirs), case
