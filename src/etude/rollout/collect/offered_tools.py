@@ -19,7 +19,9 @@ def other_tools(folder: Path, schemas: Sequence[dict[str, Any]]) -> str:
     if not others:
         return ""
     theirs, ours = _names(others[0]), _names(schemas)
-    differ = "other descriptions of the same tools" if theirs == ours else f"the tools {theirs or 'none'}"
+    differ = (
+        "other descriptions of the same tools" if theirs == ours else f"the tools {theirs}" if theirs else "no tools"
+    )
     return (
         f"{len(others)} of {len(declared)} sessions in {folder} declare {differ}, and harness.preset offers {ours}: what SFT learns from them "
         "is not what rl and bench offer; choose the preset of the sessions"
