@@ -206,6 +206,8 @@ def test_without_a_model_type_the_formats_that_fit_are_named(checkpoint: Callabl
         ("qwen2.5", "qwen2", "You are Qwen, created by Alibaba Cloud. <tool_call>"),
         ("smollm2", "llama", "<|im_start|> an assistant named SmolLM"),
         ("chatml", "llama", "<|im_start|> {{ message }}"),
+        ("chatml", "stablelm", "<|im_start|> {{ message }}"),
+        ("granite-3", "granite", "<|start_of_role|>"),
         ("llama-3", "llama", "<|start_header_id|>"),
         ("llama-3.1", "llama", "<|start_header_id|> ipython"),
         ("llama-3.1", "llama", None),

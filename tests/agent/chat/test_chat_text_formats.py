@@ -8,10 +8,12 @@ import pytest
 
 from etude.agent.chat import trajectories
 from etude.agent.chat.problem import Problem, kind_of
+from etude.core.trace.builder import SegmentBuilder
+from etude.core.trace.completion import SampledTokens
 from etude.core.trace.message import Message, ToolCall
 
 TOOLS = trajectories.TOOLS
-SPELT = ["smollm2", "chatml", "llama-3", "gemma-3"]
+SPELT = ["smollm2", "chatml", "granite-3", "llama-3", "gemma-3"]
 
 
 def parsed(renderer: Any, text: str) -> Message:
@@ -87,3 +89,42 @@ def test_gpt_oss_chooses_its_first_channel(make_renderer: Callable[..., Any]) ->
     assert decode(thought).startswith("<|channel|>analysis<|message|>So.<|end|><|start|>assistant<|channel|>final")
     said = renderer.parse(thought)
     assert (said.thinking, said.text, said.problem) == ("So.", "Done.", None)
+
+
+MARKS = {
+    "chatml": ("<|im_start|>", "\n", "<|im_end|>"),
+    "granite-3": ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"),
+}
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_a_conversation_is_the_published_markers_and_only_the_answers_are_sampled(
+    make_renderer: Callable[..., Any], name: str
+) -> None:
+    """The rendering is written a second time here, a message after another, and so is the mask of the sampled tokens."""
+    renderer = make_renderer(name)
+    encode, (start, behind, end) = renderer._tokenizer.encode, MARKS[name]
+    said = [
+        ("system", "Be brief."),
+        ("user", "Two?"),
+        ("assistant", "It is 2."),
+        ("user", "Three?"),
+        ("assistant", "3"),
+    ]
+    ids: list[int] = []
+    sampled: list[bool] = []
+    for role, text in said:
+        head, body = encode(f"{start}{role}{behind}"), encode(f"{text}{end}")
+        ids += [*head, *body, *encode("\n")]
+        sampled += [False] * len(head) + [role == "assistant"] * len(body) + [False]
+    messages = [Message(role, text) for role, text in said]
+    assert renderer.render(messages, [], generation=False) == ids
+    builder, rows = SegmentBuilder(), messages
+    builder.prompt(renderer.render(rows[:2], []))
+    first = renderer.answer(rows[2])
+    builder.sample(SampledTokens(first, [0.0] * len(first), [-1] * len(first)))
+    builder.extend(renderer.bridge(rows[2], first, [rows[3]], []).ids)
+    second = renderer.answer(rows[4])
+    builder.sample(SampledTokens(second, [0.0] * len(second), [-1] * len(second)))
+    [segment] = builder.segments()
+    assert [*segment.ids] == ids[:-1] and [*segment.sampled] == sampled[:-1]

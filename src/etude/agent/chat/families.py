@@ -165,8 +165,13 @@ FAMILIES: tuple[ChatFamily, ...] = (
     ),
     ChatFamily("smollm2", frozenset({"llama"}), shows=("named SmolLM",), markers=_IM[:3], **_HERMES, **_NO_TOOLS),
     ChatFamily(
-        "chatml", frozenset({"llama", "mistral", "qwen2"}), shows=("<|im_start|>",), markers=_IM[:2],
+        "chatml", frozenset({"llama", "mistral", "qwen2", "stablelm"}), shows=("<|im_start|>",), markers=_IM[:2],
         hides=("<tool_call>", "named SmolLM", "You are", "<think>"), **_HERMES, **_NO_TOOLS,
+    ),
+    ChatFamily(
+        "granite-3", frozenset({"granite", "granitemoe"}), shows=("<|start_of_role|>",), roles=("<|start_of_role|>", "<|end_of_role|>"),
+        hides=("<tool_call>", "<think>", "Knowledge Cutoff", "strftime_now"), thinks=False, text_end="<|end_of_text|>", call_end="<|end_of_text|>",
+        markers=("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"), call_begins="<tool_call>", **_NO_TOOLS,
     ),
     ChatFamily(
         "qwen3-coder", _QWEN3, arguments="parameter", shows=("<function=",), hides=("<think>",), package="prime-qwen3",
@@ -270,7 +275,8 @@ def detect(model_type: str, template: str | None, vocabulary: Collection[str]) -
         raise UnknownFamily(
             f"the chat format of model type {model_type!r} is unknown: "
             + (f"its template is that of none of {_names(candidates)}" if candidates else "no family is known by it")
-            + f"; known are {_names(FAMILIES)}; name one with --family, and let `etude model check` prove it"
+            + f"; known are nano, {_names(FAMILIES)}. If its format is one of these, `etude model check DIR --family NAME` proves it; "
+            "a run needs a checkpoint whose own files name a known format (docs/chat.md)"
         )
     found = next((family for family in fitting if family in marked), fitting[0])
     if missing := found.missing(vocabulary):

@@ -106,7 +106,7 @@ class ChatML(TextFormat):
         if system is None and not tools:
             return "", rows
         text = with_declared(system or "", tools)
-        return f"<|im_start|>system\n{text}<|im_end|>\n", rows[1:] if first else rows
+        return self.message("system", text), rows[1:] if first else rows
 
     def joins(self, before: Row, row: Row) -> bool:
         return before["role"] == row["role"] == "tool"
@@ -115,6 +115,10 @@ class ChatML(TextFormat):
         role, text = rows[0]["role"], rows[0]["content"]
         if role == "tool":
             role, text = "user", "\n".join(map(written_result, rows))
+        return self.message(role, text)
+
+    def message(self, role: str, text: str) -> str:
+        """A message between its markers."""
         return f"<|im_start|>{role}\n{text}<|im_end|>\n"
 
     def turn(self, row: Row) -> str:
@@ -134,6 +138,17 @@ class SmolLM2(ChatML):
     """SmolLM2-Instruct. Its template has no tools."""
 
     default_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+
+
+class Granite(ChatML):
+    """Granite 3.0: ChatML with other markers. Its template has no turns with calls that a client could write, so they have the Hermes form."""
+
+    generation = "<|start_of_role|>assistant<|end_of_role|>"
+    end = "<|end_of_text|>"
+    stops = ()
+
+    def message(self, role: str, text: str) -> str:
+        return f"<|start_of_role|>{role}<|end_of_role|>{text}<|end_of_text|>\n"
 
 
 class Gemma3(TextFormat):

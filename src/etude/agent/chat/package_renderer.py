@@ -50,13 +50,14 @@ def package_renderer(
 
 def _text_formats() -> Mapping[str, type[TextFormat]]:
     """The formats of this package, by the name of the family."""
-    from etude.agent.chat.hermes import ChatML, Gemma3, Qwen25, SmolLM2
+    from etude.agent.chat.hermes import ChatML, Gemma3, Granite, Qwen25, SmolLM2
     from etude.agent.chat.llama_mistral import Llama3, Llama31, Mistral
 
     return {
         "qwen2.5": Qwen25,
         "qwen3-2507": ChatML,
         "chatml": ChatML,
+        "granite-3": Granite,
         "smollm2": SmolLM2,
         "llama-3": Llama3,
         "llama-3.1": Llama31,
