@@ -6,6 +6,7 @@ import asyncio
 import pickle
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from engine_lab import ask, prompt, small_model
 
 from etude.agent.policy.protocol import Policy, PolicyError, Request
 from etude.core.trace.completion import Completion
+from etude.learn.engine import service
 from etude.learn.engine.batching import BatchingClient
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.policy import EnginePolicy
@@ -240,3 +242,34 @@ async def test_ticks_change_when_tokens_come_never_which() -> None:
         answers.append([completion.tokens.ids for completion in await asyncio.gather(*turns) if completion.tokens])
         policy.close()
     assert answers[0] == answers[1] and len(answers[0]) == 3
+
+
+@pytest.mark.parametrize(("pause_s", "expected"), [(0.0, [2] + [1] * 17), (60.0, [2])])
+def test_a_stream_gets_its_first_token_at_once_and_later_ones_together(
+    pause_s: float, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "DELIVERY_S", pause_s)
+    monkeypatch.setattr(service, "DELIVERIES_PER_S", float("inf"))
+    pieces: list[list[int]] = []
+    end: Future[Completion | PolicyError] = Future()
+    with EngineThread(core()) as thread:
+        request = ask("s", prompt(0, 5), max_tokens=20)
+        thread.submit(request, end.set_result, lambda tokens: pieces.append(list(tokens.ids)))
+        done = end.result(timeout=60)
+    assert isinstance(done, Completion) and done.tokens is not None
+    assert [len(piece) for piece in pieces] == expected
+    assert [token for piece in pieces for token in piece] == list(done.tokens.ids)[: sum(expected)]
+
+
+def test_tokens_between_two_deliveries_come_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "DELIVERY_S", 60.0)
+    engine, pieces = core(), []
+    thread = EngineThread(engine)  # not started: its steps are taken here
+    thread._enter(
+        ask("s", prompt(0, 5), max_tokens=20), lambda _: None, Future(), lambda tokens: pieces.append(len(tokens.ids))
+    )
+    for _ in range(6):
+        thread._step()
+    thread._next_delivery_at = time.monotonic()
+    thread._step()
+    assert pieces == [2, 6]
