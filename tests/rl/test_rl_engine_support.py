@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from recording import RecordingObserver
 
+from etude.learn.engine.policy import EnginePolicy
+from etude.learn.engine.probe import EngineMismatch, compare
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.found import NoVllm
 from etude.learn.model.checkpoint import save_checkpoint
@@ -15,6 +19,7 @@ from etude.learn.model.init import new_model
 from etude.learn.model.settings import ModelSettings
 from etude.rl.reloader import check_engine, log_engine
 from etude.rl.settings import RlSettings
+from etude.rl.training_run import check_outside_engines
 
 CHECKPOINT = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
 VLLM = EngineSettings.model_validate({"kind": "vllm", "vllm": {"python": sys.executable}})
@@ -34,12 +39,47 @@ def test_what_vllm_cannot_do_is_refused_by_name_and_our_engine_is_asked_nothing(
     check_engine(settings, EngineSettings(), CHECKPOINT)
 
 
-def test_a_family_for_which_vllm_is_not_shown_to_agree_with_the_trainer_is_refused(tmp_path):
-    model = new_model(ModelSettings(family="deepseek_v3", hidden_size=32, layers=1), 50)
-    save_checkpoint(model, tmp_path / "latent")
-    with pytest.raises(ValueError, match="latent, which is deepseek_v3"):
-        check_engine(RlSettings(), VLLM, tmp_path / "latent")
-    check_engine(RlSettings(), EngineSettings(), tmp_path / "latent")
+def test_a_family_whose_files_are_laid_out_otherwise_than_memory_is_refused(tmp_path):
+    model = new_model(ModelSettings(family="gpt_oss", hidden_size=32, layers=1), 50)
+    save_checkpoint(model, tmp_path / "oss")
+    with pytest.raises(ValueError, match="oss, which is gpt_oss.* take our own engine"):
+        check_engine(RlSettings(), VLLM, tmp_path / "oss")
+    check_engine(RlSettings(), EngineSettings(), tmp_path / "oss")
+
+
+def with_engines(*models):
+    """A run's context and services, of engines that sample from these models next to a trainer that holds the first."""
+    home = [
+        SimpleNamespace(
+            client=EnginePolicy.start(model, EngineSettings()), lifeline=SimpleNamespace(name=f"engine {n}")
+        )
+        for n, model in enumerate(models)
+    ]
+
+    async def compared(sampled):
+        return compare(models[0], sampled)
+
+    run = SimpleNamespace(engine=VLLM, settings=RlSettings(), observer=RecordingObserver())
+    return run, SimpleNamespace(engines=SimpleNamespace(home=home), compare=compared)
+
+
+def model_of_base(base):
+    model = new_model(ModelSettings(family="llama", hidden_size=64, layers=1, init_head_std=0.3, rope_theta=base), 100)
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            tensor.mul_(4.0 if "attention" in name and tensor.ndim > 1 else 1.0)
+    return model
+
+
+async def test_engines_of_other_code_are_probed_before_anything_is_trained_and_each_has_to_pass():
+    run, services = with_engines(model_of_base(1e4), model_of_base(1e4))
+    await check_outside_engines(run, services, 100)
+    assert len(run.observer.notes) == 2 and "engine 1 samples what the trainer computes" in run.observer.notes[1]
+    run, services = with_engines(model_of_base(1e4), model_of_base(5.0))
+    with pytest.raises(EngineMismatch, match=r"vLLM \(engine 1\) samples from another distribution"):
+        await check_outside_engines(run, services, 100)
+    run.engine = EngineSettings()
+    await check_outside_engines(run, services, 100)
 
 
 @pytest.mark.parametrize("update", [{}, {"router_replay": False}])

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.found import vllm_version
 from etude.learn.model.checkpoint import load_config
+from etude.learn.model.hf_keys import TRANSPOSED_FAMILIES
 from etude.learn.model.settings import Impl
 from etude.learn.model.transformers_backend.config import refuse
 from etude.rl.observer import RunObserver
@@ -23,18 +24,15 @@ from etude.rl.settings import RlSettings
 # Checks what the chosen engine can't do of a recipe: refused, or logged, before anything starts.
 
 
-FAMILIES = ("qwen3_moe",)
-
-
 def check_engine(settings: RlSettings, engine: EngineSettings, checkpoint: Path, impl: Impl = "auto") -> None:
     """Raises ValueError where the run asks for what vLLM does not give."""
     if engine.kind != "vllm":
         return
     refuse(config := load_config(checkpoint, impl), 'engine.kind = "vllm"')
-    if (family := config.family) not in FAMILIES:
+    if (family := config.family) in TRANSPOSED_FAMILIES:
         raise ValueError(
-            f'engine.kind = "vllm" with {checkpoint}, which is {family}: what vLLM samples from has been shown to be what the trainer computes '
-            f"for {', '.join(FAMILIES)} alone, and not to be for latent attention (docs/vllm.md); take our own engine"
+            f'engine.kind = "vllm" with {checkpoint}, which is {family}: its files lay experts out otherwise than our memory does, and the copy '
+            "that vLLM loads from can't hold that (docs/vllm.md); take our own engine"
         )
     if settings.update.router_replay:
         raise ValueError(

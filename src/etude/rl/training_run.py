@@ -12,10 +12,16 @@ from typing import Any
 
 from etude.agent.chat.load import load_renderer
 from etude.agent.chat.renderer import Renderer
-from etude.agent.policy.protocol import Request
+from etude.agent.policy.protocol import Policy, Request
 from etude.core.events.finite import dumps, loads
 from etude.core.files import replace_file
-from etude.learn.engine.probe import PROMPT_TOKENS, SAMPLED_TOKENS, probe_prompts
+from etude.learn.engine.probe import (
+    PROMPT_TOKENS,
+    SAMPLED_TOKENS,
+    ProbeMismatch,
+    probe_prompts,
+    require_same_distribution,
+)
 from etude.learn.model.checkpoint import load_config
 from etude.rl.attempts import RolloutAttempts
 from etude.rl.controller import Controller
@@ -68,15 +74,7 @@ async def finish(run: RunContext, services: Services, renderer: Renderer, times:
 
 async def _mismatch(run: RunContext, services: Services, vocabulary: int) -> dict[str, Any]:
     """The fixed probe (promise 3): sampled by the engine process under the last version, recomputed by the trainer."""
-    room = run.engine.max_len - SAMPLED_TOKENS
-    prompts = [prompt[: min(2 * PROMPT_TOKENS, room)] for prompt in probe_prompts(vocabulary, run.settings.seed)]
-    requests = [
-        Request(f"probe-{n}", (), prompt_ids=prompt, max_tokens=SAMPLED_TOKENS, seed=n)
-        for n, prompt in enumerate(prompts)
-    ]
-    newest = services.engines.newest
-    answers = await asyncio.gather(*(newest.complete(request) for request in requests))
-    found = await services.compare([(p, a.tokens) for p, a in zip(prompts, answers, strict=True) if a.tokens])
+    found = await _probed(run, services, services.engines.newest, vocabulary)
     return {
         "k3": found.mean_k3,
         "p99": found.p99_dlogp,
@@ -85,6 +83,29 @@ async def _mismatch(run: RunContext, services: Services, vocabulary: int) -> dic
         "tokens": found.tokens,
         "routes": found.routes,
     }
+
+
+async def _probed(run: RunContext, services: Services, engine: Policy, vocabulary: int) -> ProbeMismatch:
+    """What `engine` samples after the fixed prompts, against the trainer's forward."""
+    room = run.engine.max_len - SAMPLED_TOKENS
+    prompts = [prompt[: min(2 * PROMPT_TOKENS, room)] for prompt in probe_prompts(vocabulary, run.settings.seed)]
+    requests = [
+        Request(f"probe-{n}", (), prompt_ids=prompt, max_tokens=SAMPLED_TOKENS, seed=n)
+        for n, prompt in enumerate(prompts)
+    ]
+    answers = await asyncio.gather(*(engine.complete(request) for request in requests))
+    return await services.compare([(p, a.tokens) for p, a in zip(prompts, answers, strict=True) if a.tokens])
+
+
+async def check_outside_engines(run: RunContext, services: Services, vocabulary: int) -> None:
+    """Before anything is sampled for training: each engine of other code samples from what the trainer computes. Raises EngineMismatch."""
+    if run.engine.kind != "vllm":
+        return
+    narrow = "bf16" in (run.settings.update.compute, run.engine.vllm.dtype.replace("bfloat", "bf"))
+    for one in services.engines.home:
+        found = await _probed(run, services, one.client, vocabulary)
+        require_same_distribution(found, f"vLLM ({one.lifeline.name})", "bf16" if narrow else "fp32")
+        run.observer.note(f"the {one.lifeline.name} samples what the trainer computes: mean k3 {found.mean_k3:.1e}")
 
 
 def _shares(wall_s: float, trainer_busy_s: float, engine: dict[str, float]) -> dict[str, float]:
@@ -190,6 +211,7 @@ async def _bring_up(
     await train_again(records.progress, records.tasks, records.store, records.ledger, services, follower)
     await services.publish(step)
     await services.sync(step)
+    await check_outside_engines(run, services, load_config(run.checkpoint, run.impl).vocab_size)
     await _solvable(run, setup, records.tasks, step)
     services.trainer_busy_s = 0.0  # what was trained again belongs to the start
 

@@ -21,6 +21,9 @@ from etude.learn.model.causal_lm import CausalLM
 # In fp32 on one machine the two differ by the order of sums alone.
 MAX_MEAN_K3 = 1e-9
 MAX_P99 = 1e-5
+# An engine of other code, by the wider of the two types that it and the trainer compute in: the largest mean k3. Under the same weights vLLM's is
+# 1e-12 in fp32 (some choices of an expert may differ) and 1e-3 in bf16; positions or attention that are computed in another way give 0.1 and more.
+MAX_OUTSIDE_K3 = {"fp32": 1e-5, "bf16": 2e-2}
 
 PROMPTS, PROMPT_TOKENS, SAMPLED_TOKENS = 16, 24, 48  # 768 sampled tokens: enough for a 99th percentile, 1 s of one core
 
@@ -46,6 +49,21 @@ def probe_prompts(vocab_size: int, seed: int = 0) -> list[tuple[int, ...]]:
     draw = np.random.default_rng(seed)
     lengths = [PROMPT_TOKENS // 2 + n % PROMPT_TOKENS for n in range(PROMPTS)]
     return [tuple(draw.integers(0, vocab_size, length).tolist()) for length in lengths]
+
+
+class EngineMismatch(ValueError):
+    """An engine samples from another distribution than the trainer computes."""
+
+
+def require_same_distribution(found: ProbeMismatch, name: str, compute: str) -> None:
+    """Raises EngineMismatch where the mean k3 of engine `name` is above the bound of `compute` ("fp32" or "bf16"), or is no number."""
+    bound = MAX_OUTSIDE_K3[compute]
+    if not found.mean_k3 <= bound:
+        raise EngineMismatch(
+            f"{name} samples from another distribution than the trainer computes: mean k3 {found.mean_k3:.3g} over {found.tokens} tokens of the "
+            f"probe, at most {bound:g} in {compute}; nothing was trained. Take out what engine.vllm.arguments changes in the model, try another "
+            'version of vLLM, or set engine.kind = "etude"'
+        )
 
 
 def probe(model: CausalLM, seed: int = 0) -> ProbeMismatch:

@@ -146,6 +146,7 @@ async def serve(arguments: Message, source: TextIO, sink: TextIO) -> str:
     from vllm.v1.engine.async_llm import AsyncLLM
 
     engine = AsyncLLM.from_engine_args(AsyncEngineArgs(worker_extension_cls=EXTENSION, **arguments))
+    await engine.collective_rpc("repair_rotary")
     server = Server(engine, sink)
     await engine.update_weight_version("-1")
     server.say({"said": "ready", "vllm": vllm.__version__})

@@ -18,6 +18,26 @@ class ChangedWeights:
     model_config: Any
     vllm_config: Any
 
+    def repair_rotary(self) -> int:
+        """On CPUs, has vLLM rotate latent attention's positions by its code in Python; of how many modules.
+
+        The kernel of its CPU build (0.32) rotates the wrong numbers where query and key are parts of wider heads, as latent attention's are:
+        logits then differ by more than 1, by 1e-5 with the code in Python.
+        """
+        from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbeddingBase
+        from vllm.platforms import current_platform
+
+        if not (current_platform.is_cpu() and self.model_config.use_mla):
+            return 0
+        found = [m for m in self.model_runner.get_model().modules() if isinstance(m, RotaryEmbeddingBase)]
+        for module in found:
+            module._forward_method = module.forward_native
+        if not found:
+            raise RuntimeError(
+                "this vLLM has no rotary module of the known class, so its latent attention can't be trusted on a CPU"
+            )
+        return len(found)
+
     def load_changed(self, file: str, modules: dict[str, list[str]]) -> int:
         """Loads these keys of a safetensors file, module by module; how many tensors vLLM says that it took."""
         from safetensors import safe_open
