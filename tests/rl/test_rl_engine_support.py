@@ -28,7 +28,6 @@ VLLM = EngineSettings.model_validate({"kind": "vllm", "vllm": {"python": sys.exe
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"update": {"router_replay": True}}, "rl.update.router_replay = true .* nothing to replay"),
         ({"drafts": {"every": 2}}, "rl.drafts.every = 2 .* set it to 0"),
     ],
 )
@@ -82,6 +81,14 @@ async def test_engines_of_other_code_are_probed_before_anything_is_trained_and_e
     await check_outside_engines(run, services, 100)
 
 
+def test_replay_is_refused_where_vllm_compiles_and_so_reports_no_experts():
+    compiled = VLLM.model_copy(update={"vllm": VLLM.vllm.model_copy(update={"arguments": {}})})
+    settings = RlSettings.model_validate({"update": {"router_replay": True}})
+    check_engine(settings, VLLM, CHECKPOINT)
+    with pytest.raises(ValueError, match="rl.update.router_replay = true, but .* leaves out enforce_eager = true"):
+        check_engine(settings, compiled, CHECKPOINT)
+
+
 @pytest.mark.parametrize("update", [{}, {"router_replay": False}])
 def test_replay_that_no_one_demanded_is_no_error(update):
     settings = RlSettings.model_validate({"update": update})
@@ -98,11 +105,15 @@ def test_a_python_without_vllm_ends_the_run_before_it_begins():
     assert not observer.notes
 
 
-def test_that_replay_is_off_is_said(monkeypatch):
+@pytest.mark.parametrize(
+    ("arguments", "rest"),
+    [({"enforce_eager": True}, ""), ({}, "; without enforce_eager it reports no routed experts, so none are replayed")],
+)
+def test_that_replay_is_off_is_said(monkeypatch, arguments, rest):
     monkeypatch.setattr("etude.rl.reloader.vllm_version", lambda python: "9.9")
     observer = RecordingObserver()
-    log_engine(VLLM, observer)
-    assert observer.notes == ["vLLM 9.9 answers, in float32; router replay is off, for it tells no routed experts"]
+    log_engine(VLLM.model_copy(update={"vllm": VLLM.vllm.model_copy(update={"arguments": arguments})}), observer)
+    assert observer.notes == [f"vLLM 9.9 answers, in float32{rest}"]
 
 
 def test_vllm_is_refused_for_a_model_that_transformers_computes() -> None:

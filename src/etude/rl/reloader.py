@@ -34,10 +34,10 @@ def check_engine(settings: RlSettings, engine: EngineSettings, checkpoint: Path,
             f'engine.kind = "vllm" with {checkpoint}, which is {family}: its files lay experts out otherwise than our memory does, and the copy '
             "that vLLM loads from can't hold that (docs/vllm.md); take our own engine"
         )
-    if settings.update.router_replay:
+    if settings.update.router_replay and not engine.vllm.arguments.get("enforce_eager"):
         raise ValueError(
-            'rl.update.router_replay = true with engine.kind = "vllm": vLLM tells no routed experts, so there is nothing to replay; leave it '
-            "out, or take our own engine"
+            "rl.update.router_replay = true, but engine.vllm.arguments leaves out enforce_eager = true: vLLM reports routed experts only where it "
+            "runs eagerly; add it, or leave router_replay out"
         )
     if settings.drafts.every:
         raise ValueError(
@@ -49,9 +49,9 @@ def log_engine(engine: EngineSettings, observer: RunObserver) -> None:
     """Says what is different with vLLM. Raises NoVllm where it is not there."""
     if engine.kind == "vllm":
         version = vllm_version(engine.vllm.python)
-        observer.note(
-            f"vLLM {version} answers, in {engine.vllm.dtype}; router replay is off, for it tells no routed experts"
-        )
+        eager = engine.vllm.arguments.get("enforce_eager")
+        rest = "" if eager else "; without enforce_eager it reports no routed experts, so none are replayed"
+        observer.note(f"vLLM {version} answers, in {engine.vllm.dtype}{rest}")
 
 
 LOOK_S = 0.5

@@ -108,7 +108,9 @@ def test_vllm_samples_what_the_trainer_computes_before_and_after_a_swap(tmp_path
                 parameter += 0.1 * parameter.std() * torch.randn_like(parameter) if parameter.numel() > 1 else 0
         world.publisher.publish(world.model.state_dict(), 1)
         world.serve()
-        require_same_distribution(world.mismatch("swapped"), family, "fp32")
+        found = world.mismatch("swapped")
+        require_same_distribution(found, family, "fp32")
+        assert found.routes_equal and (found.routes > 0) == bool(world.model.config.moe_layers)
     finally:
         world.service.close()
 

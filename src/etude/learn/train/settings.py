@@ -261,7 +261,7 @@ class PolicyStepSettings(BaseModel):
     )
     router_replay: bool | None = Field(
         default=None,
-        description="Route sampled tokens as the engine did; left out: wherever the engine tells its routes, which vLLM does not.",
+        description="Route sampled tokens as the engine did; left out: wherever the engine reports its routes (vLLM: where it runs eagerly).",
     )
     replay_ratio: float = Field(
         default=0.5, ge=0, description="Replayed experts below this share of the top-k floor are replaced."

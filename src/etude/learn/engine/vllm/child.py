@@ -7,6 +7,7 @@ memory first.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import os
@@ -44,6 +45,7 @@ class RunningTurn:
     prompt_tokens: int
     version: int
     sent_s: float
+    wide: bool = False  # routes come as uint16
 
 
 def seed_of(seed: int, prompt_tokens: int) -> int:
@@ -52,8 +54,8 @@ def seed_of(seed: int, prompt_tokens: int) -> int:
     return int(np.random.Philox(key=key).random_raw() % SEEDS)
 
 
-def question(number: int, request: Request, seed: int, salt: str, max_len: int) -> Message:
-    """What vLLM is asked. A turn ends at `max_len` tokens in all, as in our engine."""
+def question(number: int, request: Request, seed: int, salt: str, max_len: int, wide: bool = False) -> Message:
+    """What vLLM is asked. A turn ends at `max_len` tokens in all, as in our engine. `wide`: routes come as uint16."""
     room = max_len - len(request.prompt_ids)
     return {
         "do": "ask",
@@ -65,6 +67,7 @@ def question(number: int, request: Request, seed: int, salt: str, max_len: int) 
         "top_p": request.extra.get("top_p", 1.0),
         "seed": seed_of(seed, len(request.prompt_ids)),
         "salt": salt,
+        "wide": wide,
     }
 
 
@@ -87,9 +90,18 @@ def completion(turn: RunningTurn, answer: Message, now_s: float) -> Completion |
     ids = answer["ids"]
     versions = versions_of(answer["spans"], len(ids), turn.version)
     usage = Usage(turn.prompt_tokens, answer["cached"], len(ids), now_s - turn.sent_s)
-    return Completion(
-        tokens=SampledTokens(ids, answer["logprobs"], versions), finish=FINISHES[answer["finish"]], usage=usage
-    )
+    start, routes = _routes_of(answer.get("routes"), turn.wide)
+    tokens = SampledTokens(ids, answer["logprobs"], versions, routes, start)
+    return Completion(tokens=tokens, finish=FINISHES[answer["finish"]], usage=usage)
+
+
+def _routes_of(found: tuple[int, list[int], str] | None, wide: bool) -> tuple[int, np.ndarray | None]:
+    """First position and routes (N, L_moe, K) of an answer."""
+    if found is None:
+        return 0, None
+    start, shape, data = found
+    flat = np.frombuffer(base64.b64decode(data), np.uint16 if wide else np.uint8)
+    return start, flat.reshape(shape)
 
 
 PROGRAM = Path(__file__).resolve().parent / "program" / "etude_vllm_serve.py"

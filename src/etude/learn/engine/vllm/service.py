@@ -3,7 +3,8 @@ to new weights and brought back alike.
 
 Turns go token in, token out, each with its own seed; logprobs are those of the distribution that was sampled from. Weights come by the
 node's copy (`host_copy`): `stage` brings that to a version while vLLM samples, `apply` has vLLM load what differs between two of its
-steps. Every token carries the version that sampled it. vLLM tells no routed experts here, so none are replayed.
+steps. Every token carries the version that sampled it. Routed experts come
+where vLLM runs eagerly.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Literal
 
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.core.trace.completion import Completion
+from etude.core.trace.segment import NO_ROUTE
 from etude.learn.engine.mailbox import Mailbox, Result
 from etude.learn.engine.running import check
 from etude.learn.engine.settings import EngineSettings
@@ -106,6 +108,7 @@ class VllmService:
         """`folder`: the node's copy is kept in it, and what vLLM printed."""
         config = load_config(checkpoint)
         self._vocabulary = config.vocab_size
+        self._wide = config.experts > NO_ROUTE
         self._max_len = min(settings.max_len, config.context_length)
         self._settings, self._clock = settings, clock
         self._copy = HostCopy(folder / "copy", checkpoint)
@@ -180,11 +183,11 @@ class VllmService:
             self._asked += 1
             own = self._settings.seed * SEED_STRIDE + self._asked
             salt = self._salts.of(request.session_id, self._served)
-            turn = RunningTurn(client, number, len(request.prompt_ids), self._served, self._clock())
+            turn = RunningTurn(client, number, len(request.prompt_ids), self._served, self._clock(), self._wide)
             self._turns[self._asked] = turn
             self._tally.began(turn.prompt_tokens)
             seed = own if request.seed is None else request.seed
-            return question(self._asked, request, seed, salt, self._max_len)
+            return question(self._asked, request, seed, salt, self._max_len, self._wide)
 
     def _hear(self, message: Message) -> None:
         with self._lock:

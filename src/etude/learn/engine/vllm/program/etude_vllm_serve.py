@@ -4,9 +4,9 @@ Started by `learn/engine/vllm/child.py` with one JSON argument, the engine's arg
 standard output at the start go lines of JSON; what vLLM prints goes to standard error. The end of the input is the end of this process,
 however busy it is, and each process that it starts dies with it.
 
-in:  {"do": "ask", "n", "prompt", "stop", "max_tokens", "temperature", "top_p", "seed", "salt"}
+in:  {"do": "ask", "n", "prompt", "stop", "max_tokens", "temperature", "top_p", "seed", "salt", "wide"}
      {"do": "load", "n", "file", "modules": {module: [key, ...]}, "version", "recompute"}      {"do": "ping", "n"}
-out: {"said": "ready", "vllm"}      {"said": "answer", "n", "ids", "logprobs", "spans": [[version, start], ...], "finish", "cached"}
+out: {"said": "ready", "vllm"}      {"said": "answer", "n", "ids", "logprobs", "spans": [[version, start], ...], "finish", "cached", "routes"}
      {"said": "refused", "n", "why"}      {"said": "done", "n", "seconds" of a load}      {"said": "failed", "why"}, the last word of all
 """
 
@@ -39,8 +39,8 @@ EXTENSION = "etude_vllm_weights.ChangedWeights"
 class Server:
     """Answers messages with one engine; `failed` ends it with the first thing that went wrong with that."""
 
-    def __init__(self, engine: Any, out: TextIO) -> None:
-        self.engine, self._out = engine, out
+    def __init__(self, engine: Any, out: TextIO, routes: bool) -> None:
+        self.engine, self._out, self._routes = engine, out, routes
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -92,7 +92,10 @@ class Server:
         except VLLMClientError as error:  # of this request alone
             self.say({"said": "refused", "n": n, "why": str(error)})
             return
-        self.say({"said": "answer", "n": n, **answer(output)})
+        found = answer(output)
+        if self._routes:
+            found["routes"] = (await self.engine.collective_rpc("take_routes", args=(str(n), message["wide"])))[0]
+        self.say({"said": "answer", "n": n, **found})
 
     async def _load(self, message: Message) -> None:
         """Between two steps: those that were scheduled before are over when the pause is, and none begins within it."""
@@ -147,7 +150,8 @@ async def serve(arguments: Message, source: TextIO, sink: TextIO) -> str:
 
     engine = AsyncLLM.from_engine_args(AsyncEngineArgs(worker_extension_cls=EXTENSION, **arguments))
     await engine.collective_rpc("repair_rotary")
-    server = Server(engine, sink)
+    experts = arguments.get("enforce_eager") and (await engine.collective_rpc("capture_routes"))[0]
+    server = Server(engine, sink, routes=bool(experts))
     await engine.update_weight_version("-1")
     server.say({"said": "ready", "vllm": vllm.__version__})
     tasks = [asyncio.create_task(server.read(inbox)), asyncio.create_task(server.watch())]

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from etude_vllm_routes import CapturedRoutes
 
-class ChangedWeights:
+
+class ChangedWeights(CapturedRoutes):
     """`model_runner`, `model_config` and `vllm_config` are the worker's."""
 
     model_runner: Any
