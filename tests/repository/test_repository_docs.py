@@ -47,6 +47,11 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_holds_both_sides_of_a_merge(page: Path) -> None:
+    assert re.findall(r"^(?:<{7}|>{7}|\|{7})(?: .*)?$", page.read_text(encoding="utf-8"), re.MULTILINE) == []
+
+
 def test_every_path_that_a_benchmark_joins_below_tests_exists() -> None:
     """Benchmarks share helpers with tests through paths, which neither pyright nor the import contract sees."""
     joined = [

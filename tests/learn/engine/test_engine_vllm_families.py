@@ -44,7 +44,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "minimax_m2": {**DENSE, **EXPERTS, "num_local_experts": 8},
     "hy_v3": {**DENSE, **EXPERTS, "num_experts": 8, "num_shared_experts": 1, "first_k_dense_replace": 1},
     "deepseek_v2": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": None, "topk_method": "greedy"},
-    "deepseek_v3": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": 64},
+    "deepseek_v3": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": 64, "topk_method": "noaux_tc"},
     "glm4_moe_lite": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": 64},
 }
 # Where vLLM's CPU build does not sample what the trainer computes, or does not start.
