@@ -25,9 +25,11 @@ EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=64)
 # vLLM's CPU build takes latent attention of these widths alone.
 LATENT = dict(num_key_value_heads=4, kv_lora_rank=512, qk_nope_head_dim=32, qk_rope_head_dim=64, v_head_dim=32)
 GROUPS = dict(n_group=4, topk_group=2, n_shared_experts=1, n_routed_experts=8, first_k_dense_replace=1)
+# In the published config.json, and nowhere in what transformers writes; vLLM takes softmax where it finds no scoring_func.
+PUBLISHED_KEYS = dict(topk_method="noaux_tc", scoring_func="sigmoid")
 # What the families that vLLM may answer for have in their small configurations.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
-    "llama": DENSE,
+    "llama": {**DENSE, "tie_word_embeddings": True},
     "mistral": {**DENSE, "sliding_window": None},
     "smollm3": DENSE,
     "qwen2": DENSE,
@@ -44,8 +46,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "minimax_m2": {**DENSE, **EXPERTS, "num_local_experts": 8},
     "hy_v3": {**DENSE, **EXPERTS, "num_experts": 8, "num_shared_experts": 1, "first_k_dense_replace": 1},
     "deepseek_v2": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": None, "topk_method": "greedy"},
-    "deepseek_v3": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": 64, "topk_method": "noaux_tc"},
-    "glm4_moe_lite": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": 64},
+    "deepseek_v3": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": 64, **PUBLISHED_KEYS},
+    "glm4_moe_lite": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": 64, **PUBLISHED_KEYS},
 }
 # Where vLLM's CPU build does not sample what the trainer computes, or does not start.
 REFUSED: dict[str, str] = {}

@@ -55,6 +55,7 @@ class ChangedWeights(CapturedRoutes):
                 initialize_layerwise_reload(module)
                 taken += len(model.load_weights((key, tensors.get_tensor(key)) for key in keys))
                 finalize_layerwise_reload(module, self.model_config)
+            pack_tied_heads(model)
         return taken
 
 
@@ -67,3 +68,19 @@ def forget_kernels(module: Any) -> None:
         method: Any = getattr(part, "quant_method", None)
         if getattr(method, "moe_kernel", None) is not None:
             method.moe_kernel = None
+
+
+def pack_tied_heads(model: Any) -> None:
+    """On CPUs a head that shares its weight with the embedding computes with a packed copy, which vLLM makes when the head itself is loaded: it is
+    made again."""
+    from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        return
+    parts = list(model.modules())
+    embeddings = {
+        id(m.weight) for m in parts if isinstance(m, VocabParallelEmbedding) and not isinstance(m, ParallelLMHead)
+    }
+    for head in (m for m in parts if isinstance(m, ParallelLMHead) and id(m.weight) in embeddings):
+        head.quant_method.process_weights_after_loading(head)
