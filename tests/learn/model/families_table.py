@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "engine")]
 
+import test_engine_vllm_families as vllm
 import test_model_families as tests
 
 from etude.learn.model.families import FAMILIES
-from etude.rl.reloader import FAMILIES as VLLM_FAMILIES
 
 # Whose adapters are compared with those of PEFT (`tests/parity/test_parity_peft.py`).
 ADAPTER_FAMILIES = ("llama", "qwen3_moe")
@@ -52,6 +52,7 @@ PUBLISHED = {
 
 def table() -> str:
     """A row for each family: `yes` where a test has it among its cases, `-` where there is nothing to do, `no` else."""
+    answered = _cases(vllm.test_vllm_samples_what_the_trainer_computes_before_and_after_a_swap)
     head = ["family (`model_type`)", "published models", *PROOFS, "LoRA", "vLLM"]
     lines = [" | ".join(["", *head, ""]).strip(), "|" + "---|" * len(head)]
     for name, family in FAMILIES.items():
@@ -61,7 +62,7 @@ def table() -> str:
             for column, proof in PROOFS.items()
         ]
         adapters = "yes" if name in ADAPTER_FAMILIES else "no"
-        row = [f"`{name}`", PUBLISHED[name], *cells, adapters, "yes" if name in VLLM_FAMILIES else "no"]
+        row = [f"`{name}`", PUBLISHED[name], *cells, adapters, "yes" if name in answered else "no"]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
 
