@@ -298,7 +298,7 @@ FAMILIES: dict[str, ModelFamily] = {
         _DEEPSEEK_V3,
         architecture="Glm4MoeLiteForCausalLM",
         keys={field: key for field, key in _DEEPSEEK_V3.keys.items() if field != "first_dense"},
-        constants=_SILU | _NO_BIASES,
+        constants=_SILU | _NO_BIASES | {"topk_method": "noaux_tc", "scoring_func": "sigmoid"},
         layouts=("mlp_layer_types",),
     ),
 }  # fmt: skip
