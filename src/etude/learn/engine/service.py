@@ -31,8 +31,8 @@ from etude.learn.weights.store import WeightStore
 # call made from outside is queued and answered by a future. If a step fails, the engine is dead: every request in it, and every
 # later one, fails as an infrastructure error (promise 8), so that the engine's owner restarts it.
 
-# Tokens of streams are delivered at most this often, and streams together get at most so many deliveries a second: each one takes the
-# interpreter from the engine (0.3 ms of Python, and two changes of thread). 40 pieces of text a second look continuous.
+# Tokens of streams are delivered at intervals, since each delivery takes the interpreter from the engine (0.3 ms of Python, and two changes of
+# thread): the shortest interval, and how many deliveries a second all streams have together. 40 pieces of text a second look continuous.
 DELIVERY_S, DELIVERIES_PER_S = 0.025, 500.0
 
 T = TypeVar("T")
