@@ -16,6 +16,7 @@ sys.path.insert(
 )  # tests are no package: this is how they share a module
 
 from hub_server import HubServer, serve
+from huggingface_hub import constants
 
 from etude.cli.prepare import prepare
 from etude.learn.model import published_models
@@ -53,6 +54,21 @@ def test_errors_of_fetch_are_one_line(here: Here, hub: HubServer, monkeypatch: p
         ran = here("model", "fetch", *words)
         assert ran.returncode == 1 and len(ran.stderr.splitlines()) == 1 and ran.stderr.startswith("error: "), ran
         assert "Traceback" not in ran.stderr and "secret" not in ran.stderr
+
+
+def test_push_uploads_what_fetch_takes_and_a_dry_run_asks_nothing(
+    here: Here, hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setenv("HF_TOKEN", "hf_0123456789secret")
+    planned = document(here("model", "push", str(NANO), "me/mine", "--dry-run", "--json"))
+    assert {row["name"] for row in planned["files"]} == FILES.keys() and planned["commit"] is None and not hub.requests
+    ran = here("model", "push", str(NANO), "me/mine", "--json")
+    assert document(ran)["commit"].startswith(f"{hub.url}/me/mine/commit/") and "secret" not in ran.stdout + ran.stderr
+    repository = hub.repositories["me/mine"]
+    assert repository.commits[repository.branches["main"]] == FILES | {".gitattributes": b""}
+    wrong = here("model", "push", str(NANO), "me/mine", "--base", "owner/nano")
+    assert wrong.returncode == 1 and wrong.stderr.startswith("error: --base owner/nano is for an adapter")
 
 
 def test_check_takes_a_hub_name_and_a_folder_of_that_name_wins(here: Here, hub: HubServer, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ BAD: list[tuple[list[str], str]] = [
     (["base", "compare", "absent", "--on", "."], "CheckpointError"),
     (["tokenizer", "check", "absent"], "FileNotFoundError"),
     (["model", "check", "absent"], "FileNotFoundError"),
+    (["model", "push", "absent", "me/mine"], "HubError"),
     (["serve", "absent"], "FileNotFoundError"),
     (["tokenizer", "train", "--out", "new"], "NothingToDo"),
     (["corpus", "build"], "BuildError"),

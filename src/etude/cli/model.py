@@ -14,7 +14,7 @@ from etude.cli.option import Json
 
 Made = TypeVar("Made")
 
-app = typer.Typer(no_args_is_help=True, help="Fetch a published checkpoint; prove one before it is trained or served.")
+app = typer.Typer(no_args_is_help=True, help="Fetch or upload a checkpoint; prove one before it is trained or served.")
 
 NAMES = "owner/name[@revision] on a model hub, or smollm2-135m"  # of checkpoints
 
@@ -163,6 +163,38 @@ def fetch(
         raise ValueError(f"--dtype {dtype} is for {', '.join(PUBLISHED_MODELS)}; a hub's files are kept as they are")
     found = fetch_from_hub(name, revision, out, dry_run=dry_run)
     return Answer(found.document(), found.text())
+
+
+@app.command()
+def push(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A checkpoint's directory, or an adapter's.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="owner/name on a model hub, or owner/name@branch.")],
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="NAME", help="Hub name of an adapter's base. Default: what the adapter names."),
+    ] = None,
+    public: Annotated[
+        bool,
+        typer.Option(
+            "--public", help="Make a new repository public. Default: private; one that exists stays as it is."
+        ),
+    ] = False,
+    message: Annotated[
+        str, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
+    ] = "Upload with etude model push",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the files and upload nothing.")] = False,
+    json: Json = False,
+) -> Answer:
+    """Upload a checkpoint or an adapter to a model hub, as one commit; the token is read from HF_TOKEN."""
+    from etude.learn.weights.hub_upload import plan_upload, upload
+
+    plan = plan_upload(folder, name, base)
+    document = plan.document()
+    if dry_run:
+        rows = [f"{file.name}  {file.size:,} bytes" for file in plan.files]
+        return Answer({**document, "commit": None}, "\n".join([f"would upload {plan.text()} to {plan.name}", *rows]))
+    address = upload(plan, public=public, message=message)
+    return Answer({**document, "commit": address}, f"{plan.name} holds {plan.text()}: {address}")
 
 
 def _fetch_from_index(name: str, out: Path | None, dtype: Literal["fp32", "bf16"], dry_run: bool) -> Answer:

@@ -1,7 +1,8 @@
 """A model hub on loopback: repositories with commits and branches, files by digest, and faults that a test asks for.
 
 It speaks what `huggingface_hub` asks of a hub: `/api/models/OWNER/NAME[/revision/REV]`, `/api/models/OWNER/NAME/tree/REV`,
-`/OWNER/NAME/resolve/REV/FILE` with HEAD, GET and Range, and for large files a redirect to their content.
+`/OWNER/NAME/resolve/REV/FILE` with HEAD, GET and Range, and for large files a redirect to their content. Uploads come as the library
+sends them without Xet: the repository is made, files are announced, large ones are put by their digest, and one commit names them all.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import re
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -52,6 +54,10 @@ class HubServer:
     delay_s: float = 0.0
     ignores_range: bool = False
     url: str = ""
+    uploaded: dict[str, bytes] = field(default_factory=dict)  # large files by digest
+    made: list[dict[str, Any]] = field(default_factory=list)  # what repositories were made with
+    messages: list[str] = field(default_factory=list)  # of commits
+    refused_uploads: int = 0  # so many of the next large files get status 403
 
     def add(self, name: str, files: dict[str, bytes], **more: Any) -> Repository:
         self.repositories[name] = Repository(**more)
@@ -106,6 +112,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._answer()
 
+    def do_POST(self) -> None:
+        self._take()
+
+    def do_PUT(self) -> None:
+        self._take()
+
     def log_message(self, format: str, *args: Any) -> None:
         """Tests read `requests`."""
 
@@ -137,6 +149,71 @@ class _Handler(BaseHTTPRequestHandler):
         blobs = "blobs" in parse_qs(parts.query)
         siblings = [_sibling(name, files[name], blobs) for name in sorted(files)]
         self._send(200, json.dumps({"id": found[2], "sha": commit, "siblings": siblings}).encode())
+
+    def _take(self) -> None:
+        """A step of an upload."""
+        hub, path = self.hub, unquote(urlsplit(self.path).path)
+        self.hub.requests.append((self.command, path, {name.lower(): value for name, value in self.headers.items()}))
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if hub.status:
+            return self._send(hub.status, b"{}")
+        if put := re.fullmatch(r"/upload/([0-9a-f]{64})", path):
+            hub.refused_uploads -= 1
+            if hub.refused_uploads >= 0:
+                return self._send(403, b"{}")
+            assert sha256(body) == put[1]
+            hub.uploaded[put[1]] = body
+            return self._send(200, b"")
+        if path == "/api/validate-yaml":
+            return self._send(200, b'{"errors": [], "warnings": []}')
+        if path == "/api/repos/create":
+            return self._create(json.loads(body))
+        found = re.fullmatch(
+            r"/(?:api/models/)?([^/]+/[^/]+?)(?:\.git)?/(info/lfs/objects/batch|preupload/(.+)|commit/(.+)|branch/(.+))",
+            path,
+        )
+        assert found, path
+        if found[5]:
+            repository = hub.repositories[found[1]]
+            repository.branches.setdefault(found[5], repository.branches["main"])
+            return self._send(201, b"{}")
+        if found[3]:
+            return self._reply({"files": [
+                {"path": one["path"], "uploadMode": "lfs" if one["path"].endswith(LARGE) else "regular", "shouldIgnore": False}
+                for one in json.loads(body)["files"]
+            ]})  # fmt: skip
+        if found[4]:
+            return self._commit(found[1], found[4], [json.loads(line) for line in body.splitlines()])
+        objects = json.loads(body)["objects"]
+        new = [one for one in objects if one["oid"] not in hub.uploaded]
+        actions = {one["oid"]: {"actions": {"upload": {"href": f"{hub.url}/upload/{one['oid']}"}}} for one in new}
+        self._reply({"transfer": "basic", "objects": [{**one, **actions.get(one["oid"], {})} for one in objects]})
+
+    def _create(self, wanted: dict[str, Any]) -> None:
+        name = f"{wanted['organization']}/{wanted['name']}"
+        if name in self.hub.repositories:
+            return self._send(409, json.dumps({"url": f"{self.hub.url}/{name}"}).encode())
+        self.hub.made.append(wanted)
+        self.hub.add(name, {".gitattributes": b""})
+        self._reply({"url": f"{self.hub.url}/{name}"})
+
+    def _commit(self, name: str, branch: str, rows: list[dict[str, Any]]) -> None:
+        repository = self.hub.repositories[name]
+        files = dict(repository.commits[repository.branches[branch]])
+        for kind, value in ((row["key"], row["value"]) for row in rows):
+            if kind == "header":
+                self.hub.messages.append(value["summary"])
+            elif kind == "deletedFile":
+                del files[value["path"]]
+            else:
+                files[value["path"]] = (
+                    self.hub.uploaded[value["oid"]] if kind == "lfsFile" else b64decode(value["content"])
+                )
+        sha = repository.commit(files, branch)
+        self._reply({"commitUrl": f"{self.hub.url}/{name}/commit/{sha}", "commitOid": sha, "success": True})
+
+    def _reply(self, document: dict[str, Any]) -> None:
+        self._send(200, json.dumps(document).encode(), {"Content-Type": "application/json"})
 
     def _resolve(self, name: str, commit: str, files: dict[str, bytes], path: str) -> None:
         if path not in files:

@@ -23,17 +23,17 @@ OFFLINE_REMEDY = "run `etude model fetch {name}` where there is a network, or se
 
 
 @contextmanager
-def hub_errors(name: HubName) -> Iterator[None]:
-    """Errors of the library and of the network as HubError."""
+def hub_errors(name: HubName, access: str = "read") -> Iterator[None]:
+    """Errors of the library and of the network as HubError. `access`: what the token has to allow, "read" or "write"."""
     try:
         yield
     except HubError:
         raise
     except LocalEntryNotFoundError as error:
         cause = error.__cause__
-        raise HubError(_describe(name, cause if isinstance(cause, Exception) else error)) from None
+        raise HubError(_describe(name, cause if isinstance(cause, Exception) else error, access)) from None
     except (HfHubHTTPError, OfflineModeIsEnabled, httpx2.HTTPError, httpx2.StreamError) as error:
-        raise HubError(_describe(name, error)) from None
+        raise HubError(_describe(name, error, access)) from None
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         raise HubError(
@@ -42,7 +42,9 @@ def hub_errors(name: HubName) -> Iterator[None]:
         ) from None
 
 
-def _describe(name: HubName, error: Exception) -> str:
+def _describe(name: HubName, error: Exception, access: str) -> str:
+    if access == "write" and isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403, 404):
+        return _describe_status(name, 403, access)
     if isinstance(error, GatedRepoError):
         return f"{name.repository} is gated: accept its terms at {constants.ENDPOINT}/{name.repository}, then set HF_TOKEN to a token of that account"
     if isinstance(error, RepositoryNotFoundError):
@@ -55,7 +57,7 @@ def _describe(name: HubName, error: Exception) -> str:
     if isinstance(error, DisabledRepoError):
         return f"{name.repository} is disabled at {constants.ENDPOINT}: take another repository"
     if isinstance(error, HfHubHTTPError):
-        return _describe_status(name, error.response.status_code)
+        return _describe_status(name, error.response.status_code, access)
     if isinstance(error, OfflineModeIsEnabled):
         return f"HF_HUB_OFFLINE is set and the cache lacks files of {name}: {OFFLINE_REMEDY.format(name=name)}"
     slow = isinstance(error, httpx2.TimeoutException)
@@ -66,9 +68,12 @@ def _describe(name: HubName, error: Exception) -> str:
     )
 
 
-def _describe_status(name: HubName, status: int) -> str:
+def _describe_status(name: HubName, status: int, access: str) -> str:
     if status in (401, 403):
-        return f"the hub refuses access to {name.repository} (HTTP {status}): set HF_TOKEN to a token that may read it; one that is set is not valid"
+        return (
+            f"the hub refuses access to {name.repository} (HTTP {status}): set HF_TOKEN to a token that may {access} it; one that is set is not "
+            "valid for that"
+        )
     if status == 429:
         return f"the hub limits requests (HTTP 429) for {name.repository}: wait some minutes, or set HF_TOKEN for a higher limit"
     return f"the hub {constants.ENDPOINT} answers HTTP {status} for {name}: try again later; HF_HUB_OFFLINE=1 takes what the cache holds"
