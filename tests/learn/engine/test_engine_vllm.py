@@ -144,6 +144,7 @@ def test_experts_and_what_attention_joins_are_one_module_each():
     assert module_of("model.layers.11.mlp.experts.7.down_proj.weight") == "model.layers.11.mlp"
     assert module_of("model.layers.11.self_attn.kv_a_proj_with_mqa.weight") == "model.layers.11.self_attn"
     assert module_of("model.layers.11.post_attention_layernorm.weight") == "model.layers.11.post_attention_layernorm"
+    assert module_of("model.layers.1.block_sparse_moe.experts.7.w1.weight") == "model.layers.1.block_sparse_moe"
     assert module_of("lm_head.weight") == "lm_head"
 
 

@@ -239,7 +239,7 @@ def environment(settings: EngineSettings) -> Mapping[str, str]:
 # module in which a tensor changed, all tensors are loaded.
 
 # Within these, tensors of one layer are joined, or computed from one another (the latent attention's).
-JOINED = re.compile(r"model\.layers\.\d+\.(?:self_attn|mlp)(?=\.)")
+JOINED = re.compile(r"model\.layers\.\d+\.(?:self_attn|mlp|block_sparse_moe)(?=\.)")
 
 
 def module_of(key: str) -> str:
