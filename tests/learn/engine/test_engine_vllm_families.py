@@ -43,7 +43,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "qwen2_moe": {**DENSE, **EXPERTS, "num_experts": 8, "shared_expert_intermediate_size": 64},
     "qwen3_moe": {**DENSE, **EXPERTS, "num_experts": 8},
     "glm4_moe": {**DENSE, **EXPERTS, **GROUPS, "use_qk_norm": True},
-    "minimax_m2": {**DENSE, **EXPERTS, "num_local_experts": 8, "rotary_dim": 16},
+    "minimax_m2": {**DENSE, **EXPERTS, "num_local_experts": 8, "rotary_dim": 16, "scoring_func": "sigmoid"},
     "hy_v3": {**DENSE, **EXPERTS, "num_experts": 8, "num_shared_experts": 1, "first_k_dense_replace": 1},
     "deepseek_v2": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": None, "topk_method": "greedy"},
     "deepseek_v3": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": 64, **PUBLISHED_KEYS},

@@ -8,7 +8,7 @@ import pytest
 import torch
 from family_lab import VOCABULARY, transformers_model
 from torch.nn import functional as F
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from etude.learn.model.cache import KVCache
 from etude.learn.model.causal_attention import causal_attention
@@ -17,6 +17,7 @@ from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.families import FAMILIES
 from etude.learn.model.hf_config import from_hf_config, to_hf_config
+from etude.learn.model.hf_errors import UnsupportedConfig
 from etude.learn.model.hf_keys import to_hf
 from etude.learn.model.init import new_model
 from etude.learn.model.settings import ModelSettings
@@ -156,6 +157,41 @@ def test_what_a_family_fixes_cannot_be_set_otherwise(family: str) -> None:
 def test_a_family_reads_what_it_writes(family: str) -> None:
     config = ModelConfig.from_settings(ModelSettings.model_validate({"family": family, "layers": 6}), VOCABULARY)
     assert from_hf_config(to_hf_config(config)) == config
+
+
+# Keys of MiniMax-M2's published config.json that transformers' class leaves out when it writes.
+MINIMAX = dict(
+    scoring_func="sigmoid", shared_moe_mode="sigmoid", use_routing_bias=True, use_qk_norm=True, qk_norm_type="per_layer", rotary_dim=64, head_dim=128,
+    attn_type_list=[1, 1], layernorm_full_attention_beta=1.0, layernorm_linear_attention_beta=1.0, layernorm_mlp_beta=1.0, mlp_intermediate_size=8192,
+    use_mtp=True, num_mtp_modules=3, mtp_transformer_layers=1, shared_intermediate_size=0, num_hidden_layers=2,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, ""),
+        ({"scoring_func": "softmax"}, "scoring_func is 'softmax'"),
+        ({"qk_norm_type": "per_head"}, "qk_norm_type is 'per_head'"),
+        ({"attn_type_list": [1, 0]}, "attn_type_list is .1, 0."),
+        ({"layernorm_mlp_beta": 3.5}, "layernorm_mlp_beta is 3.5"),
+    ],
+)
+def test_what_minimax_publishes_is_read_and_written_and_other_values_are_refused(
+    change: dict[str, object], message: str
+) -> None:
+    raw = AutoConfig.for_model("minimax_m2", vocab_size=97).to_dict()
+    raw = (
+        {key: value for key, value in raw.items() if key != "rope_parameters"} | {"rope_theta": 5e6} | MINIMAX | change
+    )
+    if message:
+        with pytest.raises(UnsupportedConfig, match=message):
+            from_hf_config(raw)
+        return
+    config = from_hf_config(raw)
+    assert config.partial_rotary == 0.5
+    written = to_hf_config(config)
+    assert written["rotary_dim"] == 64 and written["scoring_func"] == "sigmoid", "vLLM reads them"
 
 
 def test_a_tied_head_is_trained_and_saved_once() -> None:

@@ -247,7 +247,8 @@ FAMILIES: dict[str, ModelFamily] = {
         switches={"attention": "grouped", "qk_norm": "layer", "norm_topk": True} | _SIGMOID_EXPERTS,
         keys=_GROUPED | {"experts": "num_local_experts", "experts_per_token": "num_experts_per_tok", "moe_intermediate": "intermediate_size"},
         absent={"tied": False, "rope_theta": 5e6, "partial_rotary": 1.0},
-        constants=_SILU,
+        constants=_SILU | {"scoring_func": "sigmoid", "use_routing_bias": True, "use_qk_norm": True, "qk_norm_type": "per_layer"},
+        layouts=("rotary_dim",),
         tensors=_MIXTRAL_TENSORS,
     ),
     "hy_v3": ModelFamily(

@@ -38,6 +38,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "rope_interleave": (False,), "rope_interleaved": (False,), "no_rope_layer_interval": (), "router_jitter_noise": (0,), "gating": (False,),
     "moe_router_logit_softcapping": (0,), "moe_apply_router_weight_on_input": (False,), "scale_depth": (), "scale_emb": (), "dim_model_base": (),
     "num_experts": (0,), "num_local_experts": (0, 1), "n_routed_experts": (0,), "layer_types": (), "mlp_layer_types": (),
+    "attn_type_list": (), "layernorm_full_attention_alpha": (1,), "layernorm_full_attention_beta": (1,), "layernorm_linear_attention_alpha": (1,),
+    "layernorm_linear_attention_beta": (1,), "layernorm_mlp_alpha": (1,), "layernorm_mlp_beta": (1,),
 }  # fmt: skip
 # Keys that change nothing of what is computed here: names and versions, the classes' defaults for generation and training, dropouts (training here
 # has none), how a checkpoint was made, and sizes that other keys of the same file give too.
@@ -54,7 +56,7 @@ HARMLESS = frozenset(
     "output_router_logits router_aux_loss_coef aux_loss_alpha seq_aux ep_size moe_layer_freq quantization_config unsloth_version unsloth_fixed "
     "model_name initial_context_length experts_per_token enable_moe_fp32_combine moe_intermediate_size use_mtp num_mtp_modules "
     "mtp_transformer_layers shared_intermediate_size shared_moe_mode max_window_layers sliding_window sliding_window_pattern rms_norm_type "
-    "norm_topk_prob_eps".split()
+    "norm_topk_prob_eps mlp_intermediate_size".split()
 )
 
 
@@ -182,7 +184,8 @@ def _require_known(raw: Mapping[str, Any], family: ModelFamily) -> None:
 
 def _all_alike(key: str, value: Any) -> bool:
     """Whether a list of layers' kinds says of each what is computed here anyway."""
-    return key == "layer_types" and isinstance(value, list) and all(kind == "full_attention" for kind in value)
+    full = {"layer_types": "full_attention", "attn_type_list": 1}  # MiniMax: 0 is linear attention
+    return key in full and isinstance(value, list) and all(kind == full[key] for kind in value)
 
 
 def _findings(error: ValidationError | TypeError) -> str:

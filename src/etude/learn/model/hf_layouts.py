@@ -143,6 +143,10 @@ LAYOUTS = {
         ("mlp_only_layers",), _read_dense_layers, lambda config: {"mlp_only_layers": list(config.dense_layers)}
     ),
     "mlp_layer_types": ConfigLayout(("mlp_layer_types", "first_k_dense_replace"), _read_feed_kinds, _write_feed_kinds),
+    # Read with the rope; vLLM's class needs it.
+    "rotary_dim": ConfigLayout(
+        ("rotary_dim",), lambda raw, layers, family: {}, lambda config: {"rotary_dim": round(config.head_dim * config.partial_rotary)}
+    ),
     "topk_method": ConfigLayout(
         ("topk_method",),
         _read_group_rank,
