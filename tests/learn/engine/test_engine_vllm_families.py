@@ -27,6 +27,7 @@ LATENT = dict(num_key_value_heads=4, kv_lora_rank=512, qk_nope_head_dim=32, qk_r
 GROUPS = dict(n_group=4, topk_group=2, n_shared_experts=1, n_routed_experts=8, first_k_dense_replace=1)
 # In the published config.json, and nowhere in what transformers writes; vLLM takes softmax where it finds no scoring_func.
 PUBLISHED_KEYS = dict(topk_method="noaux_tc", scoring_func="sigmoid")
+MINIMAX_KEYS = dict(scoring_func="sigmoid", use_routing_bias=True, use_qk_norm=True, qk_norm_type="per_layer")
 # What the families that vLLM may answer for have in their small configurations.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "llama": {**DENSE, "tie_word_embeddings": True},
@@ -43,14 +44,17 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "qwen2_moe": {**DENSE, **EXPERTS, "num_experts": 8, "shared_expert_intermediate_size": 64},
     "qwen3_moe": {**DENSE, **EXPERTS, "num_experts": 8},
     "glm4_moe": {**DENSE, **EXPERTS, **GROUPS, "use_qk_norm": True},
-    "minimax_m2": {**DENSE, **EXPERTS, "num_local_experts": 8, "rotary_dim": 16, "scoring_func": "sigmoid"},
+    "minimax_m2": {**DENSE, **EXPERTS, "num_local_experts": 8, "rotary_dim": 16, **MINIMAX_KEYS},
     "hy_v3": {**DENSE, **EXPERTS, "num_experts": 8, "num_shared_experts": 1, "first_k_dense_replace": 1},
     "deepseek_v2": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": None, "topk_method": "greedy"},
     "deepseek_v3": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": 64, **PUBLISHED_KEYS},
     "glm4_moe_lite": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": 64, **PUBLISHED_KEYS},
 }
 # Where vLLM's CPU build does not sample what the trainer computes, or does not start.
-REFUSED = {"hy_v3": "vLLM 0.32 looks for expert_hidden_dim, which this config does not have"}
+REFUSED = {
+    "hy_v3": "vLLM 0.32 looks for expert_hidden_dim, which this config does not have",
+    "minimax_m2": "vLLM 0.32 can't load its weights a second time: its norms' loader has no name, which the reload asks for",
+}
 PROMPTS = probe_prompts(512)
 COUNT = 24
 
