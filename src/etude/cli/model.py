@@ -168,7 +168,7 @@ def fetch(
 @app.command()
 def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A checkpoint's directory, or an adapter's.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="owner/name on a model hub, or owner/name@branch.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A hub name: owner/name, or owner/name@branch.")],
     base: Annotated[
         str | None,
         typer.Option("--base", metavar="NAME", help="Hub name of an adapter's base. Default: what the adapter names."),

@@ -57,7 +57,7 @@ class HubServer:
     uploaded: dict[str, bytes] = field(default_factory=dict)  # large files by digest
     made: list[dict[str, Any]] = field(default_factory=list)  # what repositories were made with
     messages: list[str] = field(default_factory=list)  # of commits
-    refused_uploads: int = 0  # so many of the next large files get status 403
+    refused_uploads: int = 0  # how many of the next large files get status 403
 
     def add(self, name: str, files: dict[str, bytes], **more: Any) -> Repository:
         self.repositories[name] = Repository(**more)
