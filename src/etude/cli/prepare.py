@@ -19,11 +19,14 @@ def prepare(
 ) -> Run:
     """Without a recipe named, a directory goes on with its own; without a directory either, it is the laptop recipe."""
     # Here and not above: building every room's settings costs 0.1 s, which --help need not pay.
+    from etude.learn.model.hf_errors import UnsupportedConfig
+    from etude.learn.weights.hf_files import CheckpointError
     from etude.pipeline.recipe.read import find_recipe, read_recipe
     from etude.pipeline.run.execute import Run
     from etude.pipeline.run.graph import GRAPH
     from etude.pipeline.run.hub_checkpoints import resolve_checkpoints, with_folders
-    from etude.pipeline.run.pruning import graph_of
+    from etude.pipeline.run.limits import hidden_size
+    from etude.pipeline.run.pruning import graph_of, with_shares
 
     own = out / "recipe.toml" if out is not None else None
     if not recipes and own is not None and own.is_file():
@@ -37,7 +40,11 @@ def prepare(
     checkpoints = resolve_checkpoints(recipe, folder)
     fitted = with_model_limits(with_folders(recipe, checkpoints))
     recipe = recipe.model_copy(update={"harness": fitted.harness, "engine": fitted.engine, "rl": fitted.rl})
-    return Run(recipe, folder, graph_of(recipe, GRAPH), checkpoints)
+    try:
+        width = hidden_size(fitted)
+    except (CheckpointError, UnsupportedConfig):
+        width = 0  # a checkpoint that can't be read: `require_checkpoints` refuses the stages that need it
+    return Run(recipe, folder, with_shares(graph_of(recipe, GRAPH), width), checkpoints)
 
 
 def with_model_limits(recipe: Recipe) -> Recipe:

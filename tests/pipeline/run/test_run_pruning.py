@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from etude.cli.prepare import prepare
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.graph import GRAPH
 from etude.pipeline.run.plan import PlanError
-from etude.pipeline.run.pruning import graph_of, prune
+from etude.pipeline.run.pruning import TRAINING, WIDE, graph_of, prune, with_shares
 from etude.pipeline.run.stage import Stage
 
+ROOT = Path(__file__).parents[3]
 CHAIN = (
     Stage("a", (), (), "", ""),
     Stage("b", ("a",), (), "", "", spared_by=("c", "d")),
@@ -81,3 +86,19 @@ def test_the_run_can_learn_from_collected_sessions_alone() -> None:
     assert {s.name: s.after for s in found}["sft"] == ("long", "corpus")
     with pytest.raises(PlanError, match="run.without names sessions, which competent_sft needs"):
         graph_of(Recipe.model_validate({"run": {"without": ["sessions"]}}), GRAPH)
+
+
+def test_stages_that_train_a_wide_model_take_all_cores() -> None:
+    assert with_shares(GRAPH, WIDE - 1) == GRAPH
+    shares = {stage.name: stage.share for stage in with_shares(GRAPH, WIDE)}
+    assert all(shares[name] == 1 for name in TRAINING)
+    assert shares["sessions"] == 0.5
+
+
+@pytest.mark.parametrize(("width", "share"), [(64, 0.5), (WIDE, 1.0)])
+def test_a_run_takes_the_width_of_the_checkpoint_that_it_begins_with(tmp_path: Path, width: int, share: float) -> None:
+    config = json.loads((ROOT / "checkpoints" / "sft-nano" / "config.json").read_text())
+    (tmp_path / "init").mkdir()
+    (tmp_path / "init" / "config.json").write_text(json.dumps(config | {"hidden_size": width}))
+    run = prepare(["laptop"], [f"model.init={tmp_path / 'init'}"], tmp_path / "run")
+    assert {stage.name: stage.share for stage in run.graph}["sft"] == share

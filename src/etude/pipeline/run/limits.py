@@ -73,6 +73,11 @@ def context_length(recipe: Recipe) -> int:
     return recipe.model.context_length if config is None else config.context_length
 
 
+def hidden_size(recipe: Recipe) -> int:
+    """Width of the same model."""
+    return (_config(recipe) or recipe.model).hidden_size
+
+
 def _config(recipe: Recipe) -> Any:
     from etude.learn.model.checkpoint import load_config  # only where a checkpoint is named
     from etude.pipeline.recipe.read import find_checkpoint

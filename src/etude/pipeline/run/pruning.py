@@ -12,6 +12,10 @@ from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.plan import PlanError, flat_settings
 from etude.pipeline.run.stage import Stage
 
+# Width from which a step's products use several threads well.
+WIDE = 512
+TRAINING = ("base", "short", "mtp", "long", "sft", "competent_sft")
+
 
 def graph_of(recipe: Recipe, graph: tuple[Stage, ...]) -> tuple[Stage, ...]:
     """`graph` as this recipe wants it. Raises PlanError."""
@@ -21,6 +25,14 @@ def graph_of(recipe: Recipe, graph: tuple[Stage, ...]) -> tuple[Stage, ...]:
     kept = prune(tuple(free), recipe.run.without)
     _require_substitutes(recipe, graph, kept)
     return kept
+
+
+def with_shares(graph: tuple[Stage, ...], hidden_size: int) -> tuple[Stage, ...]:
+    """`graph` for a model of this width: stages that train a wide one take all cores, one after the other. Products of a small model take little less
+    time on two threads than on one, so there two stages run at a time."""
+    if hidden_size < WIDE:
+        return graph
+    return tuple(replace(stage, share=1.0) if stage.name in TRAINING else stage for stage in graph)
 
 
 def _require_substitutes(recipe: Recipe, graph: tuple[Stage, ...], kept: tuple[Stage, ...]) -> None:
