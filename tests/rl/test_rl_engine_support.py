@@ -75,8 +75,12 @@ async def test_engines_of_other_code_are_probed_before_anything_is_trained_and_e
     await check_outside_engines(run, services, 100)
     assert len(run.observer.notes) == 2 and "engine 1 samples what the trainer computes" in run.observer.notes[1]
     run, services = with_engines(model_of_base(1e4), model_of_base(5.0))
+    asked, complete = [], services.engines.home[0].client.complete
+    services.engines.home[0].client.complete = lambda request: asked.append(request.session_id) or complete(request)
     with pytest.raises(EngineMismatch, match=r"vLLM \(engine 1\) samples from another distribution"):
         await check_outside_engines(run, services, 100)
+    at_the_end = {f"probe-{n}" for n in range(len(asked))}
+    assert asked and not at_the_end & set(asked), "the last probe begins sessions that no engine has cached"
     run.engine = EngineSettings()
     await check_outside_engines(run, services, 100)
 

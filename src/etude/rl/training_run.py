@@ -74,7 +74,7 @@ async def finish(run: RunContext, services: Services, renderer: Renderer, times:
 
 async def _mismatch(run: RunContext, services: Services, vocabulary: int) -> dict[str, Any]:
     """The fixed probe (promise 3): sampled by the engine process under the last version, recomputed by the trainer."""
-    found = await _probed(run, services, services.engines.newest, vocabulary)
+    found = await _probed(run, services, services.engines.newest, vocabulary, "probe")
     return {
         "k3": found.mean_k3,
         "p99": found.p99_dlogp,
@@ -85,12 +85,13 @@ async def _mismatch(run: RunContext, services: Services, vocabulary: int) -> dic
     }
 
 
-async def _probed(run: RunContext, services: Services, engine: Policy, vocabulary: int) -> ProbeMismatch:
-    """What `engine` samples after the fixed prompts, against the trainer's forward."""
+async def _probed(run: RunContext, services: Services, engine: Policy, vocabulary: int, sessions: str) -> ProbeMismatch:
+    """What `engine` samples after the fixed prompts, against the trainer's forward. `sessions` begins the names of its sessions: one that
+    an engine knows from earlier weights would read what it computed with them."""
     room = run.engine.max_len - SAMPLED_TOKENS
     prompts = [prompt[: min(2 * PROMPT_TOKENS, room)] for prompt in probe_prompts(vocabulary, run.settings.seed)]
     requests = [
-        Request(f"probe-{n}", (), prompt_ids=prompt, max_tokens=SAMPLED_TOKENS, seed=n)
+        Request(f"{sessions}-{n}", (), prompt_ids=prompt, max_tokens=SAMPLED_TOKENS, seed=n)
         for n, prompt in enumerate(prompts)
     ]
     answers = await asyncio.gather(*(engine.complete(request) for request in requests))
@@ -98,12 +99,12 @@ async def _probed(run: RunContext, services: Services, engine: Policy, vocabular
 
 
 async def check_outside_engines(run: RunContext, services: Services, vocabulary: int) -> None:
-    """Before anything is sampled for training: each engine of other code samples from what the trainer computes. Raises EngineMismatch."""
+    """Before anything is sampled for training: each engine of other code at home samples from what the trainer computes. Raises EngineMismatch."""
     if run.engine.kind != "vllm":
         return
     narrow = "bf16" in (run.settings.update.compute, run.engine.vllm.dtype.replace("bfloat", "bf"))
     for one in services.engines.home:
-        found = await _probed(run, services, one.client, vocabulary)
+        found = await _probed(run, services, one.client, vocabulary, "first-probe")
         require_same_distribution(found, f"vLLM ({one.lifeline.name})", "bf16" if narrow else "fp32")
         run.observer.note(f"the {one.lifeline.name} samples what the trainer computes: mean k3 {found.mean_k3:.1e}")
 

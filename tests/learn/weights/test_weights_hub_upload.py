@@ -94,6 +94,7 @@ def test_an_adapter_names_a_base_that_others_have(server: HubServer, tmp_path: P
         plan_upload(folder, "me/mine")
     with pytest.raises(HubError, match=r"--base runs/my/sft is no hub name"):
         plan_upload(folder, "me/mine", "runs/my/sft")
+    assert plan_upload(folder, "me/mine", "hub:owner/model").base == "owner/model"
     push(folder, base="owner/model")
     sent = held(server)
     assert json.loads(sent["adapter_config.json"]) == {"base_model_name_or_path": "owner/model", "r": 4}

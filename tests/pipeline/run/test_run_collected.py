@@ -16,6 +16,7 @@ from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.stage import Context, StageError
 from etude.pipeline.run.stages import sessions, sft
 from etude.pipeline.run.stages.pretraining import CHECKPOINT
+from etude.rollout.collect.offered_tools import other_tools
 from etude.rollout.scripted_sessions import read_sessions
 
 NANO = Path(__file__).parents[3] / "checkpoints" / "sft-nano"
@@ -116,3 +117,10 @@ def test_a_model_without_a_chat_format_is_refused_by_the_stage(tmp_path: Path) -
         StageError, match="has no chat format to write demonstrations in: .*etude tokenizer extend --chat"
     ):
         sessions.run(context_of("sessions", tmp_path, model={"init": str(tmp_path / "init")}))
+
+
+@pytest.mark.parametrize("line", ["{", "[1]", ""])
+def test_a_session_file_without_a_header_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "one.jsonl").write_text(line + "\n")
+    with pytest.raises(ValueError, match=r"one.jsonl: its first line is no header of a session .* move the file away"):
+        other_tools(tmp_path, [])

@@ -125,12 +125,13 @@ def _adapter_files(folder: Path, found: list[HubFile]) -> list[HubFile]:
 def _public_base(folder: Path, base: str | None) -> str:
     """The hub name of an adapter's base: given, or as its config names it. Raises HubError for a path, which other machines do not have."""
     named = base or base_name(folder)
-    if not named or hub_name(named) is None:
+    found = hub_name(named) if named else None
+    if found is None:
         what = f"--base {base}" if base else f"{folder / ADAPTER_CONFIG} names the base {named!r:.200}, which"
         raise HubError(
             f"{what} is no hub name, so no other machine could load the adapter: give the base's with --base OWNER/NAME"
         )
-    return named
+    return str(found)
 
 
 def _file(folder: Path, path: Path) -> HubFile:

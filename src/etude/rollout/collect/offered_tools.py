@@ -29,9 +29,12 @@ def other_tools(folder: Path, schemas: Sequence[dict[str, Any]]) -> str:
 
 
 def _declared(file: Path) -> list[dict[str, Any]]:
-    """The tool schemas in the first line of a session file."""
-    with file.open(encoding="utf-8") as lines:
-        return json.loads(lines.readline()).get("harness_facts", {}).get("schemas", [])
+    """The tool schemas in the first line of a session file. Raises ValueError, which names the file, where that is no header."""
+    try:
+        with file.open(encoding="utf-8") as lines:
+            return json.loads(lines.readline()).get("harness_facts", {}).get("schemas", [])
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{file}: its first line is no header of a session ({error}); move the file away") from error
 
 
 def _names(schemas: Sequence[dict[str, Any]]) -> str:

@@ -3,8 +3,7 @@ to new weights and brought back alike.
 
 Turns go token in, token out, each with its own seed; logprobs are those of the distribution that was sampled from. Weights come by the
 node's copy (`host_copy`): `stage` brings that to a version while vLLM samples, `apply` has vLLM load what differs between two of its
-steps. Every token carries the version that sampled it. Routed experts come
-where vLLM runs eagerly.
+steps. Every token carries the version that sampled it. Routed experts come where vLLM runs eagerly.
 """
 
 from __future__ import annotations
