@@ -33,7 +33,7 @@ def _declared(file: Path) -> list[dict[str, Any]]:
     try:
         with file.open(encoding="utf-8") as lines:
             return json.loads(lines.readline()).get("harness_facts", {}).get("schemas", [])
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{file}: its first line is no header of a session ({error}); move the file away") from error
 
 
