@@ -30,14 +30,20 @@ ROWS = 300_000
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """A directory made of published files. `template` is a file of TRL's templates, else the tokenizer's own one. `borrowed`: the tokenizer
-    is another model's, with the family's markers added, since no package has its own."""
+    """A directory made of published files. `template` is a file of TRL's templates, `listed` a model in the list of @huggingface/ollama-utils,
+    whose template is that of the published GGUF file; without both it is the tokenizer's own one. `borrowed`: the tokenizer is another model's,
+    with the family's markers added, since no package has its own."""
 
     family: str
     tokenizer: str
     model_type: str
     template: str = ""
     borrowed: bool = False
+    listed: str = ""
+
+
+def _listed(family: str, model_type: str, listed: str) -> PublishedModel:
+    return PublishedModel(family, "qwen3", model_type, borrowed=True, listed=listed)
 
 
 MODELS = {
@@ -57,6 +63,12 @@ MODELS = {
     "Llama 3.2": PublishedModel("llama-3.1", "llama-3", "llama", "llama3_2"),
     "Gemma 3": PublishedModel("gemma-3", "gemma-3", "gemma3_text"),
     "GLM-4.5": PublishedModel("glm-4.5", "qwen3", "glm4_moe", "glm4moe", borrowed=True),
+    "Granite 3.0": _listed("granite-3", "granite", "granite3-dense:2b"),
+    "Granite 3.1": _listed("granite-3.1", "granitemoe", "granite3.1-moe:1b"),
+    "Granite 3.2": _listed("granite-3.1", "granite", "granite3.2:8b"),
+    "Granite 3.3": _listed("granite-3.3", "granite", "granite3.3:2b"),
+    "Granite 4.0": _listed("granite-4", "granitemoehybrid", "granite4:latest"),
+    "Granite 4.0 350M": _listed("granite-4-default", "granitemoehybrid", "granite4:350m"),
 }
 
 
@@ -74,6 +86,12 @@ def published_folder(model: PublishedModel, folder: Path) -> Path:
     if model.template:
         templates = require_archive("trl") / "trl" / "chat_templates"
         shutil.copy(templates / f"{model.template}.jinja", folder / "chat_template.jinja")
+    if model.listed:
+        source = require_archive("ollama-utils") / "package" / "src" / "chat-template-automap.ts"
+        text = source.read_text()
+        written = re.search(rf'model: "library/{re.escape(model.listed)}",\s*gguf: ("(?:[^"\\]|\\.)*")', text)
+        assert written is not None, f"{source} has no {model.listed}"
+        (folder / "chat_template.jinja").write_text(json.loads(written[1]))
     if model.borrowed:
         tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
         known = tokenizer.get_vocab(with_added_tokens=True)

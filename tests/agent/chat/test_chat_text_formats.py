@@ -13,7 +13,7 @@ from etude.core.trace.completion import SampledTokens
 from etude.core.trace.message import Message, ToolCall
 
 TOOLS = trajectories.TOOLS
-SPELT = ["smollm2", "chatml", "granite-3", "llama-3", "gemma-3"]
+SPELT = ["smollm2", "chatml", "granite-3", "granite-4", "llama-3", "gemma-3"]
 
 
 def parsed(renderer: Any, text: str) -> Message:
@@ -93,7 +93,10 @@ def test_gpt_oss_chooses_its_first_channel(make_renderer: Callable[..., Any]) ->
 
 MARKS = {
     "chatml": ("<|im_start|>", "\n", "<|im_end|>"),
-    "granite-3": ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"),
+    **dict.fromkeys(
+        ("granite-3", "granite-3.1", "granite-3.3", "granite-4", "granite-4-default"),
+        ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"),
+    ),
 }
 
 

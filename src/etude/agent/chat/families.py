@@ -14,8 +14,8 @@ from etude.agent.chat.renderer import Effort
 
 # How a format writes a call's arguments: one JSON object, or one untyped text each.
 Arguments = Literal["json", "parameter", "arg_value", "invoke"]
-# All turns, those with one call and no text, or none.
-TemplateCalls = Literal["all", "one", "none"]
+# All turns, those with one call and no text, or none. "declared": it declares tools and writes no calls.
+TemplateCalls = Literal["all", "one", "declared", "none"]
 
 
 class UnknownFamily(ValueError):
@@ -94,6 +94,20 @@ _NO_TOOLS: dict[str, Any] = {
     "template_calls": "none",
     "differs": "the template has no tools, which are written in the Hermes form",
 }
+_NO_CALLS: dict[str, Any] = {
+    "template_calls": "declared",
+    "differs": "the template writes no calls, which have the form that its system prompt asks for",
+}
+_GRANITE: dict[str, Any] = {
+    "model_types": frozenset({"granite", "granitemoe", "granitemoeshared", "granitemoehybrid"}),
+    "markers": ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"), "roles": ("<|start_of_role|>", "<|end_of_role|>"),
+    "thinks": False, "text_end": "<|end_of_text|>", "call_end": "<|end_of_text|>",
+}  # fmt: skip
+_GRANITE_CALLING: dict[str, Any] = {
+    **_GRANITE,
+    "markers": (*_GRANITE["markers"], "<|tool_call|>"),
+    "opener": "<|tool_call|>",
+}
 _LLAMA: dict[str, Any] = {
     "model_types": frozenset({"llama"}),
     "markers": ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
@@ -169,9 +183,18 @@ FAMILIES: tuple[ChatFamily, ...] = (
         hides=("<tool_call>", "named SmolLM", "You are", "<think>"), **_HERMES, **_NO_TOOLS,
     ),
     ChatFamily(
-        "granite-3", frozenset({"granite", "granitemoe"}), shows=("<|start_of_role|>",), roles=("<|start_of_role|>", "<|end_of_role|>"),
-        hides=("<tool_call>", "<think>", "Knowledge Cutoff", "strftime_now"), thinks=False, text_end="<|end_of_text|>", call_end="<|end_of_text|>",
-        markers=("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"), call_begins="<tool_call>", **_NO_TOOLS,
+        "granite-3", shows=("<|start_of_role|>",), hides=("<tool_call>", "<think>", "Knowledge Cutoff", "strftime_now"), call_begins="<tool_call>",
+        **_GRANITE, **_NO_TOOLS,
+    ),
+    ChatFamily("granite-3.1", shows=("<|start_of_role|>tools<|end_of_role|>", "Knowledge Cutoff Date"), **_GRANITE_CALLING, **_NO_CALLS),
+    ChatFamily("granite-3.3", shows=("<|start_of_role|>available_tools", "Knowledge Cutoff Date"), **_GRANITE_CALLING, **_NO_CALLS),
+    ChatFamily(
+        "granite-4", shows=("<|start_of_role|>", "<tool_call>"), hides=("g4_default_system_message", "<think>"), call_begins="<tool_call>",
+        **_GRANITE,
+    ),
+    ChatFamily(
+        "granite-4-default", shows=("<|start_of_role|>", "<tool_call>", "g4_default_system_message"), hides=("<think>",),
+        call_begins="<tool_call>", **_GRANITE,
     ),
     ChatFamily(
         "qwen3-coder", _QWEN3, arguments="parameter", shows=("<function=",), hides=("<think>",), package="prime-qwen3",

@@ -144,10 +144,8 @@ class FamilyRenderer:
             thinking = len(ids) if parsed.reasoning_complete is False else self._thinking(body, parsed)
             return TokenKinds(thinking=thinking, message=len(ids) - thinking)
         first = spans[0][0] - (spans[0][0] > 0 and body[spans[0][0] - 1] == self._opener)
-        done = sum(
-            stop - start
-            for start, stop in (c.token_span for c in parsed.tool_calls if c.name == "done" and c.token_span)
-        )
+        places = {call.token_span for call in parsed.tool_calls if call.name == "done" and call.token_span}
+        done = sum(stop - start for start, stop in places)
         return TokenKinds(thinking=first, calling=len(ids) - first - done, message=done)
 
     def vocabulary(self) -> list[str]:

@@ -21,23 +21,21 @@ from etude.agent.chat.text_format import Row, TextFormat, json_end, read_call, t
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _SPELT = re.compile(r"<tool_call>\s*(?=\{)")
 _CLOSED = re.compile(r"\s*</tool_call>")
-_BEFORE_TOOLS = (
+QWEN_WORDS = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
-)
-_BEHIND_TOOLS = (
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>",
     "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
     "<tool_call></tool_call> XML tags:\n<tool_call>\n"
-    '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
+    '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>',
 )
 
 
-def with_declared(system: str, tools: Sequence[Row]) -> str:
-    """The system prompt with the tools behind it, in the words of Qwen's templates."""
+def with_declared(system: str, tools: Sequence[Row], words: tuple[str, str] = QWEN_WORDS) -> str:
+    """The system prompt with the tools behind it, between the given words. Those of Qwen's templates are the default."""
     if not tools:
         return system
     declared = "".join(f"\n{written_json(tool)}" for tool in tools)
-    return (f"{system}\n\n" if system else "") + _BEFORE_TOOLS + declared + _BEHIND_TOOLS
+    return (f"{system}\n\n" if system else "") + words[0] + declared + words[1]
 
 
 def written_turn(row: Row, text: str) -> str:
@@ -138,17 +136,6 @@ class SmolLM2(ChatML):
     """SmolLM2-Instruct. Its template has no tools."""
 
     default_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-
-
-class Granite(ChatML):
-    """Granite 3.0: ChatML with other markers. Its template has no turns with calls that a client could write, so they have the Hermes form."""
-
-    generation = "<|start_of_role|>assistant<|end_of_role|>"
-    end = "<|end_of_text|>"
-    stops = ()
-
-    def message(self, role: str, text: str) -> str:
-        return f"<|start_of_role|>{role}<|end_of_role|>{text}<|end_of_text|>\n"
 
 
 class Gemma3(TextFormat):

@@ -50,7 +50,8 @@ def package_renderer(
 
 def _text_formats() -> Mapping[str, type[TextFormat]]:
     """The formats of this package, by the name of the family."""
-    from etude.agent.chat.hermes import ChatML, Gemma3, Granite, Qwen25, SmolLM2
+    from etude.agent.chat.granite import Granite, Granite4, Granite4Default, Granite31, Granite33
+    from etude.agent.chat.hermes import ChatML, Gemma3, Qwen25, SmolLM2
     from etude.agent.chat.llama_mistral import Llama3, Llama31, Mistral
 
     return {
@@ -58,6 +59,10 @@ def _text_formats() -> Mapping[str, type[TextFormat]]:
         "qwen3-2507": ChatML,
         "chatml": ChatML,
         "granite-3": Granite,
+        "granite-3.1": Granite31,
+        "granite-3.3": Granite33,
+        "granite-4": Granite4,
+        "granite-4-default": Granite4Default,
         "smollm2": SmolLM2,
         "llama-3": Llama3,
         "llama-3.1": Llama31,

@@ -82,6 +82,12 @@ def _conversations(
     ]
     if broken or family.template_calls == "none":
         return plain_talk
+    if family.template_calls == "declared":
+        return [
+            *plain_talk,
+            (asked, trajectories.TOOLS),
+            ([Message("system", "Be brief."), *asked], trajectories.TOOLS),
+        ]
     if family.name == "gpt-oss":
         return [([Message("user", "Hello.")], ()), ([Message("user", "Hello.")], trajectories.TOOLS[2:3])]
     plain = [answer for answer in answers if answer.calls and "markers" not in answer.text]

@@ -136,12 +136,23 @@ def written_json(value: Any) -> str:
 
 def read_call(text: str, span: tuple[int, int], key: str = "arguments") -> ParsedToolCall:
     """A call that is one JSON object with a name and, under `key`, its arguments."""
-    call = ParsedToolCall(raw=text, token_span=span)
+    try:
+        return _call_of(parse(text), text, span, key)
+    except ValueError:
+        return ParsedToolCall(raw=text, token_span=span, status=ToolCallParseStatus.INVALID_JSON)
+
+
+def read_calls(text: str, span: tuple[int, int], key: str = "arguments") -> list[ParsedToolCall]:
+    """The calls of a block that is one JSON list of such objects, or one object. All of them have the block's place."""
     try:
         value = parse(text)
     except ValueError:
-        call.status = ToolCallParseStatus.INVALID_JSON
-        return call
+        return [ParsedToolCall(raw=text, token_span=span, status=ToolCallParseStatus.INVALID_JSON)]
+    return [_call_of(row, text, span, key) for row in (value if isinstance(value, list) and value else [value])]
+
+
+def _call_of(value: Any, text: str, span: tuple[int, int], key: str) -> ParsedToolCall:
+    call = ParsedToolCall(raw=text, token_span=span)
     name = value.get("name") if isinstance(value, dict) else None
     if not isinstance(name, str) or not name:
         call.status = ToolCallParseStatus.MISSING_NAME
