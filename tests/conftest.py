@@ -153,5 +153,6 @@ def _family_tokenizer(name: str) -> Any:
     tokenizer.train_from_iterator(words * 20, trainers.BpeTrainer(**options))
     for marker in dict.fromkeys((*by_name(name).markers, *_EXTRA.get(name.split("-")[0], ()), "<|reserved_1|>")):
         tagged = marker.startswith("<") and "|" not in marker and "｜" not in marker
-        tokenizer.add_tokens([AddedToken(marker, special=not tagged, normalized=False)])
+        # Phi-3's markers take the blanks behind them.
+        tokenizer.add_tokens([AddedToken(marker, special=not tagged, normalized=False, rstrip=name == "phi-3.5")])
     return tokenizer

@@ -208,6 +208,9 @@ def test_without_a_model_type_the_formats_that_fit_are_named(checkpoint: Callabl
         ("chatml", "llama", "<|im_start|> {{ message }}"),
         ("chatml", "stablelm", "<|im_start|> {{ message }}"),
         ("granite-3", "granite", "<|start_of_role|> <|start_of_role|>available_tools<|end_of_role|>"),
+        ("phi-3.5", "phi3", "<|system|> <|user|> <|end|>"),
+        ("phi-4", "phi3", "<|im_start|> <|im_sep|>"),
+        ("phi-4-mini", "phi3", "<|tool|> <|end|>"),
         ("granite-3.1", "granitemoe", "Knowledge Cutoff Date strftime_now <|start_of_role|>tools<|end_of_role|>"),
         (
             "granite-3.3",

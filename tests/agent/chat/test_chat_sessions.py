@@ -48,6 +48,7 @@ FOUR = (
     + GRANITE_ASKS,
     "It is 2.<|end_of_text|>",
 )
+DECLARED = json.dumps([TOOL["function"]])
 # What precedes the turn, the turn, what precedes the last turn, the last turn.
 SESSIONS = {
     **{
@@ -59,6 +60,12 @@ SESSIONS = {
         )
         for name, role in (("granite-3.1", "tools"), ("granite-3.3", "available_tools"))
     },
+    "phi-4-mini": (
+        f"<|system|>Be brief.<|tool|>{DECLARED}<|/tool|><|end|><|user|>Two?<|end|><|assistant|>",
+        f"I look.<|tool_call|>[{ONE}, {TWO}]<|/tool_call|><|end|>",
+        "<|tool_response|>one<|end|><|tool_response|>two<|end|><|assistant|>",
+        "It is 2.<|end|>",
+    ),
     "granite-4": FOUR,
     "granite-4-default": FOUR,
 }

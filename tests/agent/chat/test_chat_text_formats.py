@@ -13,7 +13,7 @@ from etude.core.trace.completion import SampledTokens
 from etude.core.trace.message import Message, ToolCall
 
 TOOLS = trajectories.TOOLS
-SPELT = ["smollm2", "chatml", "granite-3", "granite-4", "llama-3", "gemma-3"]
+SPELT = ["smollm2", "chatml", "granite-3", "granite-4", "phi-3.5", "phi-4", "llama-3", "gemma-3"]
 
 
 def parsed(renderer: Any, text: str) -> Message:
@@ -91,11 +91,15 @@ def test_gpt_oss_chooses_its_first_channel(make_renderer: Callable[..., Any]) ->
     assert (said.thinking, said.text, said.problem) == ("So.", "Done.", None)
 
 
+# What precedes a role, follows it, ends a message, and what is between messages.
 MARKS = {
-    "chatml": ("<|im_start|>", "\n", "<|im_end|>"),
+    "phi-3.5": ("<|", "|>\n", "<|end|>", "\n"),
+    "phi-4": ("<|im_start|>", "<|im_sep|>", "<|im_end|>", ""),
+    "phi-4-mini": ("<|", "|>", "<|end|>", ""),
+    "chatml": ("<|im_start|>", "\n", "<|im_end|>", "\n"),
     **dict.fromkeys(
         ("granite-3", "granite-3.1", "granite-3.3", "granite-4", "granite-4-default"),
-        ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"),
+        ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>", "\n"),
     ),
 }
 
@@ -106,7 +110,7 @@ def test_a_conversation_is_the_published_markers_and_only_the_answers_are_sample
 ) -> None:
     """The rendering is written a second time here, a message after another, and so is the mask of the sampled tokens."""
     renderer = make_renderer(name)
-    encode, (start, behind, end) = renderer._tokenizer.encode, MARKS[name]
+    encode, (start, behind, end, after) = renderer._tokenizer.encode, MARKS[name]
     said = [
         ("system", "Be brief."),
         ("user", "Two?"),
@@ -118,8 +122,9 @@ def test_a_conversation_is_the_published_markers_and_only_the_answers_are_sample
     sampled: list[bool] = []
     for role, text in said:
         head, body = encode(f"{start}{role}{behind}"), encode(f"{text}{end}")
-        ids += [*head, *body, *encode("\n")]
-        sampled += [False] * len(head) + [role == "assistant"] * len(body) + [False]
+        between = encode(f"{end}{after}")[1:]  # nothing where the end takes the blanks behind it
+        ids += [*head, *body, *between]
+        sampled += [False] * len(head) + [role == "assistant"] * len(body) + [False] * len(between)
     messages = [Message(role, text) for role, text in said]
     assert renderer.render(messages, [], generation=False) == ids
     builder, rows = SegmentBuilder(), messages
@@ -130,4 +135,5 @@ def test_a_conversation_is_the_published_markers_and_only_the_answers_are_sample
     second = renderer.answer(rows[4])
     builder.sample(SampledTokens(second, [0.0] * len(second), [-1] * len(second)))
     [segment] = builder.segments()
-    assert [*segment.ids] == ids[:-1] and [*segment.sampled] == sampled[:-1]
+    last = len(ids) - len(between)
+    assert [*segment.ids] == ids[:last] and [*segment.sampled] == sampled[:last]

@@ -50,6 +50,7 @@ class ChatFamily:
     text_end: str = ""  # what closes a turn without calls, and one with calls
     call_end: str = ""
     call_begins: str = ""  # how a call begins on a line of its own, where the tokenizer may have no marker for it
+    system_tools: bool = False  # the template takes tools as JSON text of the system message
     template_calls: TemplateCalls = "all"  # which turns with calls the published template can write
     differs: str = ""  # in what the published template differs by design
     broken: tuple[
@@ -114,6 +115,8 @@ _LLAMA: dict[str, Any] = {
     "roles": ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
     "thinks": False, "first_system": True, "text_end": "<|eot_id|>", "call_end": "<|eot_id|>",
 }  # fmt: skip
+_PHI = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>")
+_PHI_TURNS: dict[str, Any] = {"roles": _PHI[:3], "thinks": False, "text_end": "<|end|>", "call_end": "<|end|>"}
 _QWEN3 = frozenset({"qwen3", "qwen3_moe", "qwen3_next"})
 _QWEN35 = frozenset({"qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"})
 _KIMI: dict[str, Any] = {
@@ -180,11 +183,25 @@ FAMILIES: tuple[ChatFamily, ...] = (
     ChatFamily("smollm2", frozenset({"llama"}), shows=("named SmolLM",), markers=_IM[:3], **_HERMES, **_NO_TOOLS),
     ChatFamily(
         "chatml", frozenset({"llama", "mistral", "qwen2", "stablelm"}), shows=("<|im_start|>",), markers=_IM[:2],
-        hides=("<tool_call>", "named SmolLM", "You are", "<think>"), **_HERMES, **_NO_TOOLS,
+        hides=("<tool_call>", "named SmolLM", "You are", "<think>", "<|im_sep|>"), **_HERMES, **_NO_TOOLS,
     ),
     ChatFamily(
         "granite-3", shows=("<|start_of_role|>",), hides=("<tool_call>", "<think>", "Knowledge Cutoff", "strftime_now"), call_begins="<tool_call>",
         **_GRANITE, **_NO_TOOLS,
+    ),
+    ChatFamily(
+        "phi-3.5", frozenset({"phi3"}), shows=("<|system|>", "<|user|>", "<|end|>"), hides=("<|tool|>", "<think>"), markers=_PHI,
+        **_PHI_TURNS, call_begins="<tool_call>", **_NO_TOOLS,
+    ),
+    ChatFamily(
+        "phi-4", frozenset({"phi3", "llama"}), shows=("<|im_sep|>",), hides=("<think>", "<tool_call>"), markers=(*_IM[:3], "<|im_sep|>"),
+        **_HERMES, **_NO_TOOLS,
+    ),
+    ChatFamily(
+        "phi-4-mini", frozenset({"phi3"}), shows=("<|tool|>",), hides=("<|tool_call|>", "Your name is Phi"), system_tools=True,
+        opener="<|tool_call|>", template_calls="declared", differs="the template writes no calls, which have the tokenizer's markers",
+        markers=(*_PHI, "<|tool|>", "<|/tool|>", "<|tool_call|>", "<|/tool_call|>", "<|tool_response|>"),
+        **{**_PHI_TURNS, "roles": (*_PHI_TURNS["roles"], "<|tool|>", "<|tool_response|>")},
     ),
     ChatFamily("granite-3.1", shows=("<|start_of_role|>tools<|end_of_role|>", "Knowledge Cutoff Date"), **_GRANITE_CALLING, **_NO_CALLS),
     ChatFamily("granite-3.3", shows=("<|start_of_role|>available_tools", "Knowledge Cutoff Date"), **_GRANITE_CALLING, **_NO_CALLS),

@@ -53,6 +53,7 @@ def _text_formats() -> Mapping[str, type[TextFormat]]:
     from etude.agent.chat.granite import Granite, Granite4, Granite4Default, Granite31, Granite33
     from etude.agent.chat.hermes import ChatML, Gemma3, Qwen25, SmolLM2
     from etude.agent.chat.llama_mistral import Llama3, Llama31, Mistral
+    from etude.agent.chat.phi import Phi4, Phi4Mini, Phi35
 
     return {
         "qwen2.5": Qwen25,
@@ -63,6 +64,9 @@ def _text_formats() -> Mapping[str, type[TextFormat]]:
         "granite-3.3": Granite33,
         "granite-4": Granite4,
         "granite-4-default": Granite4Default,
+        "phi-3.5": Phi35,
+        "phi-4": Phi4,
+        "phi-4-mini": Phi4Mini,
         "smollm2": SmolLM2,
         "llama-3": Llama3,
         "llama-3.1": Llama31,

@@ -120,6 +120,9 @@ def _text(
             del row["reasoning_content"]
         for call in row.get("tool_calls", ()) if family.declares else ():  # the V3 line joins arguments as text
             call["function"]["arguments"] = json.dumps(call["function"]["arguments"], ensure_ascii=False)
+    if family.system_tools and tools:
+        rows = rows if rows[0]["role"] == "system" else [{"role": "system", "content": ""}, *rows]
+        rows[0]["tools"] = json.dumps([tool["function"] for tool in tools], ensure_ascii=False)
     return template.text(rows, tools, generation=True, **family.options)
 
 

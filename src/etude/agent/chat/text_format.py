@@ -78,7 +78,7 @@ class TextFormat:
         )
         if held is None or not new_messages or any(row["role"] == "assistant" for row in new_messages):
             return None
-        held += self.tokenizer.encode(self.after)
+        held += self.tokenizer.encode(self.end + self.after)[1:]  # Phi-3's end of a turn takes the blanks behind it
         owners = [-1] * len(held)
         first = 0
         for block in self._blocks(new_messages):
