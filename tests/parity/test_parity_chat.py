@@ -32,7 +32,7 @@ ROWS = 300_000
 class PublishedModel:
     """A directory made of published files. `template` is a file of TRL's templates, `listed` a model in the list of @huggingface/ollama-utils,
     whose template is that of the published GGUF file; without both it is the tokenizer's own one. `borrowed`: the tokenizer is another model's,
-    with the family's markers added, since no package has its own."""
+    with the family's markers added, since no package has its own. `bos` is then the token with which its sessions begin."""
 
     family: str
     tokenizer: str
@@ -40,10 +40,11 @@ class PublishedModel:
     template: str = ""
     borrowed: bool = False
     listed: str = ""
+    bos: str = ""
 
 
-def _listed(family: str, model_type: str, listed: str) -> PublishedModel:
-    return PublishedModel(family, "qwen3", model_type, borrowed=True, listed=listed)
+def _listed(family: str, model_type: str, listed: str, bos: str = "") -> PublishedModel:
+    return PublishedModel(family, "qwen3", model_type, borrowed=True, listed=listed, bos=bos)
 
 
 MODELS = {
@@ -63,6 +64,10 @@ MODELS = {
     "Llama 3.2": PublishedModel("llama-3.1", "llama-3", "llama", "llama3_2"),
     "Gemma 3": PublishedModel("gemma-3", "gemma-3", "gemma3_text"),
     "GLM-4.5": PublishedModel("glm-4.5", "qwen3", "glm4_moe", "glm4moe", borrowed=True),
+    "LFM2": PublishedModel("lfm2-first", "qwen3", "lfm2", "lfm2", borrowed=True, bos="<|startoftext|>"),
+    "LFM2, later": PublishedModel("lfm2", "qwen3", "lfm2", "lfm2_v2", borrowed=True, bos="<|startoftext|>"),
+    "Aya Expanse": PublishedModel("cohere", "qwen3", "cohere", "cohere", borrowed=True, bos="<BOS_TOKEN>"),
+    "Command R": _listed("cohere", "cohere", "command-r:35b", "<BOS_TOKEN>"),
     "Phi-3": PublishedModel("phi-3.5", "qwen3", "phi3", "phi3", borrowed=True),
     "Phi-3.5": PublishedModel("phi-3.5", "qwen3", "phi3", "phi3_5", borrowed=True),
     "Phi-4": _listed("phi-4", "phi3", "phi4:14b"),
@@ -102,6 +107,8 @@ def published_folder(model: PublishedModel, folder: Path) -> Path:
         markers = [word for word in by_name(model.family).markers if word not in known]
         tokenizer.add_tokens([AddedToken(word, special=True, normalized=False) for word in markers])
         tokenizer.save(str(folder / "tokenizer.json"))
+    if model.bos:
+        (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": model.bos}))
     (folder / "config.json").write_text(json.dumps({"model_type": model.model_type, "vocab_size": ROWS}))
     return folder
 

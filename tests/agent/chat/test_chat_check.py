@@ -157,8 +157,8 @@ def test_a_directory_without_a_tokenizer_says_how_to_save_one(tmp_path: Path) ->
 
 
 def test_an_unknown_family_names_the_known_ones(checkpoint: Callable[..., Path]) -> None:
-    folder = checkpoint("qwen3", "falcon_h1", "{{ messages }}<function=")
-    with pytest.raises(UnknownFamily, match=r"'falcon_h1' is unknown.*qwen3.*kimi-k2\.5.*gpt-oss.*--family"):
+    folder = checkpoint("qwen3", "olmo_hybrid", "{{ messages }}<function=")
+    with pytest.raises(UnknownFamily, match=r"'olmo_hybrid' is unknown.*qwen3.*kimi-k2\.5.*gpt-oss.*--family"):
         load_renderer(folder)
     with pytest.raises(UnknownFamily, match="there is no chat family 'qwen9'; there are nano, qwen3"):
         load_renderer(folder, family="qwen9")
@@ -208,6 +208,11 @@ def test_without_a_model_type_the_formats_that_fit_are_named(checkpoint: Callabl
         ("chatml", "llama", "<|im_start|> {{ message }}"),
         ("chatml", "stablelm", "<|im_start|> {{ message }}"),
         ("granite-3", "granite", "<|start_of_role|> <|start_of_role|>available_tools<|end_of_role|>"),
+        ("smollm3", "smollm3", "<|im_start|> Reasoning Mode xml_tools"),
+        ("lfm2", "lfm2_moe", "<|tool_list_start|> message.tool_calls"),
+        ("lfm2-first", "lfm2", "<|tool_list_start|>"),
+        ("falcon-h1", "falcon_h1", "<|im_start|> You are a function calling AI model."),
+        ("cohere", "cohere", "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>"),
         ("phi-3.5", "phi3", "<|system|> <|user|> <|end|>"),
         ("phi-4", "phi3", "<|im_start|> <|im_sep|>"),
         ("phi-4-mini", "phi3", "<|tool|> <|end|>"),

@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 import pytest
 
+from etude.agent.chat.hermes import QWEN_WORDS
 from etude.core.trace.builder import SegmentBuilder
 from etude.core.trace.completion import SampledTokens
 from etude.core.trace.message import Message, ToolCall
@@ -49,6 +50,32 @@ FOUR = (
     "It is 2.<|end_of_text|>",
 )
 DECLARED = json.dumps([TOOL["function"]])
+CHATML = "<|im_start|>{}\n{}<|im_end|>\n".format
+CHATML_ASKS = "<|im_start|>assistant\n"
+SMOL = "<|im_start|>system\n## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: 05 August 2025\nReasoning Mode: /no_think\n\n"
+SMOL += "## Custom Instructions\n\n"
+SMOL_TOOLS = (
+    "### Tools\n\nYou may call one or more functions to assist with the user query.\nYou are provided with function signatures within "
+    f"<tools></tools> XML tags:\n\n<tools>\n{json.dumps(TOOL['function'])}\n</tools>\n\nFor each function call, return a json object with function "
+    'name and arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n'
+    "</tool_call>\n\n<|im_end|>\n"
+)
+SMOL_ASKS = CHATML_ASKS + "<think>\n\n</think>\n"
+FALCON_TOOLS = (
+    "You are a function calling AI model. You are provided with function signature within <tools> </tools> XML tags. You may call one or more "
+    "functions to assist with the user query. Don't make assumptions about what values to plug into functions.\n<tools>\n"
+    f"[{json.dumps(TOOL)}]\n</tools>\nFor each function call, return a json object with function name and arguments within <tool_call> "
+    "</tool_call> tags with the following schema:\n<tool_call>\n{'arguments': <args-dict>, 'name': <function-name>}\n</tool_call>\n"
+)
+LFM2 = (
+    f"<|startoftext|>{CHATML('system', f'Be brief.{chr(10)}List of tools: <|tool_list_start|>[{json.dumps(TOOL)}]<|tool_list_end|>')}"
+    + CHATML("user", "Two?") + CHATML_ASKS,
+    "I look.<|tool_call_start|>[look(at='é'), look()]<|tool_call_end|><|im_end|>",
+    "\n" + "".join(CHATML("tool", f"<|tool_response_start|>{word}<|tool_response_end|>") for word in ("one", "two")) + CHATML_ASKS,
+    "It is 2.<|im_end|>",
+)  # fmt: skip
+COHERE = "<|START_OF_TURN_TOKEN|><|{}_TOKEN|>{}<|END_OF_TURN_TOKEN|>".format
+COHERE_ASKS = "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>"
 # What precedes the turn, the turn, what precedes the last turn, the last turn.
 SESSIONS = {
     **{
@@ -65,6 +92,29 @@ SESSIONS = {
         f"I look.<|tool_call|>[{ONE}, {TWO}]<|/tool_call|><|end|>",
         "<|tool_response|>one<|end|><|tool_response|>two<|end|><|assistant|>",
         "It is 2.<|end|>",
+    ),
+    "smollm3": (
+        f"{SMOL}Be brief.\n\n{SMOL_TOOLS}" + CHATML("user", "Two?") + SMOL_ASKS,
+        HERMES + "<|im_end|>",
+        "\n" + CHATML("user", "one") + CHATML("user", "two") + SMOL_ASKS,
+        "It is 2.<|im_end|>",
+    ),
+    "falcon-h1": (
+        f"<|begin_of_text|><|im_start|>system\nBe brief.\n\n{FALCON_TOOLS}" + CHATML("user", "Two?") + CHATML_ASKS,
+        HERMES + "<|im_end|>",
+        "\n" + CHATML("tool", "one") + CHATML("tool", "two") + CHATML_ASKS,
+        "It is 2.<|im_end|>",
+    ),
+    "lfm2": LFM2,
+    "lfm2-first": LFM2,
+    "cohere": (
+        "<BOS_TOKEN>"
+        + COHERE("SYSTEM", f"Be brief.\n\n{QWEN_WORDS[0]}\n{json.dumps(TOOL)}{QWEN_WORDS[1]}")
+        + COHERE("USER", "Two?")
+        + COHERE_ASKS,
+        HERMES + "<|END_OF_TURN_TOKEN|>",
+        COHERE("USER", "<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>") + COHERE_ASKS,
+        "It is 2.<|END_OF_TURN_TOKEN|>",
     ),
     "granite-4": FOUR,
     "granite-4-default": FOUR,
@@ -96,20 +146,71 @@ def test_a_session_with_tools_has_the_published_words_and_only_its_turns_are_sam
     assert whole == [*asked, *turn, *answered]
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    ("granite-3.1", "Knowledge Cutoff Date: April 2024.\nToday's Date: August 05, 2025.\nYou are Granite, developed by IBM. You are a helpful AI "
-     "assistant."),
-    ("granite-3.3", " Knowledge Cutoff Date: April 2024.\n Today's Date: August 05, 2025. You are Granite, developed by IBM. You are a helpful AI "
-     "assistant."),
-    ("granite-4", None),
-    ("granite-4-default", "You are a helpful assistant. Please ensure responses are professional, accurate, and safe."),
-])  # fmt: skip
-def test_without_a_system_prompt_the_templates_own_one_is_written(
-    make_renderer: Callable[..., Any], name: str, said: str | None
+DEFAULTS = {
+    "granite-3.1": GRANITE(
+        "system",
+        "Knowledge Cutoff Date: April 2024.\nToday's Date: August 05, 2025.\nYou are Granite, developed by IBM. You are a helpful AI assistant.",
+    ),
+    "granite-3.3": GRANITE(
+        "system",
+        " Knowledge Cutoff Date: April 2024.\n Today's Date: August 05, 2025. You are Granite, developed by IBM. You are a helpful AI assistant.",
+    ),
+    "granite-4": "",
+    "granite-4-default": GRANITE(
+        "system", "You are a helpful assistant. Please ensure responses are professional, accurate, and safe."
+    ),
+    "smollm3": f"{SMOL}You are a helpful AI assistant named SmolLM, trained by Hugging Face.\n\n",
+    "falcon-h1": "<|begin_of_text|>",
+    "lfm2": "<|startoftext|>",
+    "cohere": "<BOS_TOKEN>",
+    "phi-4-mini": "",
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_without_a_system_prompt_and_tools_the_templates_own_opening_is_written(
+    make_renderer: Callable[..., Any], name: str
 ) -> None:
     renderer = make_renderer(name)
-    text = renderer._tokenizer.decode(renderer.render(ASKED[1:], []))
-    assert text == (GRANITE("system", said) if said else "") + GRANITE("user", "Two?") + GRANITE_ASKS
+    asked = {
+        "granite": GRANITE("user", "Two?") + GRANITE_ASKS,
+        "smollm3": CHATML("user", "Two?") + SMOL_ASKS,
+        "cohere": COHERE("USER", "Two?") + COHERE_ASKS,
+        "phi": "<|user|>Two?<|end|><|assistant|>",
+    }.get(name.partition("-")[0], CHATML("user", "Two?") + CHATML_ASKS)
+    assert renderer._tokenizer.decode(renderer.render(ASKED[1:], [])) == DEFAULTS[name] + asked
+
+
+READ = [
+    ("look(at='a.py', n=-2, f=1.5e3)", [("look", {"at": "a.py", "n": -2, "f": 1500.0})]),
+    ("look(at='it\\'s\\n\\\\ \\q')", [("look", {"at": "it's\n\\ \\q"})]),
+    ('look(at="a \\u00e9 \\"b\\"", a=True, b=false, c=None)', [("look", {"at": 'a é "b"', "a": True, "b": False, "c": None})]),
+    (
+        "look(rows=[{'a': [1, 'x']}, {\"b\": null}, []]), list()",
+        [("look", {"rows": [{"a": [1, "x"]}, {"b": None}, []]}), ("list", {})],
+    ),
+]  # fmt: skip
+DAMAGED = [
+    "", "[]", "[look(at='a)]", "[look(at='a']", "[look(a=1, a=2)]", "[look('a')]", "[look(a=b)]", "[look(a={1: 2})]", "[look(a=1)] x",
+    "look(a=1)", "[look(a=" + "[" * 5000 + "]" * 5000 + ")]", "[look(a=" + "9" * 9000 + ")]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "calls"), READ)
+def test_calls_of_lfm2_are_read_as_python_and_as_json(
+    make_renderer: Callable[..., Any], text: str, calls: list[Any]
+) -> None:
+    renderer = make_renderer("lfm2")
+    said = renderer.parse(renderer._tokenizer.encode(f"<|tool_call_start|>[{text}]<|tool_call_end|><|im_end|>"))
+    assert said.problem is None and [(call.name, call.arguments) for call in said.calls] == calls
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_damaged_call_of_lfm2_is_typed(make_renderer: Callable[..., Any], text: str) -> None:
+    renderer = make_renderer("lfm2")
+    for end, kind in (("<|tool_call_end|>", "bad JSON: the arguments of "), ("", "unclosed call: ")):
+        said = renderer.parse(renderer._tokenizer.encode(f"<|tool_call_start|>{text}{end}<|im_end|>"))
+        assert said.calls == () and said.problem.startswith(kind), said.problem
 
 
 @pytest.mark.parametrize("name", ["granite-3.1", "granite-3.3"])

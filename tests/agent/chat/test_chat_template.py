@@ -32,6 +32,12 @@ def test_it_renders_messages_tools_names_and_helpers_as_transformers_does():
     assert text == '<s>[user] Grüße 世界[{"name": "<b>"}]2025True3'
 
 
+def test_a_block_that_names_what_the_model_writes_is_text_as_any_other():
+    source = "{% for m in messages %}{% generation %}{{ m.content }}{% if loop.last %}!{% endif %}{% endgeneration %};{% endfor %}"
+    rows = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    assert template(source).text(rows, [], generation=False) == "a;b!;"
+
+
 def test_one_template_renders_many_conversations():
     found = template("{{ messages[0].content }}")
     assert [found.text([{"role": "user", "content": str(n)}], (), generation=False) for n in range(5)] == list("01234")

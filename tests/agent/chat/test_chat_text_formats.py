@@ -13,7 +13,19 @@ from etude.core.trace.completion import SampledTokens
 from etude.core.trace.message import Message, ToolCall
 
 TOOLS = trajectories.TOOLS
-SPELT = ["smollm2", "chatml", "granite-3", "granite-4", "phi-3.5", "phi-4", "llama-3", "gemma-3"]
+SPELT = [
+    "smollm2",
+    "chatml",
+    "granite-3",
+    "granite-4",
+    "phi-3.5",
+    "phi-4",
+    "smollm3",
+    "falcon-h1",
+    "cohere",
+    "llama-3",
+    "gemma-3",
+]
 
 
 def parsed(renderer: Any, text: str) -> Message:

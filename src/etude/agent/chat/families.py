@@ -16,6 +16,8 @@ from etude.agent.chat.renderer import Effort
 Arguments = Literal["json", "parameter", "arg_value", "invoke"]
 # All turns, those with one call and no text, or none. "declared": it declares tools and writes no calls.
 TemplateCalls = Literal["all", "one", "declared", "none"]
+# Where its template takes tools from: its own field, one JSON text of the system message, or a list of JSON texts in `xml_tools`.
+TemplateTools = Literal["tools", "system", "xml_tools"]
 
 
 class UnknownFamily(ValueError):
@@ -50,7 +52,7 @@ class ChatFamily:
     text_end: str = ""  # what closes a turn without calls, and one with calls
     call_end: str = ""
     call_begins: str = ""  # how a call begins on a line of its own, where the tokenizer may have no marker for it
-    system_tools: bool = False  # the template takes tools as JSON text of the system message
+    takes_tools: TemplateTools = "tools"
     template_calls: TemplateCalls = "all"  # which turns with calls the published template can write
     differs: str = ""  # in what the published template differs by design
     broken: tuple[
@@ -114,6 +116,14 @@ _LLAMA: dict[str, Any] = {
     "markers": ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
     "roles": ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
     "thinks": False, "first_system": True, "text_end": "<|eot_id|>", "call_end": "<|eot_id|>",
+}  # fmt: skip
+_LFM2: dict[str, Any] = {
+    "model_types": frozenset({"lfm2", "lfm2_moe"}), "roles": ("<|startoftext|>", "<|im_start|>"), "thinks": False, "opener": "<|tool_call_start|>",
+    "markers": (
+        *("<|startoftext|>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|tool_list_start|>", "<|tool_list_end|>"),
+        *("<|tool_call_start|>", "<|tool_call_end|>", "<|tool_response_start|>", "<|tool_response_end|>"),
+    ),
+    "text_end": "<|im_end|>", "call_end": "<|im_end|>",
 }  # fmt: skip
 _PHI = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>")
 _PHI_TURNS: dict[str, Any] = {"roles": _PHI[:3], "thinks": False, "text_end": "<|end|>", "call_end": "<|end|>"}
@@ -198,10 +208,29 @@ FAMILIES: tuple[ChatFamily, ...] = (
         **_HERMES, **_NO_TOOLS,
     ),
     ChatFamily(
-        "phi-4-mini", frozenset({"phi3"}), shows=("<|tool|>",), hides=("<|tool_call|>", "Your name is Phi"), system_tools=True,
+        "phi-4-mini", frozenset({"phi3"}), shows=("<|tool|>",), hides=("<|tool_call|>", "Your name is Phi"), takes_tools="system",
         opener="<|tool_call|>", template_calls="declared", differs="the template writes no calls, which have the tokenizer's markers",
         markers=(*_PHI, "<|tool|>", "<|/tool|>", "<|tool_call|>", "<|/tool_call|>", "<|tool_response|>"),
         **{**_PHI_TURNS, "roles": (*_PHI_TURNS["roles"], "<|tool|>", "<|tool_response|>")},
+    ),
+    ChatFamily(
+        "smollm3", frozenset({"smollm3"}), shows=("xml_tools", "Reasoning Mode"), markers=("<|im_start|>", "<|im_end|>", "<|end_of_text|>"),
+        first_system=True, takes_tools="xml_tools", options={"enable_thinking": False}, **_HERMES, **_NO_CALLS,
+    ),
+    ChatFamily("lfm2", shows=("<|tool_list_start|>", "tool_calls"), **_LFM2),
+    ChatFamily(
+        "lfm2-first", shows=("<|tool_list_start|>",), hides=("tool_calls",), template_calls="declared",
+        differs="the template writes no calls, which have the form of its later revision", **_LFM2,
+    ),
+    ChatFamily(
+        "falcon-h1", frozenset({"falcon_h1"}), shows=("<|im_start|>", "function calling AI model"), first_system=True,
+        markers=("<|begin_of_text|>", "<|im_start|>", "<|im_end|>", "<|end_of_text|>"), **_HERMES, **_NO_CALLS,
+    ),
+    ChatFamily(
+        "cohere", frozenset({"cohere", "cohere2"}), shows=("<|CHATBOT_TOKEN|>",), hides=("<|START_RESPONSE|>", "Action:", "tools"), thinks=False,
+        first_system=True, call_begins="<tool_call>", text_end="<|END_OF_TURN_TOKEN|>", call_end="<|END_OF_TURN_TOKEN|>",
+        markers=("<BOS_TOKEN>", "<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|SYSTEM_TOKEN|>", "<|USER_TOKEN|>", "<|CHATBOT_TOKEN|>"),
+        roles=("<BOS_TOKEN>", "<|START_OF_TURN_TOKEN|>", "<|SYSTEM_TOKEN|>", "<|USER_TOKEN|>", "<|CHATBOT_TOKEN|>"), **_NO_TOOLS,
     ),
     ChatFamily("granite-3.1", shows=("<|start_of_role|>tools<|end_of_role|>", "Knowledge Cutoff Date"), **_GRANITE_CALLING, **_NO_CALLS),
     ChatFamily("granite-3.3", shows=("<|start_of_role|>available_tools", "Knowledge Cutoff Date"), **_GRANITE_CALLING, **_NO_CALLS),

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from renderers import ParsedToolCall, ToolCallParseStatus
 
 from etude.agent.chat.hub_tokenizer import HubTokenizer
-from etude.agent.chat.text_format import Row, TextFormat, json_end, read_call, token_span, written_json
+from etude.agent.chat.text_format import Row, TextFormat, json_end, marked_blocks, read_call, token_span, written_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _SPELT = re.compile(r"<tool_call>\s*(?=\{)")
@@ -27,6 +27,21 @@ QWEN_WORDS = (
     "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
     "<tool_call></tool_call> XML tags:\n<tool_call>\n"
     '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>',
+)
+# The date is fixed: the same messages are the same ids on every day.
+_SMOL_HEAD = "## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: 05 August 2025\nReasoning Mode: /no_think\n\n## Custom Instructions\n\n"
+_SMOL_DEFAULT = "You are a helpful AI assistant named SmolLM, trained by Hugging Face."
+_SMOL_WORDS = (
+    "### Tools\n\nYou may call one or more functions to assist with the user query.\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n\n<tools>\n",
+    "</tools>\n\nFor each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:\n"
+    '<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>',
+)
+_FALCON_WORDS = (
+    "You are a function calling AI model. You are provided with function signature within <tools> </tools> XML tags. You may call one or more "
+    "functions to assist with the user query. Don't make assumptions about what values to plug into functions.\n<tools>\n",
+    "\n</tools>\nFor each function call, return a json object with function name and arguments within <tool_call> </tool_call> tags with the "
+    "following schema:\n<tool_call>\n{'arguments': <args-dict>, 'name': <function-name>}\n</tool_call>\n",
 )
 
 
@@ -54,20 +69,14 @@ def written_result(row: Row) -> str:
 
 def hermes_calls(tokenizer: HubTokenizer, ids: list[int]) -> list[ParsedToolCall]:
     """The calls of a turn."""
-    opening, closing = tokenizer.added.get(OPEN), tokenizer.added.get(CLOSE)
-    if opening is None or closing is None:
+    if OPEN not in tokenizer.added or CLOSE not in tokenizer.added:
         return _spelt_calls(tokenizer, ids)
     calls: list[ParsedToolCall] = []
-    at = 0
-    while opening in ids[at:]:
-        start = ids.index(opening, at)
-        closed = closing in ids[start:]
-        stop = ids.index(closing, start) if closed else len(ids)
-        call = read_call(tokenizer.decode(ids[start + 1 : stop]).strip(), (start, stop + closed))
+    for text, place, closed in marked_blocks(tokenizer, ids, OPEN, CLOSE):
+        call = read_call(text, place)
         if not closed:
             call.status = ToolCallParseStatus.UNCLOSED_BLOCK
         calls.append(call)
-        at = stop + closed
     return calls
 
 
@@ -136,6 +145,74 @@ class SmolLM2(ChatML):
     """SmolLM2-Instruct. Its template has no tools."""
 
     default_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+
+
+class SmolLM3(ChatML):
+    """SmolLM3 without thinking, which is its template's `enable_thinking=False`. The template leaves the system turn open where there are no
+    tools. A result is a turn of the user."""
+
+    generation = "<|im_start|>assistant\n<think>\n\n</think>\n"
+    stops = ("<|end_of_text|>",)
+
+    def opening(self, rows: Sequence[Row], tools: Sequence[Row]) -> tuple[str, Sequence[Row]]:
+        first = rows[0]["role"] == "system"
+        system = (rows[0]["content"].rstrip() if first else "") or _SMOL_DEFAULT
+        head = f"<|im_start|>system\n{_SMOL_HEAD}{system}\n\n"
+        if tools:
+            declared = "".join(f"{written_json(tool['function'])}\n" for tool in tools)
+            head += f"{_SMOL_WORDS[0]}{declared}{_SMOL_WORDS[1]}\n\n<|im_end|>\n"
+        return head, rows[1:] if first else rows
+
+    def joins(self, before: Row, row: Row) -> bool:
+        return False
+
+    def block(self, rows: Sequence[Row]) -> str:
+        return self.message("user", rows[0]["content"])
+
+    def turn(self, row: Row) -> str:
+        return written_turn(row, row["content"].lstrip("\n"))
+
+
+class FalconH1(ChatML):
+    """Falcon-H1. Its template leaves the system turn open behind tools, and writes no calls. A result is a turn of the role `tool`."""
+
+    stops = ("<|end_of_text|>",)
+
+    def opening(self, rows: Sequence[Row], tools: Sequence[Row]) -> tuple[str, Sequence[Row]]:
+        first = rows[0]["role"] == "system"
+        system = self.message("system", rows[0]["content"]) if first else ""
+        if tools:
+            declared = "".join(f"[{written_json(tool)}]" for tool in tools)
+            before = f"{rows[0]['content']}\n\n" if first else ""
+            system = f"<|im_start|>system\n{before}{_FALCON_WORDS[0]}{declared}{_FALCON_WORDS[1]}"
+        return f"<|begin_of_text|>{system}", rows[1:] if first else rows
+
+    def joins(self, before: Row, row: Row) -> bool:
+        return False
+
+    def block(self, rows: Sequence[Row]) -> str:
+        return self.message(rows[0]["role"], rows[0]["content"])
+
+
+class Cohere(ChatML):
+    """Aya Expanse and Command R, by the templates without tools."""
+
+    generation = "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>"
+    end = "<|END_OF_TURN_TOKEN|>"
+    after = ""
+    stops = ()
+
+    def opening(self, rows: Sequence[Row], tools: Sequence[Row]) -> tuple[str, Sequence[Row]]:
+        first = rows[0]["role"] == "system"
+        system = with_declared(rows[0]["content"] if first else "", tools)
+        head = f"<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>{system}<|END_OF_TURN_TOKEN|>" if first or tools else ""
+        return f"<BOS_TOKEN>{head}", rows[1:] if first else rows
+
+    def message(self, role: str, text: str) -> str:
+        return f"<|START_OF_TURN_TOKEN|><|{role.upper()}_TOKEN|>{text.strip()}<|END_OF_TURN_TOKEN|>"
+
+    def turn(self, row: Row) -> str:
+        return written_turn(row, row["content"].strip())
 
 
 class Gemma3(TextFormat):

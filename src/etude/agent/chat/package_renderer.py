@@ -51,7 +51,8 @@ def package_renderer(
 def _text_formats() -> Mapping[str, type[TextFormat]]:
     """The formats of this package, by the name of the family."""
     from etude.agent.chat.granite import Granite, Granite4, Granite4Default, Granite31, Granite33
-    from etude.agent.chat.hermes import ChatML, Gemma3, Qwen25, SmolLM2
+    from etude.agent.chat.hermes import ChatML, Cohere, FalconH1, Gemma3, Qwen25, SmolLM2, SmolLM3
+    from etude.agent.chat.lfm2 import LFM2
     from etude.agent.chat.llama_mistral import Llama3, Llama31, Mistral
     from etude.agent.chat.phi import Phi4, Phi4Mini, Phi35
 
@@ -68,6 +69,11 @@ def _text_formats() -> Mapping[str, type[TextFormat]]:
         "phi-4": Phi4,
         "phi-4-mini": Phi4Mini,
         "smollm2": SmolLM2,
+        "smollm3": SmolLM3,
+        "lfm2": LFM2,
+        "lfm2-first": LFM2,
+        "falcon-h1": FalconH1,
+        "cohere": Cohere,
         "llama-3": Llama3,
         "llama-3.1": Llama31,
         "gemma-3": Gemma3,

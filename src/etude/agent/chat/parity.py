@@ -120,10 +120,12 @@ def _text(
             del row["reasoning_content"]
         for call in row.get("tool_calls", ()) if family.declares else ():  # the V3 line joins arguments as text
             call["function"]["arguments"] = json.dumps(call["function"]["arguments"], ensure_ascii=False)
-    if family.system_tools and tools:
+    functions = [json.dumps(tool["function"], ensure_ascii=False) for tool in tools]
+    given = {"xml_tools": functions} if family.takes_tools == "xml_tools" and tools else {}
+    if family.takes_tools == "system" and tools:
         rows = rows if rows[0]["role"] == "system" else [{"role": "system", "content": ""}, *rows]
-        rows[0]["tools"] = json.dumps([tool["function"] for tool in tools], ensure_ascii=False)
-    return template.text(rows, tools, generation=True, **family.options)
+        rows[0]["tools"] = f"[{', '.join(functions)}]"
+    return template.text(rows, tools, generation=True, **family.options, **given)
 
 
 def _difference(ours: list[int], theirs: list[int], tokenizer: HubTokenizer) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from renderers import ParsedToolCall, ToolCallParseStatus
 
 from etude.agent.chat.hermes import ChatML
-from etude.agent.chat.text_format import Row, TextFormat, read_calls, written_json
+from etude.agent.chat.text_format import Row, TextFormat, marked_blocks, read_calls, written_json
 
 OPEN, CLOSE = "<|tool_call|>", "<|/tool_call|>"
 
@@ -71,15 +71,9 @@ class Phi4Mini(TextFormat):
         return row["content"] + (f"{OPEN}{written_json(calls)}{CLOSE}" if calls else "")
 
     def calls(self, ids: list[int]) -> list[ParsedToolCall]:
-        opening, closing = self.tokenizer.added[OPEN], self.tokenizer.added[CLOSE]
         calls: list[ParsedToolCall] = []
-        at = 0
-        while opening in ids[at:]:
-            start = ids.index(opening, at)
-            closed = closing in ids[start:]
-            stop = ids.index(closing, start) if closed else len(ids)
-            at = stop + closed
-            block = read_calls(self.tokenizer.decode(ids[start + 1 : stop]).strip(), (start, at))
+        for text, place, closed in marked_blocks(self.tokenizer, ids, OPEN, CLOSE):
+            block = read_calls(text, place)
             for call in block if not closed else ():
                 call.status = ToolCallParseStatus.UNCLOSED_BLOCK
             calls += block

@@ -11,12 +11,22 @@ import resource
 import sys
 from datetime import datetime
 
-from jinja2.ext import loopcontrols
+from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MEMORY_BYTES = 1 << 30
 CPU_S = 60
 MOST_CHARS = 16 << 20
+
+
+class Generation(Extension):
+    """The block with which a template says what the model writes. Its text is part of the conversation as any other."""
+
+    tags = {"generation"}
+
+    def parse(self, parser):
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 def tojson(value, ensure_ascii=False, **options):
@@ -30,7 +40,7 @@ def refuse(message):
 
 def compiled(source, date):
     """As `transformers` compiles it."""
-    room = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    room = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation])
     room.filters["tojson"] = tojson
     room.globals["raise_exception"] = refuse
     room.globals["strftime_now"] = lambda form: datetime.fromisoformat(date).strftime(form)

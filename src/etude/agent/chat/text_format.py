@@ -134,6 +134,24 @@ def written_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def marked_blocks(
+    tokenizer: HubTokenizer, ids: Sequence[int], opening: str, closing: str
+) -> list[tuple[str, tuple[int, int], bool]]:
+    """What is between two marker tokens, as often as they occur: the text, its place with the markers, and whether it is closed."""
+    first, last = tokenizer.added[opening], tokenizer.added[closing]
+    blocks: list[tuple[str, tuple[int, int], bool]] = []
+    start: int | None = None
+    for i, token in enumerate(ids):
+        if start is None and token == first:
+            start = i
+        elif start is not None and token == last:
+            blocks.append((tokenizer.decode(ids[start + 1 : i]).strip(), (start, i + 1), True))
+            start = None
+    if start is not None:
+        blocks.append((tokenizer.decode(ids[start + 1 :]).strip(), (start, len(ids)), False))
+    return blocks
+
+
 def read_call(text: str, span: tuple[int, int], key: str = "arguments") -> ParsedToolCall:
     """A call that is one JSON object with a name and, under `key`, its arguments."""
     try:
