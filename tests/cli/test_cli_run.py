@@ -10,6 +10,8 @@ from here import Here
 from etude.cli.prepare import prepare
 from etude.cli.run import go
 from etude.pipeline.recipe.errors import RecipeError
+from etude.pipeline.run.ledger import StageLedger
+from etude.pipeline.run.manifest import RunManifest
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +42,19 @@ def test_a_dry_run_shows_recipe_and_plan_and_writes_nothing(tmp_path: Path) -> N
     assert [step["stage"] for step in answer.document["plan"]] == TRAINED
     assert "steps = 3" in answer.text and "# rl" in answer.text
     assert not (tmp_path / "r").exists()
+
+
+def test_a_dry_run_says_the_numbers_that_a_begun_stage_keeps(tmp_path: Path) -> None:
+    found = prepare(["ci"], ["run.sft_checkpoint=checkpoints/sft-nano"], tmp_path / "r")
+    chosen = go(found, ["rl"], dry_run=True).document["memory"][0]["chosen"]
+    assert chosen.keys() == {"rl.update.batch_tokens", "rl.update.graph_tokens"}
+    RunManifest(found.folder).begin()
+    ledger, stage = StageLedger(found.folder / "ledger.jsonl"), next(s for s in found.graph if s.name == "rl")
+    ledger.start("rl", found.settings(stage), {})
+    ledger.choose("rl", {"rl.update.batch_tokens": 640, "rl.update.graph_tokens": 7168})
+    again = go(found, ["rl"], dry_run=True)
+    assert again.document["plan"][0]["action"] == "resume" and not again.document["memory"][0]["chosen"]
+    assert "# rl.update: graph_tokens = 7,168, as the stage began" in again.text
 
 
 def test_an_engine_of_another_type_than_the_trainer_is_refused(tmp_path: Path) -> None:

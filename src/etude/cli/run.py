@@ -112,7 +112,8 @@ def _plan(run: Run, selected: list[str]) -> Answer:
     if notes := _collected_notes(run, selected):
         document |= {"notes": notes}
         lines += [f"# sft.collected: {note}" for note in notes]
-    memory, memory_lines = _memory(run, selected)
+    rl_begins = any(step["stage"] == "rl" and step["action"] == "run" for step in steps)
+    memory, memory_lines = _memory(run, selected, rl_begins)
     document |= {"memory": memory}
     lines += memory_lines
     return Answer(document, "\n".join([resolved_toml(run.recipe), f"# plan for {run.folder}", *lines]))
@@ -129,14 +130,20 @@ def _collected_notes(run: Run, selected: list[str]) -> list[str]:
     return [note for folder in run.recipe.sft.collected if (note := other_tools(Path(folder), schemas))]
 
 
-def _memory(run: Run, selected: list[str]) -> tuple[list[dict[str, Any]] | None, list[str]]:
-    """What the selected stages will take, None where it is not known; and lines that say so."""
+def _memory(run: Run, selected: list[str], rl_begins: bool) -> tuple[list[dict[str, Any]] | None, list[str]]:
+    """What the selected stages will take, None where it is not known; and lines that say so. A stage rl that does not begin keeps its numbers."""
     if find_spec("torch") is None:
         return None, ["# memory: not predicted, since torch is not installed"]
+    from etude.pipeline.run.ledger import StageLedger
     from etude.pipeline.run.memory_plan import document, lines, memory_plan
+    from etude.pipeline.run.plan import with_chosen_tokens
 
-    plan = memory_plan(run.located, selected)
-    return document(plan), lines(plan)
+    ledger = StageLedger(run.folder / "ledger.jsonl")
+    recipe = run.located if rl_begins else with_chosen_tokens(run.located, ledger, "rl")
+    plan = memory_plan(recipe, selected)
+    kept = set(run.located.rl.update.auto_tokens).difference(recipe.rl.update.auto_tokens) if "rl" in selected else ()
+    said = [f"# rl.update: {name} = {getattr(recipe.rl.update, name):,}, as the stage began" for name in sorted(kept)]
+    return document(plan), lines(plan) + said
 
 
 def _download_line(row: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from etude.learn.model.config import ModelConfig
 from etude.learn.model.families import FAMILIES
 from etude.learn.model.hf_config import from_hf_config
 from etude.learn.model.lora_settings import LoraSettings
-from etude.learn.model.step_memory import FLOAT, ModelSize, engine_bytes, training_bytes
+from etude.learn.model.step_memory import FLOAT, ModelSize, engine_bytes, fitting_tokens, training_bytes
 
 ROWS, LENGTH = 8, 64
 
@@ -65,6 +65,19 @@ def test_recomputing_and_fewer_tokens_take_less() -> None:
     assert training_bytes(size, 5_000) < whole
     assert training_bytes(size, 5_000, kept_tokens=10_000) == whole
     assert training_bytes(size, 10_000, copies=2) == whole + 2 * 1000 * FLOAT
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_the_tokens_that_fit_take_the_memory_that_is_there(recompute: bool) -> None:
+    size = ModelSize(parameters=1_000_000, trained=1_000_000, kept=100_000, kept_recomputing=5_000, block=10_000)
+    memory = 4_000_000_000
+    batch, graph = fitting_tokens(size, memory, 1000, recompute=recompute, copies=2)
+    gradients = size.trained * FLOAT
+    taken = training_bytes(size, batch, recompute=recompute, kept_tokens=graph, copies=2) + gradients
+    assert batch == 1000 and memory - size.kept * FLOAT < taken <= memory
+    alone, graph = fitting_tokens(size, memory, 1_000_000, recompute=recompute, copies=2)
+    assert alone <= graph and training_bytes(size, alone, recompute=recompute, copies=2) + gradients <= memory
+    assert fitting_tokens(size, 100_000_000, 1000, recompute=recompute) == (0, 0)
 
 
 def test_an_engine_holds_weights_and_the_cache_of_every_slot() -> None:

@@ -57,6 +57,16 @@ def test_gradient_equals_the_formula(model, make, graph_tokens):
     assert max(g.abs().max() for g in got.values()) > 1e-4
 
 
+def test_keeping_the_graph_changes_no_gradient(model, make):
+    rollouts, advantages = make.rollouts(model, 6), [0.5, -0.25, 1.0, 0.0, -1.0, 0.1]
+    kept, twice, auto = (
+        gradients(model, rollouts, advantages, batch_tokens=64, graph_tokens=n) for n in (100_000, 0, "auto")
+    )
+    assert all(torch.equal(kept[name], grad) for name, grad in twice.items())
+    assert all(torch.equal(auto[name], grad) for name, grad in twice.items())
+    assert max(g.abs().max() for g in kept.values()) > 1e-4
+
+
 def cut(rollout, at):
     """The rollout as a chain of segments: each repeats its prefix as a prompt and trains only its own sampled tokens."""
     (whole,) = rollout.segments

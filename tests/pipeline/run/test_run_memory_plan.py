@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from etude.core.events.log import EventLog
+from etude.pipeline.recipe.errors import RecipeError
 from etude.pipeline.recipe.read import read_recipe
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run import memory_plan as plans
-from etude.pipeline.run.memory_plan import document, lines, memory_plan
+from etude.pipeline.run.graph import GRAPH
+from etude.pipeline.run.ledger import StageLedger
+from etude.pipeline.run.memory_plan import document, fit_update, lines, memory_plan
+from etude.pipeline.run.plan import PlanStep, flat_settings, plan
+from etude.pipeline.run.stage import Context
+from etude.pipeline.run.stages.rl import fitted_update
 
-CHECKPOINT = Path(__file__).parents[3] / "checkpoints" / "sft-nano"
+ROOT = Path(__file__).parents[3]
+CHECKPOINT = ROOT / "checkpoints" / "sft-nano"
+# The shape of SmolLM2-135M.
+LARGE = [
+    *("model.family=llama", "model.layers=30", "model.hidden_size=576", "model.heads=9", "model.kv_heads=3"),
+    *("model.head_dim=64", "model.dense_intermediate=1536"),
+]
 
 
 def _recipe(*overrides: str) -> Recipe:
@@ -77,7 +91,7 @@ def test_what_computes_on_a_gpu_is_not_held_against_the_machines_memory(monkeypa
     plan = memory_plan(_recipe("rl.device=cuda", "engine.device=cuda", "sft.loop.device=cuda"), ["sft", "rl"])
     assert [row["on_gpu"] for row in document(plan)] == [["trainer"], ["engine", "trainer"]]
     assert all(row["fits"] for row in document(plan))
-    sft, rl = lines(plan)
+    sft, rl, _ = lines(plan)
     assert sft.endswith("GB on a GPU")
     assert rl.count("on a GPU") == 2 and rl.endswith(
         "of 2.0 GB"
@@ -85,3 +99,122 @@ def test_what_computes_on_a_gpu_is_not_held_against_the_machines_memory(monkeypa
     monkeypatch.setattr(plans, "memory_bytes", lambda: 1_000)
     assert lines(plan)[1].endswith("take one with more memory")
     assert document(plan)[1]["published_bytes"] and not document(plan)[0]["published_bytes"]
+
+
+def _memory_of(monkeypatch: pytest.MonkeyPatch, gigabytes: float) -> None:
+    monkeypatch.setattr(plans, "memory_bytes", lambda: int(gigabytes * 1e9))
+
+
+def test_the_laptops_steps_stay_as_they_were_on_24_gb(monkeypatch: pytest.MonkeyPatch) -> None:
+    _memory_of(monkeypatch, 24)
+    batch, graph = fit_update(read_recipe([ROOT / "recipes" / "laptop.toml"], [])).update.step_tokens
+    assert batch == 4096 and graph >= 40_000
+
+
+def test_a_large_models_graph_and_batch_fit_what_weights_and_engine_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {}
+    for gigabytes in (8, 16, 24):
+        _memory_of(monkeypatch, gigabytes)
+        (stage,) = memory_plan(_recipe(*LARGE), ["rl"])
+        assert stage.total <= gigabytes * 1e9, (gigabytes, stage)
+        found[gigabytes] = stage.chosen["rl.update.batch_tokens"], stage.chosen["rl.update.graph_tokens"]
+    assert found[8] <= found[16] <= found[24] and found[8][1] < found[24][1] < 40_000
+    assert fit_update(_recipe(*LARGE, "rl.update.recompute=true")).update.step_tokens[1] > found[24][1]
+
+
+def test_where_nothing_fits_rows_go_nearly_one_by_one_and_no_graph_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    _memory_of(monkeypatch, 1)
+    assert fit_update(_recipe(*LARGE)).update.step_tokens == (plans.BATCH_STEP, 0)
+
+
+def test_a_number_of_the_recipe_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    _memory_of(monkeypatch, 24)
+    both = fit_update(_recipe("rl.update.batch_tokens=100", "rl.update.graph_tokens=7"))
+    assert both.update.step_tokens == (100, 7) and not both.chosen
+    one = fit_update(_recipe("rl.update.batch_tokens=100"))
+    assert one.update.step_tokens[0] == 100 and one.chosen == {"rl.update.graph_tokens": one.update.step_tokens[1]}
+
+
+def test_ranks_and_engines_of_one_machine_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    _memory_of(monkeypatch, 24)
+    alone = fit_update(_recipe(*LARGE)).update.step_tokens[1]
+    assert fit_update(_recipe(*LARGE, "rl.ranks=2")).update.step_tokens[1] < alone / 2
+    assert fit_update(_recipe(*LARGE, "rl.engines=3")).update.step_tokens[1] < alone
+
+
+def test_a_trainer_on_a_gpu_takes_the_gpus_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    _memory_of(monkeypatch, 1)
+    monkeypatch.setattr(plans, "gpu_memory_bytes", lambda: [80 << 30])
+    batch, graph = fit_update(_recipe(*LARGE, "rl.device=cuda")).update.step_tokens
+    assert batch == 16_384 and graph > 40_000
+    shared = fit_update(_recipe(*LARGE, "rl.device=cuda", "engine.device=cuda")).update.step_tokens[1]
+    assert shared < graph / 2
+
+
+def test_a_memory_that_is_not_seen_here_keeps_no_graph_and_the_plan_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "gpu_memory_bytes", lambda: [])
+    away = "cluster.address=10.0.0.1:6379", "cluster.trainer={CPU=4}"
+    for settings in (["rl.device=cuda"], away):
+        planned = fit_update(_recipe(*settings))
+        assert planned.update.step_tokens == (4096, 0) and "is not known here" in planned.why
+    named = f'run.sft_checkpoint="{CHECKPOINT}"', "model.impl=transformers"
+    assert "is not predicted" in fit_update(_recipe(*named)).why
+
+
+def test_the_plan_says_what_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    _memory_of(monkeypatch, 24)
+    plan = memory_plan(_recipe(), ["rl"])
+    chosen = document(plan)[0]["chosen"]
+    assert lines(plan)[1].startswith(
+        f"# rl.update: batch_tokens = 4,096 and graph_tokens = {chosen['rl.update.graph_tokens']:,} (auto): for "
+    )
+
+
+@pytest.mark.parametrize("value", ["some", "-1", "1.5", "true"])
+@pytest.mark.parametrize("key", ["batch_tokens", "graph_tokens"])
+def test_another_word_than_auto_is_refused_with_what_is_allowed(key: str, value: str) -> None:
+    with pytest.raises(RecipeError, match=f'rl.update.{key}: .* is not allowed: it is "auto" or a whole number'):
+        _recipe(f"rl.update.{key}={value}")
+
+
+class RlAttempt:
+    """The stage rl of a run's folder, up to the choice of its numbers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.stage = folder, next(stage for stage in GRAPH if stage.name == "rl")
+
+    def start(self, recipe: Recipe) -> None:
+        StageLedger(self.folder / "ledger.jsonl").start("rl", self._settings(recipe), {})
+
+    def tokens(self, recipe: Recipe) -> tuple[int, int]:
+        log = EventLog(self.folder / "events.jsonl")
+        found = fitted_update(Context(recipe, self.folder, "rl", log))
+        log.close()
+        return found.step_tokens
+
+    def next_step(self, recipe: Recipe) -> PlanStep:
+        ledger, alone = StageLedger(self.folder / "ledger.jsonl"), replace(self.stage, after=())
+        return plan((alone,), ledger, lambda _: self._settings(recipe), ["rl"], lambda _: True)[0]
+
+    def _settings(self, recipe: Recipe) -> dict[str, object]:
+        return flat_settings(recipe.model_dump(mode="json"), self.stage.reads)
+
+
+def test_a_resumed_stage_takes_the_numbers_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt, recipe = RlAttempt(tmp_path), _recipe(*LARGE)
+    attempt.start(recipe)
+    _memory_of(monkeypatch, 24)
+    begun = attempt.tokens(recipe)
+    assert f"graph_tokens = {begun[1]:,} (auto)" in (tmp_path / "events.jsonl").read_text()
+    _memory_of(monkeypatch, 8)
+    assert attempt.next_step(recipe).action == "resume" and attempt.tokens(recipe) == begun
+    attempt.start(recipe)  # run again, for whatever reason: chosen for this machine
+    assert attempt.tokens(recipe) < begun
+
+
+def test_a_stage_that_began_with_numbers_goes_on_with_them(tmp_path: Path) -> None:
+    attempt = RlAttempt(tmp_path)
+    attempt.start(_recipe("rl.update.batch_tokens=6144", "rl.update.graph_tokens=16384"))
+    assert attempt.next_step(_recipe()).action == "resume" and attempt.tokens(_recipe()) == (6144, 16_384)
+    changed = attempt.next_step(_recipe("rl.update.batch_tokens=4096", "rl.update.graph_tokens=16384"))
+    assert (changed.action, changed.why) == ("run", "rl.update.batch_tokens was 6144, is 4096")

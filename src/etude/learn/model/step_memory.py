@@ -51,6 +51,10 @@ class ModelSize:
         trained = count if lora is None else added
         return cls(count + added, trained, sum(blocks) + ends, config.layers * config.hidden_size + ends, max(blocks))
 
+    def of_token(self, recompute: bool) -> tuple[int, int]:
+        """Numbers of a token: kept for the backward pass, and there in addition while its micro-batch goes through that pass."""
+        return (self.kept_recomputing, 2 * self.block) if recompute else (self.kept, 0)
+
 
 def adapter_parameters(config: ModelConfig, settings: LoraSettings) -> int:
     """Numbers that adapters of these settings train. Raises ValueError for a target that the model does not have."""
@@ -70,10 +74,29 @@ def training_bytes(
     trained weights are held (a reference, states that are being published).
     """
     held = tokens if kept_tokens is None else max(tokens, kept_tokens)
-    graph = held * (size.kept_recomputing if recompute else size.kept) + (tokens * 2 * size.block if recompute else 0)
-    step = FLOAT * graph + LOGIT_COPIES * LOGIT_BYTES
-    states = FLOAT * (size.parameters + (2 + copies) * size.trained)
-    return PROCESS_BYTES + states + max(step, FLOAT * size.trained)
+    kept, again = size.of_token(recompute)
+    step = FLOAT * (held * kept + tokens * again) + LOGIT_COPIES * LOGIT_BYTES
+    return _states(size, copies) + max(step, FLOAT * size.trained)
+
+
+def fitting_tokens(
+    size: ModelSize, memory: int, wanted: int, *, recompute: bool = False, copies: int = 0
+) -> tuple[int, int]:
+    """Tokens of a micro-batch, at most `wanted`, and tokens whose graphs a training process of `memory` bytes can hold with it; 0 where it has no
+    room. `copies`: as in `training_bytes`.
+
+    Gradients count in full: those of one micro-batch are there while graphs of others are kept.
+    """
+    room = memory - _states(size, copies) - FLOAT * size.trained - LOGIT_COPIES * LOGIT_BYTES
+    numbers = max(0, room // FLOAT)
+    kept, again = size.of_token(recompute)
+    batch = min(wanted, numbers // (kept + again))
+    return batch, (numbers - batch * again) // kept
+
+
+def _states(size: ModelSize, copies: int) -> int:
+    """Bytes of the process, the weights, AdamW's moments and `copies`."""
+    return PROCESS_BYTES + FLOAT * (size.parameters + (2 + copies) * size.trained)
 
 
 def engine_bytes(config: ModelConfig, parameters: int, slots: int, length: int, *, rounded: bool = False) -> int:

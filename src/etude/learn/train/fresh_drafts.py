@@ -36,7 +36,7 @@ class FreshDrafts:
         self, model: CausalLM, settings: FreshDraftsSettings, update: PolicyStepSettings, ranks: Ranks = ALONE
     ) -> None:
         self.model, self.settings, self.ranks = model, settings, ranks
-        self._batch_tokens, self._temperature = update.batch_tokens, update.temperature
+        self._batch_tokens, self._temperature = update.step_tokens[0], update.temperature
         self._learner = DraftLearner(model, settings.router_bias_rate)
         self._optimizers = build_optimizers(model.mtp, settings.optimizer)
         self._cost = ComputeCost.of_model(model.config)

@@ -66,6 +66,7 @@ class PolicyTrainer:
         self.ranks = ranks
         self.reference = reference
         self.settings = settings
+        self._batch_tokens, self._graph_tokens = settings.step_tokens
         self.total_steps = total_steps
         self.steps = 0
         self._bad_in_a_row = 0
@@ -89,9 +90,9 @@ class PolicyTrainer:
         """
         share = dealt(rollouts, self._cost, self.ranks.size)
         rows = share.rows[self.ranks.rank]
-        batches = [batch.to(self._device) for batch in rollout_batches(rollouts, self.settings.batch_tokens, rows)]
+        batches = [batch.to(self._device) for batch in rollout_batches(rollouts, self._batch_tokens, rows)]
         forwarded = sum(b.ids.numel() for b in batches)
-        keep = forwarded <= self.settings.graph_tokens
+        keep = forwarded <= self._graph_tokens
         graphs: list[Tensor] = []
         values: list[Tensor] = []
         entropies: list[Tensor] = []

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.train.importance_settings import ImportanceSettings
 
 TooLong = Literal["stop", "cut", "drop"]
+# Settings of a policy step that the rl stage chooses where they are "auto", with their lowest values.
+LEAST_TOKENS = {"batch_tokens": 64, "graph_tokens": 0}
+# Where nothing is known of the memory: a small micro-batch, and no graph is kept.
+UNPLANNED_TOKENS = {"batch_tokens": 4096, "graph_tokens": 0}
 
 
 class OptimizerSettings(BaseModel):
@@ -246,11 +250,13 @@ class PolicyStepSettings(BaseModel):
     temperature: float = Field(
         default=1.0, gt=0, description="Not for recipes: the rl stage puts harness.temperature here."
     )
-    batch_tokens: int = Field(default=4096, ge=64, description="Padded tokens of one micro-batch.")
-    graph_tokens: int = Field(
-        default=40_000,
-        ge=0,
-        description="Batches up to this size keep score's graph for update; larger ones run twice.",
+    batch_tokens: int | Literal["auto"] = Field(
+        default="auto",
+        description="Padded tokens of one micro-batch, from 64 on; auto: chosen for the model and the memory (docs/memory.md).",
+    )
+    graph_tokens: int | Literal["auto"] = Field(
+        default="auto",
+        description="Batches up to this size keep score's graph for update; larger ones run twice. auto: as many as the memory holds; 0: none.",
     )
     compute: Literal["fp32", "bf16"] = Field(
         default="fp32", description="Type of products; with bf16 the weights stay fp32 (docs/memory.md)."
@@ -276,3 +282,23 @@ class PolicyStepSettings(BaseModel):
     bad_steps_limit: int = Field(
         default=5, ge=1, description="Stop after this many steps without a finite gradient in a row."
     )
+
+    @field_validator(*LEAST_TOKENS, mode="before")
+    @classmethod
+    def _auto_or_a_number(cls, value: Any, found: ValidationInfo) -> Any:
+        least = LEAST_TOKENS[found.field_name or ""]
+        number = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        if value != "auto" and not number:
+            raise ValueError(f'{value!r} is not allowed: it is "auto" or a whole number of tokens, {least} or more')
+        return value
+
+    @property
+    def auto_tokens(self) -> list[str]:
+        """The names of LEAST_TOKENS that are "auto"."""
+        return [name for name in LEAST_TOKENS if getattr(self, name) == "auto"]
+
+    @property
+    def step_tokens(self) -> tuple[int, int]:
+        """`batch_tokens` and `graph_tokens`; of UNPLANNED_TOKENS where no stage has put a number in the place of "auto"."""
+        batch, graph = (UNPLANNED_TOKENS[n] if n in self.auto_tokens else getattr(self, n) for n in LEAST_TOKENS)
+        return batch, graph

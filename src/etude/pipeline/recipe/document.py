@@ -72,6 +72,7 @@ def _type(found: FieldInfo) -> str:
     text = re.sub(r"Literal\[(.*?)\]", lambda match: match[1].replace(", ", " or "), text).replace(
         "| None", "or nothing"
     )
+    text = re.sub(r"^Union\[(.*)\]$", lambda match: match[1].replace(", ", " or "), text)
     return " ".join([text, *_bounds(found)])
 
 

@@ -1,10 +1,12 @@
 """The resume ledger: what was started and what finished, appended to `ledger.jsonl` and never rewritten.
 
     {"event": "started", "stage": "sft", "attempt": "sft-1", "settings": {"sft.seed": 0, ...}, "upstream": {"base": "base-1"}}
+    {"event": "chosen", "stage": "rl", "attempt": "rl-1", "settings": {"rl.update.batch_tokens": 4096, ...}}
     {"event": "finished", "stage": "sft", "attempt": "sft-1"}
 
 An attempt is one life of a stage's output: a resumed stage keeps its attempt, a rerun gets a new one. A stage is finished
-for good once its line is on disk; a kill before that line means that the body is called again with its folder.
+for good once its line is on disk; a kill before that line means that the body is called again with its folder. The numbers
+that a stage chooses for settings that are "auto" belong to its attempt.
 """
 
 from __future__ import annotations
@@ -71,6 +73,10 @@ class StageLedger:
         )
         return self.attempts[stage]
 
+    def choose(self, stage: str, settings: dict[str, Any]) -> None:
+        """The numbers that the newest attempt at a stage took for settings that are "auto"."""
+        self._record(event="chosen", stage=stage, attempt=self.attempts[stage].id, settings=settings)
+
     def finish(self, stage: str) -> None:
         """The newest attempt's output is complete."""
         self._record(event="finished", stage=stage, attempt=self.attempts[stage].id)
@@ -93,6 +99,8 @@ class StageLedger:
                 sources=entry.get("sources", {}),
                 started_s=entry.get("time"),
             )
+        elif entry["event"] == "chosen" and stage in self.attempts:
+            self.attempts[stage].settings |= entry["settings"]
         elif entry["event"] == "finished" and stage in self.attempts:
             attempt = self.attempts[stage]
             attempt.finished = attempt.id == entry["attempt"]
@@ -109,6 +117,6 @@ def _entries(path: Path) -> list[dict[str, Any]]:
             entry = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(entry, dict) and entry.get("event") in ("started", "finished"):
+        if isinstance(entry, dict) and entry.get("event") in ("started", "chosen", "finished"):
             entries.append(entry)
     return entries

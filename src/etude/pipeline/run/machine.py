@@ -60,14 +60,25 @@ def free_disk_bytes(folder: Path) -> int:
 
 def gpus() -> list[str]:
     """Names of NVIDIA GPUs; empty without the driver's tool."""
+    lines = _nvidia_smi("-L")
+    return [line.split(": ", 1)[1].split(" (UUID")[0] for line in lines if line.startswith("GPU ")]
+
+
+def gpu_memory_bytes() -> list[int]:
+    """Memory of each NVIDIA GPU; empty without the driver's tool."""
+    lines = _nvidia_smi("--query-gpu=memory.total", "--format=csv,noheader,nounits")
+    return [int(line) << 20 for line in lines if line.strip().isdigit()]
+
+
+def _nvidia_smi(*arguments: str) -> list[str]:
+    """Lines that NVIDIA's tool prints; none where it is not installed or fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
     try:
-        done = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=10)
+        return subprocess.run([tool, *arguments], capture_output=True, text=True, timeout=10).stdout.splitlines()
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return [line.split(": ", 1)[1].split(" (UUID")[0] for line in done.stdout.splitlines() if line.startswith("GPU ")]
 
 
 def _processor() -> str:

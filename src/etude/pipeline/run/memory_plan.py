@@ -1,14 +1,15 @@
-"""The memory that the stages of a recipe will take, from the model's shape, before anything runs.
+"""The memory that the stages of a recipe will take, from the model's shape, before anything runs; and how much RL's trainer computes at a time.
 
 Predicted are the peaks of the processes that hold a model: a trainer, an engine. A prediction counts an engine's cache as full, and the tokens of a
-step at their bound. docs/memory.md has what was measured.
+step at their bound. Where `rl.update.batch_tokens` and `graph_tokens` are "auto", `fit_update` takes what the memory holds. docs/memory.md has what
+was measured.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from etude.learn.model.config import ModelConfig
 from etude.learn.model.hf_config import read_config
 from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.transformers_backend.config import implementation_of
-from etude.pipeline.run.machine import memory_bytes
+from etude.learn.train.settings import UNPLANNED_TOKENS, PolicyStepSettings
+from etude.pipeline.run.machine import gpu_memory_bytes, memory_bytes
 
 if TYPE_CHECKING:
     from etude.pipeline.recipe.recipe import Recipe
@@ -25,12 +27,19 @@ if TYPE_CHECKING:
 PUBLISHED_STATES = 3
 BYTES = 4  # of a weight
 PROMPTS_COMPARED = 4
+# Of a memory, what "auto" leaves alone: sandboxes, the controller, files in the page cache, and what the prediction misses.
+RESERVE_SHARE = 0.25
+# Tokens of a micro-batch that follow the prompt which all rollouts share, where the memory holds them: larger ones are not faster. A GPU has more
+# cores to fill.
+WANTED_TOKENS = {"cpu": 4096, "cuda": 16_384}
+BATCH_STEP, GRAPH_STEP = 512, 1024  # machines of about the same memory choose alike
 
 
 @dataclass(frozen=True)
 class StageMemory:
     """Peaks in bytes; 0 where a stage has no such process. `advice`: what would lower the trainer's, and to how much. `on_gpu`: which of the two
-    compute there, whose memory is not looked up. `published`: states on their way to the engine, where the trainer is on a GPU; they are not."""
+    compute there, whose memory is not looked up. `published`: states on their way to the engine, where the trainer is on a GPU; they are not.
+    `chosen`: settings that were "auto", by key; `why` says it in a line."""
 
     stage: str
     trainer: int
@@ -38,6 +47,8 @@ class StageMemory:
     advice: str = ""
     on_gpu: frozenset[str] = frozenset()
     published: int = 0
+    chosen: dict[str, int] = field(default_factory=dict)
+    why: str = ""
 
     @property
     def total(self) -> int:
@@ -75,15 +86,15 @@ def document(plan: list[StageMemory]) -> list[dict[str, Any]]:
     machine = memory_bytes()
     return [
         {"stage": s.stage, "trainer_bytes": s.trainer, "engine_bytes": s.engine, "published_bytes": s.published, "on_gpu": sorted(s.on_gpu),
-         "machine_bytes": machine, "fits": s.total <= machine}
+         "machine_bytes": machine, "fits": s.total <= machine, "chosen": s.chosen}
         for s in plan
     ]  # fmt: skip
 
 
 def lines(plan: list[StageMemory]) -> list[str]:
-    """One for each stage, with the remedy where the machine has too little."""
+    """One for each stage, with the remedy where the machine has too little; and what was chosen for "auto"."""
     machine = memory_bytes()
-    return [_line(stage, machine) for stage in plan]
+    return [line for stage in plan for line in (_line(stage, machine), f"# {stage.why}") if line != "# "]
 
 
 def _line(stage: StageMemory, machine: int) -> str:
@@ -135,21 +146,91 @@ def _on_gpu(**devices: str) -> frozenset[str]:
     return frozenset(name for name, device in devices.items() if device == "cuda")
 
 
-def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMemory:
+def fit_update(recipe: Recipe, config: ModelConfig | None = None, prefix: int | None = None) -> TrainerPlan:
+    """`rl.update` with numbers for what is "auto": what fits the trainer's memory, or UNPLANNED_TOKENS where that is not known.
+
+    `prefix`: tokens that all prompts begin with; measured here if it is None, as `config` is read.
+    """
+    from etude.learn.model.step_memory import fitting_tokens
+    from etude.learn.train.rollout_batch import LONG_PREFIX
+
     update = recipe.rl.update
-    tokens = max(update.batch_tokens, prefix)
-    size = _size(config, tokens, min(config.context_length, recipe.engine.max_len), update.lora)
-    places = _on_gpu(trainer=recipe.rl.device, engine=recipe.engine.device)
-    reference = 0 if update.lora.rank or not recipe.rl.kl_beta else 1
-    whole = reference + (
-        0 if "trainer" in places else PUBLISHED_STATES
-    )  # published states are copies in the machine's own memory
-    copies = whole * size.parameters // size.trained
-    held = max(tokens, update.graph_tokens)
-    trained = _trainer("rl", "rl.update", size, tokens, recompute=update.recompute, kept_tokens=held, copies=copies)
-    slots = max(recipe.engine.max_slots, recipe.rl.slots)
+    if not update.auto_tokens:
+        return TrainerPlan(update)
+    folder = str(recipe.run.sft_checkpoint or recipe.model.init)
+    if folder and implementation_of(folder, recipe.model.impl) == "transformers":
+        return _planned(update, UNPLANNED_TOKENS, "the memory of a model that transformers computes is not predicted")
+    config = config or _config(recipe)
+    memory = _trainer_memory(recipe, config)
+    if memory is None:
+        return _planned(update, UNPLANNED_TOKENS, "the memory where the trainer computes is not known here")
+    prefix = shared_prompt_tokens(recipe) if prefix is None else prefix
+    wanted = WANTED_TOKENS[recipe.rl.device] + (prefix if prefix >= LONG_PREFIX else 0)
+    wanted = update.step_tokens[0] if update.batch_tokens != "auto" else -(-wanted // BATCH_STEP) * BATCH_STEP
+    size = _size(config, wanted, _row_tokens(recipe, config), update.lora)
+    batch, graph = fitting_tokens(size, memory, wanted, recompute=update.recompute, copies=_copies(recipe, size))
+    batch, graph = max(BATCH_STEP, batch // BATCH_STEP * BATCH_STEP), graph // GRAPH_STEP * GRAPH_STEP
+    return _planned(update, {"batch_tokens": batch, "graph_tokens": graph}, f"for {_gb(memory)} of memory")
+
+
+@dataclass(frozen=True)
+class TrainerPlan:
+    """`rl.update` without "auto"; `chosen`: by key of the recipe the numbers that were put in its place, and `why`."""
+
+    update: PolicyStepSettings
+    chosen: dict[str, int] = field(default_factory=dict)
+    why: str = ""
+
+
+def _planned(update: PolicyStepSettings, tokens: dict[str, int], why: str) -> TrainerPlan:
+    taken = {name: tokens[name] for name in update.auto_tokens}
+    shown = " and ".join(f"{name} = {number:,}" for name, number in taken.items())
+    chosen = {f"rl.update.{name}": number for name, number in taken.items()}
+    return TrainerPlan(update.model_copy(update=taken), chosen, f"rl.update: {shown} (auto): {why}")
+
+
+def _trainer_memory(recipe: Recipe, config: ModelConfig) -> int | None:
+    """Bytes for one rank of RL's trainer, without the reserve and the engines; None where it computes on a machine or a GPU that is not seen here."""
+    from etude.rl.devices import gpu_share, processes_on_gpus  # imports torch
+
+    rl, engine, cluster = recipe.rl, recipe.engine, recipe.cluster
+    if cluster.address and cluster.trainer:
+        return None
+    if rl.device == "cuda":
+        gpus = gpu_memory_bytes()
+        share = gpu_share(processes_on_gpus(rl, engine), len(gpus)) if gpus else 0.0
+        return int((1 - RESERVE_SHARE) * share * min(gpus)) if gpus else None
+    here = 1 if cluster.address else rl.engines + rl.standbys
+    engines = 0 if engine.device == "cuda" else here * _engine(recipe, config, max(engine.max_slots, rl.slots))
+    return max(0, int((1 - RESERVE_SHARE) * memory_bytes()) - engines) // rl.ranks
+
+
+def _row_tokens(recipe: Recipe, config: ModelConfig) -> int:
+    return min(config.context_length, recipe.engine.max_len)
+
+
+def _copies(recipe: Recipe, size: Any) -> int:
+    """How many more times RL's trainer holds the trained weights: a reference, and states that are being published. On a GPU these are in the
+    machine's own memory."""
+    reference = 0 if recipe.rl.update.lora.rank or not recipe.rl.kl_beta else 1
+    whole = reference + (0 if recipe.rl.device == "cuda" else PUBLISHED_STATES)
+    return whole * size.parameters // size.trained
+
+
+def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMemory:
+    rl, planned = recipe.rl, fit_update(recipe, config, prefix)
+    update, row = planned.update, _row_tokens(recipe, config)
+    batch, graph = update.step_tokens
+    tokens = max(batch, prefix)
+    size = _size(config, tokens, row, update.lora)
+    places = _on_gpu(trainer=rl.device, engine=recipe.engine.device)
+    held = max(tokens, min(graph, rl.groups_per_step * rl.group_size * row))
+    more = {"kept_tokens": held, "copies": _copies(recipe, size)}
+    trained = _trainer("rl", "rl.update", size, tokens, recompute=update.recompute, **more)
+    slots = max(recipe.engine.max_slots, rl.slots)
     published = PUBLISHED_STATES * BYTES * size.parameters if "trainer" in places else 0
-    return replace(trained, engine=_engine(recipe, config, slots), on_gpu=places, published=published)
+    found = replace(trained, engine=_engine(recipe, config, slots), on_gpu=places, published=published)
+    return replace(found, chosen=planned.chosen, why=planned.why)
 
 
 def _trainer(stage: str, table: str, size: Any, tokens: int, *, recompute: bool, **more: int) -> StageMemory:

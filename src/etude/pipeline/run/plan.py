@@ -10,6 +10,7 @@ from typing import Any, Literal
 import xxhash
 
 from etude.learn.model.lora_settings import LoraSettings
+from etude.learn.train.settings import LEAST_TOKENS
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run.checkpoint_identity import identity
 from etude.pipeline.run.ledger import StageAttempt, StageLedger
@@ -40,6 +41,8 @@ ADDED_SETTINGS: dict[str, Any] = {"tasks.plugins": [], "engine.compute": "fp32",
 ADDED_SETTINGS |= {f"{table}.compute": "fp32" for table in TRAINING_TABLES}
 ADDED_SETTINGS |= {f"{table}.recompute": False for table in TRAINING_TABLES}
 ADDED_SETTINGS |= {f"{table}.{key}": value for table in LORA_TABLES for key, value in _LORA_OFF.items()}
+# Settings whose numbers a stage chooses where they are "auto". An attempt keeps the numbers that it has, those of earlier recipes included.
+AUTO_SETTINGS = {f"rl.update.{name}": name for name in LEAST_TOKENS}
 SUFFIXES = (".jsonl", ".tokens", ".routes")  # of a session
 CHUNK_BYTES = 1 << 22
 
@@ -210,9 +213,19 @@ def _stale(
         for key in sorted(recorded.keys() | settings.keys())
         if recorded.get(key, absent) != settings.get(key, absent)
         and not (key not in recorded and _added_without_effect(key, settings))
+        and not (key in AUTO_SETTINGS and settings.get(key) == "auto" and isinstance(recorded.get(key), int))
     ]
     more = f" and {len(changed) - KEYS_NAMED} more" if len(changed) > KEYS_NAMED else ""
     return ", ".join(changed[:KEYS_NAMED]) + more
+
+
+def with_chosen_tokens(recipe: Recipe, ledger: StageLedger, stage: str) -> Recipe:
+    """The recipe with the numbers that the newest attempt at a stage has for settings that are "auto"."""
+    attempt, update = ledger.latest(stage), recipe.rl.update
+    recorded = {} if attempt is None else {name: attempt.settings.get(key) for key, name in AUTO_SETTINGS.items()}
+    kept = {name: recorded[name] for name in update.auto_tokens if isinstance(recorded.get(name), int)}
+    rl = recipe.rl.model_copy(update={"update": update.model_copy(update=kept)})
+    return recipe.model_copy(update={"rl": rl})
 
 
 def _added_without_effect(key: str, settings: dict[str, Any]) -> bool:

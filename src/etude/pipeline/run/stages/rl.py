@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from etude.learn.model.transformers_backend.config import describe_implementation
+from etude.learn.train.settings import PolicyStepSettings
 from etude.pipeline.run.harder_tasks import harder_for
+from etude.pipeline.run.ledger import StageLedger
+from etude.pipeline.run.memory_plan import fit_update
+from etude.pipeline.run.plan import with_chosen_tokens
 from etude.pipeline.run.practice import practice
 from etude.pipeline.run.rubric_judge import rubric_judge
 from etude.pipeline.run.stage import Context
@@ -24,7 +28,7 @@ def run(context: Context) -> None:
     harder = harder_for(recipe, found.source, context.folder)
     run_rl(
         RunContext(
-            found.settings,
+            found.settings.model_copy(update={"update": fitted_update(context)}),
             sft_checkpoint(context),
             context.folder,
             harder.source,
@@ -40,6 +44,18 @@ def run(context: Context) -> None:
             judge=rubric_judge(recipe.rl.rewards, recipe.rl.attempt, context.folder),
         )
     )
+
+
+def fitted_update(context: Context) -> PolicyStepSettings:
+    """`rl.update` with numbers for "auto": those that this attempt has, which a resumed run needs for the same sums in the same order, else what the
+    memory holds."""
+    ledger = StageLedger(context.run / "ledger.jsonl")
+    recipe = with_chosen_tokens(context.recipe, ledger, context.stage)
+    planned = fit_update(recipe)
+    if planned.chosen:
+        context.log.note(context.stage, planned.why)
+        ledger.choose(context.stage, planned.chosen)
+    return planned.update
 
 
 def sft_checkpoint(context: Context) -> Path:
