@@ -51,6 +51,7 @@ MODELS = {
     "Qwen3": PublishedModel("qwen3", "qwen3", "qwen3_moe"),
     "Qwen3 by TRL": PublishedModel("qwen3", "qwen3", "qwen3", "qwen3"),
     "Qwen3-2507-Instruct": PublishedModel("qwen3-2507", "qwen3", "qwen3_moe", "qwen3_instruct_2507"),
+    "Qwen2": PublishedModel("qwen2", "qwen3", "qwen2", listed="qwen2:0.5b"),
     "Qwen2.5": PublishedModel("qwen2.5", "qwen3", "qwen2", "qwen2_5"),
     "Qwen3.5": PublishedModel("qwen3.5", "qwen3", "qwen3_5", "qwen3_5_think"),
     "Qwen3.6": PublishedModel("qwen3.6", "qwen3", "qwen3_5_moe", "qwen3_6"),

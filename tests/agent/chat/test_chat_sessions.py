@@ -74,6 +74,13 @@ LFM2 = (
     "\n" + "".join(CHATML("tool", f"<|tool_response_start|>{word}<|tool_response_end|>") for word in ("one", "two")) + CHATML_ASKS,
     "It is 2.<|im_end|>",
 )  # fmt: skip
+OLMO = (
+    CHATML("system", f"Be brief.<functions>{json.dumps([TOOL])}</functions>") + CHATML("user", "Two?") + CHATML_ASKS,
+    'I look.<function_calls>look(at="é")\nlook()</function_calls><|im_end|>',
+    "\n" + CHATML("environment", "one") + CHATML("environment", "two") + CHATML_ASKS,
+    "It is 2.<|im_end|>",
+)
+OLMO_IDLE = "You do not currently have access to any functions. <functions></functions>"
 COHERE = "<|START_OF_TURN_TOKEN|><|{}_TOKEN|>{}<|END_OF_TURN_TOKEN|>".format
 COHERE_ASKS = "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>"
 # What precedes the turn, the turn, what precedes the last turn, the last turn.
@@ -107,6 +114,8 @@ SESSIONS = {
     ),
     "lfm2": LFM2,
     "lfm2-first": LFM2,
+    "olmo-3": OLMO,
+    "olmo-3.1": OLMO,
     "cohere": (
         "<BOS_TOKEN>"
         + COHERE("SYSTEM", f"Be brief.\n\n{QWEN_WORDS[0]}\n{json.dumps(TOOL)}{QWEN_WORDS[1]}")
@@ -162,8 +171,15 @@ DEFAULTS = {
     "smollm3": f"{SMOL}You are a helpful AI assistant named SmolLM, trained by Hugging Face.\n\n",
     "falcon-h1": "<|begin_of_text|>",
     "lfm2": "<|startoftext|>",
+    "olmo-3": CHATML("system", f"You are a helpful function-calling AI assistant. {OLMO_IDLE}"),
+    "olmo-3.1": CHATML(
+        "system",
+        "You are Olmo, a helpful AI assistant built by Ai2. Your date cutoff is December 2024, and your model weights are available at "
+        f"https://huggingface.co/allenai. {OLMO_IDLE}",
+    ),
     "cohere": "<BOS_TOKEN>",
     "phi-4-mini": "",
+    "qwen2": CHATML("system", "You are a helpful assistant."),
 }
 
 
@@ -203,6 +219,16 @@ def test_calls_of_lfm2_are_read_as_python_and_as_json(
     renderer = make_renderer("lfm2")
     said = renderer.parse(renderer._tokenizer.encode(f"<|tool_call_start|>[{text}]<|tool_call_end|><|im_end|>"))
     assert said.problem is None and [(call.name, call.arguments) for call in said.calls] == calls
+
+
+@pytest.mark.parametrize(("text", "calls"), READ)
+def test_calls_of_olmo_are_read_line_by_line(make_renderer: Callable[..., Any], text: str, calls: list[Any]) -> None:
+    renderer = make_renderer("olmo-3")
+    lines = text.replace("), ", ")\n")
+    said = renderer.parse(renderer._tokenizer.encode(f"<function_calls>{lines}</function_calls><|im_end|>"))
+    assert said.problem is None and [(call.name, call.arguments) for call in said.calls] == calls
+    said = renderer.parse(renderer._tokenizer.encode(f"<function_calls>[{text}]</function_calls><|im_end|>"))
+    assert said.calls == () and said.problem == "bad JSON: the arguments of a call are no JSON"
 
 
 @pytest.mark.parametrize("text", DAMAGED)

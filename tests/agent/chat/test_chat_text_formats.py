@@ -109,6 +109,7 @@ MARKS = {
     "phi-4": ("<|im_start|>", "<|im_sep|>", "<|im_end|>", ""),
     "phi-4-mini": ("<|", "|>", "<|end|>", ""),
     "chatml": ("<|im_start|>", "\n", "<|im_end|>", "\n"),
+    "qwen2": ("<|im_start|>", "\n", "<|im_end|>", "\n"),
     **dict.fromkeys(
         ("granite-3", "granite-3.1", "granite-3.3", "granite-4", "granite-4-default"),
         ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>", "\n"),

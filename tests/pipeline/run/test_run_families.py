@@ -1,4 +1,4 @@
-"""Tiny random checkpoints, as transformers writes them, through sessions, sft and rl, each in its own chat format: eight families of our own, and
+"""Tiny random checkpoints, as transformers writes them, through sessions, sft and rl, each in its own chat format: nine families of our own, and
 classes that transformers computes, with our attention and by rows.
 
 The models learn nothing worth a figure. The test shows that every stage takes the checkpoint's own renderer, tools and weights, that a step changes
@@ -37,6 +37,10 @@ FAMILIES = {
     "gpt_oss": "gpt-oss",
     "ministral3": "mistral",
     "qwen3_next": "qwen3",
+    "smollm3": "smollm3",
+    "granitemoehybrid": "granite-4",
+    "phi3": "phi-4-mini",
+    "lfm2": "lfm2",
 }
 # Computed by transformers; what their configurations need besides.
 OTHER_CLASSES: dict[str, dict[str, Any]] = {
@@ -45,6 +49,12 @@ OTHER_CLASSES: dict[str, dict[str, Any]] = {
         **dict(head_dim=16, linear_num_value_heads=2, linear_num_key_heads=1, linear_key_head_dim=8, linear_value_head_dim=8),
         **dict(num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16),
     },
+    "granitemoehybrid": {
+        **dict(layer_types=["mamba", "attention"], mamba_n_heads=4, mamba_d_head=16, mamba_d_state=8, mamba_n_groups=1, mamba_chunk_size=16),
+        **dict(num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=16, num_key_value_heads=1),
+    },
+    "phi3": {},
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
 }  # fmt: skip
 LATENT = {
     "kv_lora_rank": 16,

@@ -125,6 +125,11 @@ _LFM2: dict[str, Any] = {
     ),
     "text_end": "<|im_end|>", "call_end": "<|im_end|>",
 }  # fmt: skip
+_OLMO: dict[str, Any] = {
+    "model_types": frozenset({"olmo3"}), "roles": ("<|im_start|>",), "thinks": False, "first_system": True, "opener": "<function_calls>",
+    "markers": (*_IM[:3], "<functions>", "</functions>", "<function_calls>", "</function_calls>"), "hides": ("<think>",),
+    "text_end": "<|im_end|>", "call_end": "<|im_end|>",
+}  # fmt: skip
 _PHI = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>")
 _PHI_TURNS: dict[str, Any] = {"roles": _PHI[:3], "thinks": False, "text_end": "<|end|>", "call_end": "<|end|>"}
 _QWEN3 = frozenset({"qwen3", "qwen3_moe", "qwen3_next"})
@@ -190,6 +195,10 @@ FAMILIES: tuple[ChatFamily, ...] = (
     ChatFamily(
         "qwen2.5", frozenset({"qwen2"}), shows=("You are Qwen, created by Alibaba Cloud",), markers=_IM, **_HERMES, opener="<tool_call>",
     ),
+    ChatFamily(
+        "qwen2", frozenset({"qwen2", "qwen2_moe"}), shows=("<|im_start|>", "You are a helpful assistant."), hides=("<tool_call>", "<think>"),
+        markers=_IM[:3], **_HERMES, **_NO_TOOLS,
+    ),
     ChatFamily("smollm2", frozenset({"llama"}), shows=("named SmolLM",), markers=_IM[:3], **_HERMES, **_NO_TOOLS),
     ChatFamily(
         "chatml", frozenset({"llama", "mistral", "qwen2", "stablelm"}), shows=("<|im_start|>",), markers=_IM[:2],
@@ -222,6 +231,8 @@ FAMILIES: tuple[ChatFamily, ...] = (
         "lfm2-first", shows=("<|tool_list_start|>",), hides=("tool_calls",), template_calls="declared",
         differs="the template writes no calls, which have the form of its later revision", **_LFM2,
     ),
+    ChatFamily("olmo-3", shows=("<function_calls>", "tool_calls", "You are a helpful function-calling AI assistant"), **_OLMO),
+    ChatFamily("olmo-3.1", shows=("<function_calls>", "tool_calls", "You are Olmo, a helpful AI assistant built by Ai2"), **_OLMO),
     ChatFamily(
         "falcon-h1", frozenset({"falcon_h1"}), shows=("<|im_start|>", "function calling AI model"), first_system=True,
         markers=("<|begin_of_text|>", "<|im_start|>", "<|im_end|>", "<|end_of_text|>"), **_HERMES, **_NO_CALLS,

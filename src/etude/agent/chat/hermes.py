@@ -141,6 +141,12 @@ class Qwen25(ChatML):
     default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 
 
+class Qwen2(ChatML):
+    """Qwen2. Its template has no tools."""
+
+    default_system = "You are a helpful assistant."
+
+
 class SmolLM2(ChatML):
     """SmolLM2-Instruct. Its template has no tools."""
 

@@ -51,12 +51,13 @@ def package_renderer(
 def _text_formats() -> Mapping[str, type[TextFormat]]:
     """The formats of this package, by the name of the family."""
     from etude.agent.chat.granite import Granite, Granite4, Granite4Default, Granite31, Granite33
-    from etude.agent.chat.hermes import ChatML, Cohere, FalconH1, Gemma3, Qwen25, SmolLM2, SmolLM3
-    from etude.agent.chat.lfm2 import LFM2
+    from etude.agent.chat.hermes import ChatML, Cohere, FalconH1, Gemma3, Qwen2, Qwen25, SmolLM2, SmolLM3
     from etude.agent.chat.llama_mistral import Llama3, Llama31, Mistral
     from etude.agent.chat.phi import Phi4, Phi4Mini, Phi35
+    from etude.agent.chat.python_calls import LFM2, Olmo3, Olmo31
 
     return {
+        "qwen2": Qwen2,
         "qwen2.5": Qwen25,
         "qwen3-2507": ChatML,
         "chatml": ChatML,
@@ -72,6 +73,8 @@ def _text_formats() -> Mapping[str, type[TextFormat]]:
         "smollm3": SmolLM3,
         "lfm2": LFM2,
         "lfm2-first": LFM2,
+        "olmo-3": Olmo3,
+        "olmo-3.1": Olmo31,
         "falcon-h1": FalconH1,
         "cohere": Cohere,
         "llama-3": Llama3,

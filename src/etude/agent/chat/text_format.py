@@ -17,6 +17,8 @@ from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.core.trace.plain_json import parse
 
 Row = dict[str, Any]
+# What is between two markers: the text, its place with the markers, and whether it is closed.
+Block = tuple[str, tuple[int, int], bool]
 
 
 class TextFormat:
@@ -134,12 +136,10 @@ def written_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def marked_blocks(
-    tokenizer: HubTokenizer, ids: Sequence[int], opening: str, closing: str
-) -> list[tuple[str, tuple[int, int], bool]]:
-    """What is between two marker tokens, as often as they occur: the text, its place with the markers, and whether it is closed."""
+def marked_blocks(tokenizer: HubTokenizer, ids: Sequence[int], opening: str, closing: str) -> list[Block]:
+    """What is between two marker tokens, as often as they occur."""
     first, last = tokenizer.added[opening], tokenizer.added[closing]
-    blocks: list[tuple[str, tuple[int, int], bool]] = []
+    blocks: list[Block] = []
     start: int | None = None
     for i, token in enumerate(ids):
         if start is None and token == first:

@@ -1,24 +1,32 @@
-"""The chat format of Liquid's LFM2: ChatML, with calls as a list of Python's calls between marker tokens.
+"""The chat formats whose calls are written as in Python: LFM2 and Olmo 3, both with the turns of ChatML.
 
-    <|tool_call_start|>[read_file(path='a.py', limit=20), list_todos()]<|tool_call_end|>
+    <|tool_call_start|>[read_file(path='a.py', limit=20), list_todos()]<|tool_call_end|>        LFM2
+    <function_calls>read_file(path="a.py", limit=20)                                           Olmo 3, a call a line
+    list_todos()</function_calls>
 
-Text is quoted as in Python, other values are written as Python's constants or as JSON. The first revision of the published template drops the
-calls of earlier turns, a later one writes them.
+LFM2 quotes text as in Python and writes other values as Python's constants or as JSON. Olmo 3 writes values as JSON. Either is read in both. The
+first revision of LFM2's template drops the calls of earlier turns, a later one writes them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from renderers import ParsedToolCall, ToolCallParseStatus
 
 from etude.agent.chat.hermes import ChatML
-from etude.agent.chat.text_format import Row, marked_blocks, written_json
+from etude.agent.chat.text_format import Block, Row, marked_blocks, written_json
 
 OPEN, CLOSE = "<|tool_call_start|>", "<|tool_call_end|>"
+_OLMO_IDLE = "You do not currently have access to any functions. <functions></functions>"
+_OLMO_CALLING = (
+    "You are provided with function signatures within <functions></functions> XML tags. You may call one or more functions to assist with the "
+    "user query. Output any function calls within <function_calls></function_calls> XML tags. Do not make assumptions about what values to plug "
+    "into functions."
+)
 DEEPEST = 100  # values within values
 _WORD = re.compile(r"[^\s()\[\]{}=,:'\"]+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -47,31 +55,37 @@ class LFM2(ChatML):
         return self.message(role, f"<|tool_response_start|>{text}<|tool_response_end|>" if role == "tool" else text)
 
     def turn(self, row: Row) -> str:
-        calls = ", ".join(map(_written, row.get("tool_calls", ())))
+        calls = ", ".join(_written(call, _quoted) for call in row.get("tool_calls", ()))
         return row["content"] + (f"{OPEN}[{calls}]{CLOSE}" if calls else "")
 
     def calls(self, ids: list[int]) -> list[ParsedToolCall]:
-        calls: list[ParsedToolCall] = []
-        for text, place, closed in marked_blocks(self.tokenizer, ids, OPEN, CLOSE):
-            reader = CallReader(text)
-            status = ToolCallParseStatus.OK if closed else ToolCallParseStatus.UNCLOSED_BLOCK
-            try:
-                calls += [
-                    ParsedToolCall(raw=text, name=name, arguments=given, token_span=place, status=status)
-                    for name, given in reader.calls()
-                ]
-            except ValueError:
-                status = ToolCallParseStatus.INVALID_JSON if closed else status
-                calls.append(ParsedToolCall(raw=text, name=reader.name, token_span=place, status=status))
-        return calls
+        return _read(marked_blocks(self.tokenizer, ids, OPEN, CLOSE), CallReader.listed)
 
 
-def _written(call: Row) -> str:
+def _read(
+    blocks: Sequence[Block], read: Callable[[CallReader], list[tuple[str, dict[str, Any]]]]
+) -> list[ParsedToolCall]:
+    calls: list[ParsedToolCall] = []
+    for text, place, closed in blocks:
+        reader = CallReader(text)
+        status = ToolCallParseStatus.OK if closed else ToolCallParseStatus.UNCLOSED_BLOCK
+        try:
+            calls += [
+                ParsedToolCall(raw=text, name=name, arguments=given, token_span=place, status=status)
+                for name, given in read(reader)
+            ]
+        except ValueError:
+            status = ToolCallParseStatus.INVALID_JSON if closed else status
+            calls.append(ParsedToolCall(raw=text, name=reader.name, token_span=place, status=status))
+    return calls
+
+
+def _written(call: Row, value: Callable[[Any], str]) -> str:
     function = call["function"]
-    return f"{function['name']}({', '.join(f'{key}={_value(value)}' for key, value in function['arguments'].items())})"
+    return f"{function['name']}({', '.join(f'{key}={value(given)}' for key, given in function['arguments'].items())})"
 
 
-def _value(value: Any) -> str:
+def _quoted(value: Any) -> str:
     if isinstance(value, str):
         for plain, escaped in (("\\", "\\\\"), ("'", "\\'"), ("\n", "\\n"), ("\r", "\\r")):
             value = value.replace(plain, escaped)
@@ -79,15 +93,58 @@ def _value(value: Any) -> str:
     return written_json(value) if isinstance(value, dict | list) else str(value)
 
 
+class Olmo3(ChatML):
+    """Olmo 3 Instruct. A result is a turn of the role `environment`."""
+
+    about = "You are a helpful function-calling AI assistant. "
+
+    def opening(self, rows: Sequence[Row], tools: Sequence[Row]) -> tuple[str, Sequence[Row]]:
+        first = rows[0]["role"] == "system"
+        declared = f"<functions>{written_json(list(tools))}</functions>" if tools else ""
+        if first:
+            return self.message("system", rows[0]["content"] + declared), rows[1:]
+        return self.message("system", self.about + (_OLMO_CALLING + declared if tools else _OLMO_IDLE)), rows
+
+    def joins(self, before: Row, row: Row) -> bool:
+        return False
+
+    def block(self, rows: Sequence[Row]) -> str:
+        role = rows[0]["role"]
+        return self.message("environment" if role == "tool" else role, rows[0]["content"])
+
+    def turn(self, row: Row) -> str:
+        calls = "\n".join(_written(call, written_json) for call in row.get("tool_calls", ()))
+        return row["content"] + (f"<function_calls>{calls}</function_calls>" if calls else "")
+
+    def calls(self, ids: list[int]) -> list[ParsedToolCall]:
+        return _read(marked_blocks(self.tokenizer, ids, "<function_calls>", "</function_calls>"), CallReader.lines)
+
+
+class Olmo31(Olmo3):
+    """Olmo 3.1 Instruct, whose default system prompt names the model."""
+
+    about = (
+        "You are Olmo, a helpful AI assistant built by Ai2. Your date cutoff is December 2024, and your model weights are available at "
+        "https://huggingface.co/allenai. "
+    )
+
+
 class CallReader:
-    """Reads a list of calls from front to back. `name` is the last name that was read, for the report of what does not read."""
+    """Reads calls from front to back. `name` is the last name that was read, for the report of what does not read."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
         self.name: str | None = None
 
-    def calls(self) -> list[tuple[str, dict[str, Any]]]:
+    def lines(self) -> list[tuple[str, dict[str, Any]]]:
+        """Names and arguments of calls one after another. Raises ValueError if the text is anything else."""
+        calls = [self._call()]
+        while self._next():
+            calls.append(self._call())
+        return calls
+
+    def listed(self) -> list[tuple[str, dict[str, Any]]]:
         """Names and arguments. Raises ValueError if the text is anything but a list of calls."""
         self._take("[")
         calls = [self._call()]
