@@ -70,23 +70,22 @@ def training_bytes(
     """Peak of a training process with AdamW: weights, its two moments, and the larger of what `tokens` tokens keep before the backward pass and of
     the gradients after it.
 
-    `kept_tokens`: tokens whose graphs are held at one time, where a step scores rollouts before it trains on them. `copies`: how many more times the
+    `kept_tokens`: tokens whose graphs are held at one time, where a step scores rollouts before it trains on them; the gradients of one micro-batch
+    are there while graphs of others are kept. `copies`: how many more times the
     trained weights are held (a reference, states that are being published).
     """
     held = tokens if kept_tokens is None else max(tokens, kept_tokens)
     kept, again = size.of_token(recompute)
     step = FLOAT * (held * kept + tokens * again) + LOGIT_COPIES * LOGIT_BYTES
-    return _states(size, copies) + max(step, FLOAT * size.trained)
+    gradients = FLOAT * size.trained
+    return _states(size, copies) + (step + gradients if held > tokens else max(step, gradients))
 
 
 def fitting_tokens(
     size: ModelSize, memory: int, wanted: int, *, recompute: bool = False, copies: int = 0
 ) -> tuple[int, int]:
     """Tokens of a micro-batch, at most `wanted`, and tokens whose graphs a training process of `memory` bytes can hold with it; 0 where it has no
-    room. `copies`: as in `training_bytes`.
-
-    Gradients count in full: those of one micro-batch are there while graphs of others are kept.
-    """
+    room. `copies`: as in `training_bytes`. Gradients count in full."""
     room = memory - _states(size, copies) - FLOAT * size.trained - LOGIT_COPIES * LOGIT_BYTES
     numbers = max(0, room // FLOAT)
     kept, again = size.of_token(recompute)
