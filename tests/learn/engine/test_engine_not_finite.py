@@ -189,7 +189,7 @@ def test_a_client_hears_the_reason_and_greedy_answers_do_not_go_round_for_ever(m
 
 def test_a_turn_of_vllm_with_a_logprob_that_is_no_number_is_a_fault_of_ours():
     answered = {"finish": "stop", "ids": [1, 2], "logprobs": [-0.1, math.nan], "spans": [], "cached": 0}
-    found = completion(RunningTurn("c", 1, 3, 0, 0.0), answered, 1.0)
+    found = completion(RunningTurn(print, 3, 0, 0.0), answered, 1.0)
     assert isinstance(found, PolicyError) and found.infra and "not finite" in str(found)
 
 

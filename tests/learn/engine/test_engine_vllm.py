@@ -29,9 +29,10 @@ from etude.learn.engine.vllm.child import (
     versions_of,
 )
 from etude.learn.engine.vllm.found import NoVllm, vllm_version
-from etude.learn.engine.vllm.service import Salts, VllmService, module_of, to_load
+from etude.learn.engine.vllm.service import VllmService, module_of, to_load
+from etude.learn.engine.vllm.turns import Salts
 
-TURN = RunningTurn("me", 1, 3, 4, 0.0)
+TURN = RunningTurn(print, 3, 4, 0.0)
 
 
 @pytest.fixture

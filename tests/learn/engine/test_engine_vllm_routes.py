@@ -38,7 +38,7 @@ def step(worker, *rows: tuple[str, int, list[int]]) -> None:
 def answer_of(worker, name: str, wide: bool):
     """The routes as a completion of our own has them."""
     found = worker.take_routes(name, wide)
-    turn = RunningTurn("me", 1, 3, 0, 0.0, wide)
+    turn = RunningTurn(print, 3, 0, 0.0, wide)
     message = {"finish": "stop", "logprobs": [-0.5], "ids": [1], "spans": [], "cached": 0, "routes": found}
     return completion(turn, message, 1.0).tokens
 

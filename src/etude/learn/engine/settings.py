@@ -57,7 +57,7 @@ class EngineSettings(BaseModel):
 
     kind: Literal["etude", "vllm"] = Field(
         default="etude",
-        description="what answers in RL: our own engine, or vLLM in a Python of its own (docs/vllm.md); everything else asks ours",
+        description="what samples in rl, attempts and bench: our own engine, or vLLM in a separate Python (docs/vllm.md)",
     )
     vllm: VllmSettings = Field(default_factory=VllmSettings, description="vLLM, where it is the engine")
     max_slots: int = Field(default=64, ge=1, description="sessions whose tokens are kept in the cache")

@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from etude.agent.harness.settings import HarnessSettings
 from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
 from etude.pipeline.run.endpoint import Endpoint
 from etude.pipeline.run.other_agent import harness_of, open_agent
 from etude.pipeline.run.policy_options import PolicyArgument, SuiteContext, UnknownPolicy
+
+if TYPE_CHECKING:
+    from etude.agent.chat.renderer import Renderer
+    from etude.learn.engine.policy import EnginePolicy
+    from etude.learn.engine.vllm.policy import VllmPolicy
 
 CHECKPOINT = "checkpoint:"
 
@@ -27,22 +33,11 @@ def checkpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
         raise UnknownPolicy(f"{argument.what}: there is no config.json, so it is no checkpoint directory")
     renderer = load_renderer(folder)
     nano = isinstance(renderer, NanoRenderer)
-    options = context.options
     settings = _settings(argument, context, folder, nano=nano)
 
     @asynccontextmanager
     async def opened():
-        from etude.learn.engine.policy import EnginePolicy
-        from etude.learn.engine.settings import EngineSettings
-        from etude.learn.model.checkpoint import load_checkpoint
-
-        model = load_checkpoint(folder)
-        slots = {"max_slots": options.concurrency, "max_batch": options.concurrency}
-        # This many sessions at once decode quicker without drafts.
-        engine = context.recipe.engine.model_copy(update={"draft_tokens": 0}) if nano else EngineSettings.model_validate(
-            {**slots, "max_len": options.context_tokens or model.config.context_length}
-        )  # fmt: skip
-        policy = EnginePolicy.start(model, engine, name=name, renderer=renderer)
+        policy = _open_policy(folder, name, renderer, context, nano=nano)
         try:
             yield ParticipantPolicy(policy, renderer, engine=True, agent=open_agent(argument.agent, settings, renderer))
         finally:
@@ -52,6 +47,27 @@ def checkpoint(argument: PolicyArgument, context: SuiteContext) -> Participant:
     digest, facts = harness_of(argument.agent, settings, renderer)
     facts |= {"checkpoint": identity(folder)}
     return Participant(name, argument.effort, "checkpoint", settings, digest, opened, facts=facts, agent=argument.agent)
+
+
+def _open_policy(
+    folder: Path, name: str, renderer: Renderer, context: SuiteContext, *, nano: bool
+) -> EnginePolicy | VllmPolicy:
+    """Our engine in this process, or vLLM where the recipe's engine is vLLM. A nano model has the recipe's engine as it is, but for drafts: this
+    many sessions at once decode quicker without them."""
+    from etude.learn.engine.policy import EnginePolicy
+    from etude.learn.engine.settings import EngineSettings
+    from etude.learn.engine.vllm.policy import VllmPolicy
+    from etude.learn.model.checkpoint import load_checkpoint, load_config
+
+    options, engine = context.options, context.recipe.engine.model_copy(update={"draft_tokens": 0})
+    limits = {"max_slots": options.concurrency, "max_batch": options.concurrency}
+    limits["max_len"] = options.context_tokens or load_config(folder).context_length
+    if engine.kind == "vllm":
+        return VllmPolicy(folder, engine if nano else engine.model_copy(update=limits), name=name)
+    model = load_checkpoint(folder)
+    return EnginePolicy.start(
+        model, engine if nano else EngineSettings.model_validate(limits), name=name, renderer=renderer
+    )
 
 
 def named_folder(argument: PolicyArgument) -> tuple[Path, str]:

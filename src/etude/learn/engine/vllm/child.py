@@ -38,10 +38,9 @@ SEEDS = 2**63  # vLLM takes signed ones of 64 bits
 
 @dataclass(frozen=True)
 class RunningTurn:
-    """A request that vLLM is at. `version`: what was served when it was sent."""
+    """A request that vLLM is at. `deliver`: takes what becomes of it. `version`: what was served when it was sent."""
 
-    client: str
-    number: int
+    deliver: Callable[[Completion | PolicyError], None]
     prompt_tokens: int
     version: int
     sent_s: float

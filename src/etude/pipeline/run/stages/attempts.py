@@ -13,11 +13,10 @@ from typing import Any
 from etude.agent.chat.load import load_renderer
 from etude.agent.chat.renderer import Renderer
 from etude.core.trace.segment import Rollout
-from etude.learn.engine.policy import EnginePolicy
 from etude.learn.model.checkpoint import load_config
 from etude.pipeline.run.practice import TrainingTasks, practice
 from etude.pipeline.run.stage import Context, StageError
-from etude.pipeline.run.stages.loading import load_model
+from etude.pipeline.run.stages.loading import open_policy
 from etude.pipeline.run.stages.rl import sft_checkpoint
 from etude.rl.observer import EventLogObserver
 from etude.rl.preflight import Window, check_prompts, sample_of
@@ -67,18 +66,11 @@ async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> 
     """Every task's group of attempts that is not stored yet."""
     recipe, start = context.recipe, sft_checkpoint(context)
     pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
-    engine = recipe.engine.model_copy(
-        update={
-            "threads": 1,  # sandboxes need the other core
-            "max_slots": max(recipe.engine.max_slots, recipe.rl.slots),
-            "draft_tokens": 0,  # this many at once decode quicker without drafts
-        }
-    )
-    policy = EnginePolicy.start(load_model(context, start), engine, name=context.stage)
+    policy = open_policy(context, start, context.stage, max_slots=max(recipe.engine.max_slots, recipe.rl.slots))
     try:
         async with code_search(recipe.harness) as search:
             renderer = load_renderer(start)
-            await _check_prompts(context, tasks, engine.max_len, renderer)
+            await _check_prompts(context, tasks, recipe.engine.max_len, renderer)
             graders = graders_with(recipe.tasks.plugins)
             setup = AttemptSetup(policy, pool, graders, recipe.harness, renderer, recipe.rl.attempt, search=search)
             await GroupSampler(context, tasks, store, setup).run()

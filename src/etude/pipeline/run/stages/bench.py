@@ -17,16 +17,16 @@ from etude.agent.chat.load import load_renderer
 from etude.agent.chat.renderer import Renderer
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
+from etude.agent.policy.protocol import Policy
 from etude.evaluate.bench.bench_stage import BenchStage
 from etude.evaluate.bench.claims import discovery, lift
 from etude.evaluate.bench.outcome import Outcome
 from etude.evaluate.bench.runs import scripted
 from etude.evaluate.bench.settings import DISCOVERY_LEVEL
 from etude.evaluate.bench.summary import summarise
-from etude.learn.engine.policy import EnginePolicy
 from etude.pipeline.run.practice import exam
 from etude.pipeline.run.stage import Context
-from etude.pipeline.run.stages.loading import load_model
+from etude.pipeline.run.stages.loading import open_policy
 from etude.pipeline.run.stages.pretraining import CHECKPOINT, base_checkpoint, chat_checkpoint
 from etude.rollout.attempt import AttemptSetup, Script
 from etude.rollout.code_search import code_search
@@ -138,9 +138,7 @@ def _scripted_agents(
 def _checkpoint(context: Context, folder: Path) -> Callable[[Machines], AbstractAsyncContextManager[AttemptSetup]]:
     @asynccontextmanager
     async def opened(pool: Machines) -> AsyncIterator[AttemptSetup]:
-        # The sandboxes need the other core; this many sessions at once decode quicker without drafts.
-        engine = context.recipe.engine.model_copy(update={"threads": 1, "draft_tokens": 0})
-        policy = EnginePolicy.start(load_model(context, folder), engine, name=folder.parent.name)
+        policy = open_policy(context, folder, folder.parent.name)
         try:
             yield _setup(context, pool, policy, load_renderer(folder))
         finally:
@@ -161,7 +159,7 @@ def _scripted(
     return opened
 
 
-def _setup(context: Context, pool: Machines, policy: EnginePolicy | Script, renderer: Renderer) -> AttemptSetup:
+def _setup(context: Context, pool: Machines, policy: Policy | Script, renderer: Renderer) -> AttemptSetup:
     graders, harness = graders_with(context.recipe.tasks.plugins), _asked_at(context, context.recipe.harness)
     return AttemptSetup(policy, pool, graders, harness, renderer, context.recipe.rl.attempt)
 
