@@ -199,9 +199,21 @@ async def test_a_hanging_policy_becomes_an_infra_fault_with_a_reason():
 
     pool = MemoryPool()
     limits = FAST.model_copy(update={"limit_s": 0.05, "attempts": 2})
-    with pytest.raises(InfraFault, match="longer than 0.05 s"):
+    with pytest.raises(InfraFault, match="it hung: nothing happened for 0.05 s"):
         await attempt(TASK, setup(pool, policy=Hangs([]), settings=limits))
     assert not pool.live
+
+
+async def test_a_slow_policy_has_the_limit_for_each_turn_and_not_for_the_whole_try():
+    class Slow(ScriptedPolicy):
+        async def complete(self, request: Request) -> Completion:
+            await asyncio.sleep(0.9)
+            return await super().complete(request)
+
+    turns = [call("bash", command="true") for _ in range(4)] + [call("done", message="over")]
+    limits = FAST.model_copy(update={"limit_s": 3.0, "attempts": 1})
+    found = await attempt(TASK, setup(MemoryPool(), policy=Slow(turns), settings=limits))
+    assert found.tries == 1 and found.outcome.reason == "done" and found.seconds["agent"] > 3.0
 
 
 async def test_a_batch_keeps_order_bounds_concurrency_and_names_faults():

@@ -22,12 +22,13 @@ from etude.agent.harness.approval import Approver
 from etude.agent.harness.dependencies import AgentDependencies
 from etude.agent.harness.header import session_header
 from etude.agent.harness.instructions import NAME, InstructionFile, fit, render_instructions
+from etude.agent.harness.observer import AgentObserver, NullObserver
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.services import AgentServices
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.policy.protocol import FatalStageError, Policy, PolicyError
-from etude.core.trace.entry import SessionHeader
+from etude.core.trace.entry import Entry, SessionHeader
 from etude.core.trace.segment import Rollout
 from etude.core.trace.session import Recorder, Session
 from etude.rollout.code_search import CodeSearch
@@ -103,6 +104,27 @@ class Attempt:
     tries: int = 1
 
 
+class ProgressDeadline(NullObserver):
+    """Moves the end of a try on with each entry that its session records. So a slow policy, or one that many sessions share, is given all its
+    turns, and a try that hangs ends."""
+
+    def __init__(self, timeout: asyncio.Timeout, limit_s: float) -> None:
+        self._timeout, self._limit_s = timeout, limit_s
+        self.user: AgentObserver = NullObserver()  # a user in the task, who observes the session too
+
+    def extend(self) -> None:
+        """By the limit from now on; nothing where the try is over its time already."""
+        if not self._timeout.expired():
+            self._timeout.reschedule(asyncio.get_running_loop().time() + self._limit_s)
+
+    def entry(self, entry: Entry) -> None:
+        self.extend()
+        self.user.entry(entry)
+
+    def idle(self, reason: str, message: str) -> None:
+        self.user.idle(reason, message)
+
+
 AttemptPhase = Literal["sandbox", "agent", "grading"]
 OnPhase = Callable[
     [AttemptPhase, str], None
@@ -131,14 +153,16 @@ async def attempt(
     while True:
         tries = len(faults)
         try:
-            async with asyncio.timeout(setup.settings.limit_s):
+            async with asyncio.timeout(setup.settings.limit_s) as timeout:
+                progress = ProgressDeadline(timeout, setup.settings.limit_s)
                 left_behind = ended
                 if left_behind is None:
                     varied = None if seed is None else seed + SEED_STRIDE * tries
                     policy = setup.policy_for(task, seed)  # the same plan again, however often it is tried
-                    left_behind = await _try(task, setup, policy, name, varied, tries + 1, on_phase)
+                    left_behind = await _try(task, setup, policy, name, varied, tries + 1, on_phase, progress)
                     keep(left_behind)
                 on_phase("grading", "")
+                progress.extend()
                 found = await _graded(left_behind, task, setup, group)
                 found.rollout.info.update({"faults": faults} if faults else {})
                 return found
@@ -165,7 +189,7 @@ def _wait_s(error: Exception, tries: int, settings: AttemptSettings, name: str) 
 def _reason(error: Exception, settings: AttemptSettings) -> str:
     """An error that nothing foresaw says where it comes from: somebody has to mend that."""
     if isinstance(error, TimeoutError):
-        return str(error) or f"it took longer than {settings.limit_s:g} s"
+        return str(error) or f"it hung: nothing happened for {settings.limit_s:g} s (attempt.limit_s)"
     return str(error) if isinstance(error, (InfraError, PolicyError)) else describe_error(error)
 
 
@@ -177,7 +201,14 @@ async def _sandbox(task: Task, setup: AttemptSetup, name: str) -> Disposable:
 
 
 async def _try(
-    task: Task, setup: AttemptSetup, policy: Policy, name: str, seed: int | None, number: int, on_phase: OnPhase
+    task: Task,
+    setup: AttemptSetup,
+    policy: Policy,
+    name: str,
+    seed: int | None,
+    number: int,
+    on_phase: OnPhase,
+    progress: ProgressDeadline,
 ) -> UngradedAttempt:
     began_unix_s, start = time.time(), time.perf_counter()
     on_phase("sandbox", "")
@@ -186,7 +217,7 @@ async def _try(
     on_phase("agent", host)
     created = time.perf_counter()
     try:
-        outcome = await _run_agent(task, setup, policy, sandbox, name, number, seed)
+        outcome = await _run_agent(task, setup, policy, sandbox, name, number, seed, progress)
         ran = time.perf_counter()
         files, objection = await _export(sandbox, task, setup.settings)
     finally:
@@ -225,7 +256,14 @@ def _spec(task: Task, name: str, settings: AttemptSettings) -> SandboxSpec:
 
 
 async def _run_agent(
-    task: Task, setup: AttemptSetup, policy: Policy, sandbox: Disposable, name: str, number: int, seed: int | None
+    task: Task,
+    setup: AttemptSetup,
+    policy: Policy,
+    sandbox: Disposable,
+    name: str,
+    number: int,
+    seed: int | None,
+    progress: ProgressDeadline,
 ) -> AgentOutcome:
     session_id = f"{name}.{number}"
     if setup.settings.tool_latency_s:
@@ -233,7 +271,7 @@ async def _run_agent(
     if setup.agent is not None:
         return await setup.agent(task, policy, sandbox, session_id, seed)
     facts = task_facts(task)
-    inbox, bystander = overheard(task)
+    inbox, progress.user = overheard(task)
     header = session_header(setup.harness, policy, facts, renderer=setup.renderer, session_id=session_id)
     async with setup.services(task, sandbox) as services:
         agent = build_agent(
@@ -248,7 +286,7 @@ async def _run_agent(
                 services=services,
                 inbox=inbox,
                 approver=_approver(setup, name),
-                watcher=bystander,
+                watcher=progress,
             ),
         )
         return await agent.run()

@@ -16,7 +16,10 @@ class AttemptSettings(BaseModel):
     first_delay_s: float = Field(default=0.1, ge=0, description="wait before the second try, seconds; then times four")
     max_delay_s: float = Field(default=5.0, ge=0, description="longest wait between two tries, seconds")
     limit_s: float = Field(
-        default=300.0, gt=0, description="a try that hangs longer than this many seconds is an infra fault"
+        default=300.0,
+        gt=0,
+        description="a try whose session records nothing for this many seconds hangs, which is an infrastructure error; another "
+        "harness, whose turns are not recorded here, has this long in all",
     )
     memory_mb: int = Field(default=512, ge=32, description="memory of a sandbox, MiB")
     max_export_bytes: int = Field(default=4 << 20, ge=1, description="most bytes of files an agent may leave behind")
