@@ -68,6 +68,7 @@ BAD: list[tuple[list[str], str]] = [
     (["tokenizer", "check", "absent"], "FileNotFoundError"),
     (["model", "check", "absent"], "FileNotFoundError"),
     (["model", "push", "absent", "me/mine"], "HubError"),
+    (["model", "import", "absent.gguf", "--out", "x"], "FileNotFoundError"),
     (["serve", "absent"], "FileNotFoundError"),
     (["tokenizer", "train", "--out", "new"], "NothingToDo"),
     (["corpus", "build"], "BuildError"),

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 EXTRAS = {
     "torch": "train",
     "safetensors": "train",
+    "gguf": "train",
     "ray": "rl",
     "boto3": "s3",
     "botocore": "s3",

@@ -14,7 +14,9 @@ from etude.cli.option import Json
 
 Made = TypeVar("Made")
 
-app = typer.Typer(no_args_is_help=True, help="Fetch or upload a checkpoint; prove one before it is trained or served.")
+app = typer.Typer(
+    no_args_is_help=True, help="Fetch, import or upload a checkpoint; prove one before it is trained or served."
+)
 
 NAMES = "owner/name[@revision] on a model hub, or smollm2-135m"  # of checkpoints
 
@@ -163,6 +165,36 @@ def fetch(
         raise ValueError(f"--dtype {dtype} is for {', '.join(PUBLISHED_MODELS)}; a hub's files are kept as they are")
     found = fetch_from_hub(name, revision, out, dry_run=dry_run)
     return Answer(found.document(), found.text())
+
+
+@app.command("import")
+def import_gguf(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A GGUF file of llama.cpp.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for the checkpoint.")],
+    dtype: Annotated[Literal["fp32", "bf16"], typer.Option(help="Type of the weights that are written.")] = "bf16",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="State what the file holds; write nothing.")] = False,
+    json: Json = False,
+) -> Answer:
+    """Write the model of a GGUF file as a Hugging Face directory that can be trained: weights, config, tokenizer, chat template."""
+    from dataclasses import asdict
+
+    from etude.learn.model.card import CheckpointOrigin
+    from etude.learn.model.gguf_import import summarize_gguf, write_checkpoint
+    from etude.learn.model.published_models import require_empty
+
+    require_empty(out)
+    found = summarize_gguf(file)
+    types = ", ".join(f"{count} {name}" for name, count in sorted(found.types.items()))
+    document = {"file": str(file), "folder": str(out), "dtype": dtype, "written": not dry_run, **asdict(found)}
+    content = (
+        f"{found.name or file.name} ({found.architecture}, {found.parameters / 1e6:,.1f}M parameters; tensors: {types})"
+    )
+    if dry_run:
+        return Answer(document, f"would write {content} to {out} in {dtype}; --dry-run writes nothing")
+    licence = (("license", found.licence),) if found.licence else ()
+    note = f"The weights were read from the GGUF file `{file.name}`; where its tensors are quantised, they are rounded."
+    write_checkpoint(file, out, dtype, CheckpointOrigin(found.name or file.name, licence), note)
+    return Answer(document, f"{out} holds {content} in {dtype}; prove it with: etude model check {out}")
 
 
 @app.command()

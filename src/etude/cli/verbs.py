@@ -154,7 +154,7 @@ VERBS = (
     Verb("corpus", "corpus:app", "Build a library of code from folders, repositories and packages, and look into it."),
     Verb("base", "base:app", "Compare checkpoints before one is trained on."),
     Verb("tokenizer", "tokenizer:app", "Train a tokenizer, extend one and its checkpoint, check one."),
-    Verb("model", "model:app", "Fetch or upload a checkpoint; prove one before it is trained or served."),
+    Verb("model", "model:app", "Fetch, import or upload a checkpoint; prove one before it is trained or served."),
     Verb(
         "serve",
         "serve:serve",

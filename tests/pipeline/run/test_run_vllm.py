@@ -22,7 +22,7 @@ SFT_NANO = ROOT / "checkpoints" / "sft-nano"
 SMALL = [
     f'run.sft_checkpoint="{SFT_NANO}"',
     "run.control_share=0.1",
-    "bench.tasks=6",
+    "bench.tasks=8",
     "bench.tasks_per_level_min=1",
     "bench.tasks_discovery_min=1",
     "bench.passes=1",
@@ -62,7 +62,7 @@ def test_attempts_and_bench_ask_vllm_where_the_recipe_names_it(tmp_path: Path) -
         body(context(tmp_path, stage, python))
     tried = json.loads((tmp_path / "attempts" / "summary.json").read_text())
     found = json.loads((tmp_path / "bench" / "summary.json").read_text())["bench"]
-    assert tried["attempts"] > 0 and found["sft"]["tasks"] == found["rl"]["tasks"] == 6
+    assert tried["attempts"] > 0 and found["sft"]["tasks"] == found["rl"]["tasks"] == 8
     assert found["expert"]["avg"] > found["nop"]["avg"] == 0
     said = notes(tmp_path)
     for name in ("attempts", "sft", "rl"):

@@ -6,13 +6,17 @@ Tensors are read and written one at a time. llama.cpp stores the q and k rows of
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
 
+from etude.learn.model.card import CARD, CheckpointOrigin, card
 from etude.learn.model.checkpoint_files import TOKEN_IDS
 from etude.learn.model.gguf_tokenizer import ID_KEYS, TEMPLATE, read_tokenizer_of, tokenizer_config
 from etude.learn.weights.gguf_file import GgufFile, open_gguf
@@ -45,6 +49,44 @@ class _Settings:
             raise CheckpointError(f"{self.path}: {self.architecture}.{key} is {found!r:.40}, no positive number")
         # Numbers are fp32: the shortest decimal that gives the same one.
         return found if isinstance(found, int) else float(str(np.float32(found)))
+
+
+@dataclass(frozen=True)
+class GgufSummary:
+    """What a file holds: `name` and `licence` as it states them, else "", and how many tensors there are of each type."""
+
+    architecture: str
+    name: str
+    licence: str
+    parameters: int
+    types: dict[str, int]
+
+
+def summarize_gguf(path: Path) -> GgufSummary:
+    """Reads the header alone. Raises CheckpointError as `import_gguf` does for what the header shows."""
+    with open_gguf(path) as file:
+        architecture = str(hf_config_of(file)["model_type"])
+        keys = dict(_hf_keys(file))
+        name, licence = (str(file.metadata.get(f"general.{key}", "")) for key in ("name", "license"))
+        tensors = [file.tensors[name] for name in keys.values()]
+    types = Counter(tensor.kind.name for tensor in tensors)
+    return GgufSummary(architecture, name, licence, sum(math.prod(tensor.shape) for tensor in tensors), dict(types))
+
+
+def write_checkpoint(
+    path: Path, folder: Path, dtype: Literal["fp32", "bf16"], origin: CheckpointOrigin, note: str
+) -> dict[str, Any]:
+    """Writes the model's files and a model card, with `note` on where the weights come from, to `folder`, which must be absent or empty. It is there
+    as a whole or not at all. Returns the content of config.json; raises as `import_gguf`, and OSError."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as place:
+        draft = Path(place, "checkpoint")
+        draft.mkdir()
+        config = import_gguf(path, draft, dtype)
+        text = card(origin, config, config["vocab_size"]) + f"\n## Origin\n\n{note}\n"
+        (draft / CARD).write_text(text, encoding="utf-8")
+        draft.rename(folder)  # over an empty folder too
+    return config
 
 
 def import_gguf(path: Path, folder: Path, dtype: Literal["fp32", "bf16"] = "fp32") -> dict[str, Any]:

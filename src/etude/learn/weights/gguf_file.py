@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from etude.learn.weights.gguf_types import GGUF_TYPES, OTHER_TYPES, Floats, GgufType
+from etude.learn.weights.gguf_types import Floats, GgufType, find_type, type_name
 from etude.learn.weights.hf_files import CheckpointError
 
 _VERSIONS = (2, 3)
@@ -155,11 +155,10 @@ class _Cursor:
             raise CheckpointError(f"{self.path}: {name!r:.80} has {dimensions} dimensions; the file is damaged")
         shape = tuple(reversed([self._number("Q") for _ in range(dimensions)]))
         number, start = self._number("I"), self._number("Q")
-        kind = GGUF_TYPES.get(number)
+        kind = find_type(number)
         if kind is None:
-            known = ", ".join(kind.name for kind in GGUF_TYPES.values())
             raise CheckpointError(
-                f"{self.path}: {name!r:.80} has the type {OTHER_TYPES.get(number, number)}, and {known} can be read; take another file of the model"
+                f"{self.path}: {name!r:.80} has the type {type_name(number)}, which can't be read back to fp32; take another file of the model"
             )
         if not shape or shape[-1] % kind.elements:
             raise CheckpointError(f"{self.path}: {name!r:.80} has no whole {kind.name} blocks; the file is damaged")

@@ -114,7 +114,7 @@ def _contestants(context: Context) -> list[StageParticipant]:
         *((name, context.of(name) / CHECKPOINT, settings.passes_controls, {}) for name in CONTROLS),
     ]
     found = [
-        StageParticipant(name, passes, _checkpoint(context, folder), at_level)
+        StageParticipant(name, passes, _checkpoint(context, name, folder), at_level)
         for name, folder, passes, at_level in checkpoints
         if (folder / "config.json").is_file()
     ]
@@ -135,10 +135,12 @@ def _scripted_agents(
     return {name: _scripted(context, agent, known) for name, agent in ON_ANY_TASK.items()}
 
 
-def _checkpoint(context: Context, folder: Path) -> Callable[[Machines], AbstractAsyncContextManager[AttemptSetup]]:
+def _checkpoint(
+    context: Context, name: str, folder: Path
+) -> Callable[[Machines], AbstractAsyncContextManager[AttemptSetup]]:
     @asynccontextmanager
     async def opened(pool: Machines) -> AsyncIterator[AttemptSetup]:
-        policy = open_policy(context, folder, folder.parent.name)
+        policy = open_policy(context, folder, name)
         try:
             yield _setup(context, pool, policy, load_renderer(folder))
         finally:
