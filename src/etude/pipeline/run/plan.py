@@ -37,7 +37,12 @@ TRAINING_TABLES = (
     "rl.update",
 )
 LORA_TABLES = ("pretrain.base", "pretrain.short", "pretrain.long", "sft", "rl.update")
-ADDED_SETTINGS: dict[str, Any] = {"tasks.plugins": [], "engine.compute": "fp32", "model.impl": "auto"}
+ADDED_SETTINGS: dict[str, Any] = {
+    "tasks.plugins": [],
+    "engine.compute": "fp32",
+    "model.impl": "auto",
+    "exercises.wording": "words",
+}
 ADDED_SETTINGS |= {f"{table}.compute": "fp32" for table in TRAINING_TABLES}
 ADDED_SETTINGS |= {f"{table}.recompute": False for table in TRAINING_TABLES}
 ADDED_SETTINGS |= {f"{table}.{key}": value for table in LORA_TABLES for key, value in _LORA_OFF.items()}

@@ -112,7 +112,7 @@ def planted_files(task: Task) -> Files:
 
 def aliased(task: Task) -> Files:
     """Each target also answers to the last word of the request (a rename by alias)."""
-    target, word = task.metadata["targets"][0], task.instruction.split()[-1]
+    target, word = task.metadata["targets"][0], task.instruction.split()[-1].rstrip(".")
     old = task.hidden.get("old", target)
     files = nop(task)
     for path in _modules(task):

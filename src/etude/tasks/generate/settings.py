@@ -35,6 +35,11 @@ class ExerciseSettings(BaseModel):
         default_factory=_levels,
         description="Weight of each level in the mix; one left out keeps its default, one at 0 is not made.",
     )
+    wording: Literal["words", "sentences"] = Field(
+        default="words",
+        description='How a request is put: in words that the laptop model\'s tokenizer knows ("fix stack"), or in sentences for a model that was '
+        "trained on language.",
+    )
     holdout_share: float = Field(
         default=0.1,
         gt=0,

@@ -24,7 +24,7 @@ def build(task_id: str, drawing: Drawing) -> Task:
         task_id,
         drawing,
         level=LEVEL,
-        instruction=f"comment {target.name}",
+        names=[target.name],
         targets=[target],
         grader="docstring",
         hidden={
@@ -60,4 +60,10 @@ def _differences(left: Params, right: Params) -> int:
     return sum(a != b for a, b in zip(left, right, strict=True))
 
 
-LEVEL = Level("docstring", "documentation", build)
+LEVEL = Level(
+    "docstring",
+    "documentation",
+    build,
+    words="comment {}",
+    sentence="The comment above the function {} is wrong, and the code is right. Correct the comment.",
+)

@@ -21,11 +21,17 @@ def build(task_id: str, drawing: Drawing) -> Task:
         task_id,
         drawing,
         level=LEVEL,
-        instruction=f"write {target.name}",
+        names=[target.name],
         targets=[target],
         grader="outputs",
         hidden={"parts": [{"name": target.name, **edit}]},
     )
 
 
-LEVEL = Level("feature", "features", build)
+LEVEL = Level(
+    "feature",
+    "features",
+    build,
+    words="write {}",
+    sentence="Write the body of the function {}, which does what the comment above it says.",
+)

@@ -19,11 +19,16 @@ def build(task_id: str, drawing: Drawing) -> Task:
         task_id,
         drawing,
         level=LEVEL,
-        instruction="tests fail",
         targets=[target],
         grader="outputs",
         hidden={"parts": [part(target, drawing.repair(target))]},
     )
 
 
-LEVEL = Level("from-tests", "debugging", build)
+LEVEL = Level(
+    "from-tests",
+    "debugging",
+    build,
+    words="tests fail",
+    sentence="The tests fail. Find the bug and fix it.",
+)

@@ -13,11 +13,14 @@ from etude.tasks.task import Task
 
 @dataclass(frozen=True)
 class Level:
-    """`build` makes the task of an id from its Drawing; `winnable` tells whether a competent demonstration wins."""
+    """`build` makes the task of an id from its Drawing. `words` and `sentence` are the two wordings of the request, with a place for each name.
+    `winnable`: whether a competent demonstration wins."""
 
     name: LevelName
     category: str
     build: Callable[[str, Drawing], Task]
+    words: str
+    sentence: str
     winnable: bool = True
 
 
@@ -31,7 +34,7 @@ def compose(
     drawing: Drawing,
     *,
     level: Level,
-    instruction: str,
+    names: Iterable[str] = (),
     targets: Iterable[ExerciseFunction],
     grader: str,
     hidden: dict[str, Any],
@@ -40,16 +43,18 @@ def compose(
     editable: Iterable[str] | None = None,
     more_calls: Iterable[dict[str, Any]] = (),
 ) -> Task:
-    """A task around the drawing's repository. `hidden["calls"]` is added; defaults: all modules editable, fixed files."""
+    """A task around the drawing's repository. `names` are those in the request. `hidden["calls"]` is added; defaults: all modules editable, fixed
+    files."""
     repository: Repository = drawing.repository
     targets = list(targets)
     files = files or repository.files()
     reference = solution or repository.files(fixed=True)
+    wording = level.sentence if drawing.settings.wording == "sentences" else level.words
     return Task(
         id=task_id,
         category=level.category,
         level=level.name,
-        instruction=instruction,
+        instruction=wording.format(*names),
         files=files,
         test_command=CHECK_COMMAND,
         grader=grader,

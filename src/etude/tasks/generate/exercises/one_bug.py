@@ -19,11 +19,17 @@ def build(task_id: str, drawing: Drawing) -> Task:
         task_id,
         drawing,
         level=LEVEL,
-        instruction=f"fix {target.name}",
+        names=[target.name],
         targets=[target],
         grader="outputs",
         hidden={"parts": [part(target, drawing.repair(target))]},
     )
 
 
-LEVEL = Level("one-bug", "debugging", build)
+LEVEL = Level(
+    "one-bug",
+    "debugging",
+    build,
+    words="fix {}",
+    sentence="The function {} does not do what the comment above it says. Find the bug and fix it.",
+)

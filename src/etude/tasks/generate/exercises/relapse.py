@@ -22,11 +22,17 @@ def build(task_id: str, drawing: Drawing) -> Task:
         task_id,
         drawing,
         level=LEVEL,
-        instruction="tests fail",
         targets=targets,
         grader="outputs",
         hidden={"parts": [part(target, drawing.repair(target)) for target in targets]},
     )
 
 
-LEVEL = Level("relapse", "debugging", build, winnable=False)
+LEVEL = Level(
+    "relapse",
+    "debugging",
+    build,
+    words="tests fail",
+    sentence="The tests fail. Find the reason and fix it.",
+    winnable=False,
+)

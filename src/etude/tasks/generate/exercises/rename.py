@@ -82,7 +82,7 @@ def build(task_id: str, drawing: Drawing) -> Task:
         task_id,
         drawing,
         level=LEVEL,
-        instruction=f"rename {old} to {new}",
+        names=[old, new],
         targets=[target],
         grader="rename",
         hidden={"parts": sorted(parts, key=lambda part: part["path"]), "old": old},
@@ -100,4 +100,10 @@ def _files(drawing: Drawing, target: ExerciseFunction, callers: list[Caller], na
     return {**files, CHECK_PATH: body + "".join(caller.check_line() for caller in callers) + end + rest}
 
 
-LEVEL = Level("rename", "refactors", build)
+LEVEL = Level(
+    "rename",
+    "refactors",
+    build,
+    words="rename {} to {}",
+    sentence="In all files, rename the function {} to {}.",
+)

@@ -18,11 +18,17 @@ def build(task_id: str, drawing: Drawing) -> Task:
         task_id,
         drawing,
         level=LEVEL,
-        instruction=f"fix {targets[0].name} and {targets[1].name}",
+        names=[function.name for function in targets],
         targets=targets,
         grader="outputs",
         hidden={"parts": [part(target, drawing.repair(target)) for target in targets]},
     )
 
 
-LEVEL = Level("two-bugs", "debugging", build)
+LEVEL = Level(
+    "two-bugs",
+    "debugging",
+    build,
+    words="fix {} and {}",
+    sentence="The functions {} and {} do not do what the comments above them say. Find both bugs and fix them.",
+)

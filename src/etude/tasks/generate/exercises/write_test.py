@@ -29,7 +29,7 @@ def build(task_id: str, drawing: Drawing) -> Task:
         task_id,
         drawing,
         level=LEVEL,
-        instruction=f"test {target.name}",
+        names=[target.name],
         targets=[target],
         grader="write-test",
         hidden={
@@ -67,4 +67,10 @@ def _caught(target: ExerciseFunction, mutants: list[Mutation]) -> list[int]:
     return [sum(number in seen for seen in revealing) for number in range(len(target.instance.inputs))]
 
 
-LEVEL = Level("write-test", "tests", build)
+LEVEL = Level(
+    "write-test",
+    "tests",
+    build,
+    words="test {}",
+    sentence="Add a test of the function {} to check.py.",
+)
