@@ -32,9 +32,9 @@ def tell(file, text):
     with open(side / file, "ab", buffering=0) as out:
         out.write(text.encode() + b"\\n")
 
-async def begun(task, setup, policy, sandbox, name, number, seed):
+async def begun(task, setup, policy, sandbox, name, *rest):
     tell("agents", name)
-    return await real(task, setup, policy, sandbox, name, number, seed)
+    return await real(task, setup, policy, sandbox, name, *rest)
 
 class Slow:
     async def grade(self, task, files, pool):

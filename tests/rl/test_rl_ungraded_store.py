@@ -39,9 +39,9 @@ def asked(monkeypatch) -> Iterator[list[str]]:
     names: list[str] = []
     real = attempting._run_agent
 
-    async def begun(task, setup, policy, sandbox, name, number, seed):
+    async def begun(task, setup, policy, sandbox, name, *rest):
         names.append(name)
-        return await real(task, setup, policy, sandbox, name, number, seed)
+        return await real(task, setup, policy, sandbox, name, *rest)
 
     monkeypatch.setattr(attempting, "_run_agent", begun)
     yield names
