@@ -40,9 +40,8 @@ class VllmPolicy:
             self._waiting.add(answer)
         try:
             self._turns.ask(request, answer.settle)
-            if (
-                gone := self._turns.child.gone
-            ) is not None:  # it may have ended before the answer was among those that wait
+            gone = self._turns.child.gone  # it may have ended before the answer was among those that wait
+            if gone is not None:
                 raise gone
             result = await answer.future
         except EngineGone as error:
