@@ -81,7 +81,9 @@ def test_the_tokens_that_fit_take_the_memory_that_is_there(recompute: bool) -> N
 
 def test_an_engine_holds_weights_and_the_cache_of_every_slot() -> None:
     config = _config("llama")
-    one, two = (engine_bytes(config, 1000, slots, 64) for slots in (1, 2))
+    one, two = (engine_bytes(config, 1000, slots, 64, prefill_tokens=64) for slots in (1, 2))
     cache = FLOAT * config.layers * 64 * config.cache_width
     assert two - one == cache + 4 * config.vocab_size * FLOAT
-    assert engine_bytes(config, 1000, 2, 64, rounded=True) < two
+    assert engine_bytes(config, 1000, 2, 64, prefill_tokens=64, rounded=True) < two
+    assert engine_bytes(config, 1000, 2, 64, prefill_tokens=64, states=2) == two + 2 * 1000 * FLOAT
+    assert engine_bytes(config, 1000, 2, 64, prefill_tokens=128) > two

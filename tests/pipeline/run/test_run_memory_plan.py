@@ -113,12 +113,12 @@ def test_the_laptops_steps_stay_as_they_were_on_24_gb(monkeypatch: pytest.Monkey
 
 def test_a_large_models_graph_and_batch_fit_what_weights_and_engine_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {}
-    for gigabytes in (8, 16, 24):
+    for gigabytes in (10, 16, 24):
         _memory_of(monkeypatch, gigabytes)
         (stage,) = memory_plan(_recipe(*LARGE), ["rl"])
         assert stage.total <= gigabytes * 1e9, (gigabytes, stage)
         found[gigabytes] = stage.chosen["rl.update.batch_tokens"], stage.chosen["rl.update.graph_tokens"]
-    assert found[8] <= found[16] <= found[24] and found[8][1] < found[24][1] < 40_000
+    assert found[10] <= found[16] <= found[24] and found[10][1] < found[24][1] < 40_000
     assert fit_update(_recipe(*LARGE, "rl.update.recompute=true")).update.step_tokens[1] > found[24][1]
 
 
@@ -218,3 +218,20 @@ def test_a_stage_that_began_with_numbers_goes_on_with_them(tmp_path: Path) -> No
     assert attempt.next_step(_recipe()).action == "resume" and attempt.tokens(_recipe()) == (6144, 16_384)
     changed = attempt.next_step(_recipe("rl.update.batch_tokens=4096", "rl.update.graph_tokens=16384"))
     assert (changed.action, changed.why) == ("run", "rl.update.batch_tokens was 6144, is 4096")
+
+
+def test_the_plan_counts_every_engine_here_and_the_states_that_each_follows() -> None:
+    one, three = (memory_plan(_recipe(*LARGE, f"rl.engines={count}"), ["rl", "bench"]) for count in (1, 3))
+    (rl, bench), (more, same) = one, three
+    assert more.engine == 3 * rl.engine and same.engine == bench.engine
+    weights = rl.engine - bench.engine
+    away = "cluster.address=10.0.0.1:6379"
+    assert memory_plan(_recipe(*LARGE, "rl.engines=3", away), ["rl"])[0].engine == rl.engine
+    on_gpu = memory_plan(_recipe(*LARGE, "engine.device=cuda"), ["rl"])[0]
+    assert on_gpu.published == weights and on_gpu.engine == rl.engine - weights
+
+
+def test_a_step_counts_the_prompt_that_all_rollouts_share_once_for_each_micro_batch() -> None:
+    assert plans._step_tokens(8, 1000, 2000, prefix=0) == 8000
+    assert plans._step_tokens(8, 1000, 2000, prefix=600) == 8 * 400 + 3 * 600
+    assert plans._step_tokens(8, 1000, 600, prefix=600) == 8000  # a micro-batch has no room for anything else

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # States of the trained weights that RL's trainer holds on their way to the engine: the base of the next delta, the one that is published, the next.
 PUBLISHED_STATES = 3
+# States that RL's engine holds in addition to its model, in the machine's memory: the one that deltas start from, and the next.
+FOLLOWED_STATES = 2
 BYTES = 4  # of a weight
 PROMPTS_COMPARED = 4
 # Of a memory, what "auto" leaves alone: sandboxes, the controller, files in the page cache, and what the prediction misses.
@@ -38,7 +40,7 @@ BATCH_STEP, GRAPH_STEP = 512, 1024  # machines of about the same memory choose a
 @dataclass(frozen=True)
 class StageMemory:
     """Peaks in bytes; 0 where a stage has no such process. `advice`: what would lower the trainer's, and to how much. `on_gpu`: which of the two
-    compute there, whose memory is not looked up. `published`: states on their way to the engine, where the trainer is on a GPU; they are not.
+    compute there, whose memory is not looked up. `published`: states on their way to the engine, which are never on a GPU.
     `chosen`: settings that were "auto", by key; `why` says it in a line."""
 
     stage: str
@@ -200,8 +202,8 @@ def _trainer_memory(recipe: Recipe, config: ModelConfig) -> int | None:
         gpus = gpu_memory_bytes()
         share = gpu_share(processes_on_gpus(rl, engine), len(gpus)) if gpus else 0.0
         return int((1 - RESERVE_SHARE) * share * min(gpus)) if gpus else None
-    here = 1 if cluster.address else rl.engines + rl.standbys
-    engines = 0 if engine.device == "cuda" else here * _engine(recipe, config, max(engine.max_slots, rl.slots))
+    slots = max(engine.max_slots, rl.slots)
+    engines = 0 if engine.device == "cuda" else _engines_here(recipe) * _engine(recipe, config, slots, follows=True)
     return max(0, int((1 - RESERVE_SHARE) * memory_bytes()) - engines) // rl.ranks
 
 
@@ -224,13 +226,29 @@ def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMem
     tokens = max(batch, prefix)
     size = _size(config, tokens, row, update.lora)
     places = _on_gpu(trainer=rl.device, engine=recipe.engine.device)
-    held = max(tokens, min(graph, rl.groups_per_step * rl.group_size * row))
+    held = max(tokens, min(graph, _step_tokens(rl.groups_per_step * rl.group_size, row, tokens, prefix)))
     more = {"kept_tokens": held, "copies": _copies(recipe, size)}
     trained = _trainer("rl", "rl.update", size, tokens, recompute=update.recompute, **more)
     slots = max(recipe.engine.max_slots, rl.slots)
-    published = PUBLISHED_STATES * BYTES * size.parameters if "trainer" in places else 0
-    found = replace(trained, engine=_engine(recipe, config, slots), on_gpu=places, published=published)
+    engines = _engines_here(recipe) * _engine(recipe, config, slots, follows=True)
+    states = PUBLISHED_STATES * ("trainer" in places) + FOLLOWED_STATES * ("engine" in places)
+    found = replace(trained, engine=engines, on_gpu=places, published=states * BYTES * size.parameters)
     return replace(found, chosen=planned.chosen, why=planned.why)
+
+
+def _step_tokens(rollouts: int, row: int, batch: int, prefix: int) -> int:
+    """Tokens of a step whose rollouts fill their windows of `row` tokens; each micro-batch of `batch` has the prompt that all share once."""
+    from etude.learn.train.rollout_batch import LONG_PREFIX
+
+    if not LONG_PREFIX <= prefix < min(row, batch):
+        return rollouts * row
+    behind = rollouts * (row - prefix)
+    return behind + -(-behind // (batch - prefix)) * prefix
+
+
+def _engines_here(recipe: Recipe) -> int:
+    """RL's engines on the machine of its trainer."""
+    return 1 if recipe.cluster.address else recipe.rl.engines + recipe.rl.standbys
 
 
 def _trainer(stage: str, table: str, size: Any, tokens: int, *, recompute: bool, **more: int) -> StageMemory:
@@ -242,8 +260,9 @@ def _trainer(stage: str, table: str, size: Any, tokens: int, *, recompute: bool,
     return StageMemory(stage, peak, 0, advice)
 
 
-def _engine(recipe: Recipe, config: ModelConfig, slots: int) -> int:
-    """0 for vLLM, which sizes its cache itself."""
+def _engine(recipe: Recipe, config: ModelConfig, slots: int, *, follows: bool = False) -> int:
+    """Of one; 0 for vLLM, which sizes its cache itself. `follows`: it gets the weights of RL's trainer."""
+    from etude.learn.engine.grouping import PREFILL_TOKENS
     from etude.learn.model.count import count_parameters
     from etude.learn.model.step_memory import engine_bytes
 
@@ -251,7 +270,10 @@ def _engine(recipe: Recipe, config: ModelConfig, slots: int) -> int:
         return 0
     parameters = count_parameters(config).total
     length = min(recipe.engine.max_len, config.context_length)
-    return engine_bytes(config, parameters, slots, length, rounded=recipe.engine.compute == "bf16")
+    rounded = recipe.engine.compute == "bf16"
+    tokens = max(PREFILL_TOKENS, length)
+    states = FOLLOWED_STATES if follows and recipe.engine.device != "cuda" else 0
+    return engine_bytes(config, parameters, slots, length, prefill_tokens=tokens, rounded=rounded, states=states)
 
 
 def shared_prompt_tokens(recipe: Recipe) -> int:
