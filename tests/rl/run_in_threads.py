@@ -103,7 +103,7 @@ class Threads:
     def start_engine(self, region: str = "") -> InThread:
         run = self.run
         weights = run.settings.regions[region].store if region else store_of(run.settings, run.folder)
-        make = lambda: EngineProcess(run.checkpoint, weights, self.engine)
+        make = lambda: EngineProcess(run.checkpoint, weights, self.engine, run.settings.update.lora)
         self.engines.append(InThread(make, self.die_at.get(region or "engine", {})))
         self.engines[-1].settings = self.engine
         return self.engines[-1]

@@ -28,7 +28,7 @@ from etude.core.trace.completion import SampledTokens
 from etude.core.trace.gap_file import write_gaps
 from etude.core.trace.segment import Rollout
 from etude.learn.model.adapter_files import save_adapter
-from etude.learn.model.adapters import add_adapters, merged_state
+from etude.learn.model.adapters import add_adapters, trained_state
 from etude.learn.model.card import Training
 from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.learn.model.device import compute_reproducibly, device_of
@@ -171,15 +171,16 @@ class Learner:
         return TrainedStep(digest, figures, parts, shared, busy_s, cpu_s, values, mix.weights, notes)
 
     def publish(self, version: int) -> bool:
-        """Copies the weights, to be put into the store as `version`; False where these are later ones: a trainer that came back has trained on,
-        and that version is never published. Raises PublishFailed where an earlier one could not be."""
+        """Copies what is trained, adapters alone where the model has some, to be put into the store as `version`; False where these are later
+        weights: a trainer that came back has trained on, and that version is never published. Raises PublishFailed where an earlier one could
+        not be."""
         return self._at_model(self._publish, version)
 
     def _publish(self, version: int) -> bool:
         if self.trainer.steps > version:
             return False
         if version not in self._published:
-            future = self.publisher.publish(merged_state(self.trainer.model), version)
+            future = self.publisher.publish(trained_state(self.trainer.model), version)
             self._published = {**dict([*self._published.items()][-1:]), version: future}
         return True
 
@@ -196,7 +197,7 @@ class Learner:
         self._at_model(self._mend, version).result()
 
     def _mend(self, version: int) -> Future[Any]:
-        state = merged_state(self.trainer.model) if self.trainer.steps == version else None
+        state = trained_state(self.trainer.model) if self.trainer.steps == version else None
         return self.publisher.mend(version, state)
 
     def heal(self) -> None:
@@ -273,7 +274,7 @@ class Learner:
 
     def _digest(self) -> str:
         """Of the weights that all ranks hold."""
-        digests = self.ranks.gather(state_digest(merged_state(self.trainer.model)))
+        digests = self.ranks.gather(state_digest(trained_state(self.trainer.model)))
         if len(set(digests)) > 1:
             raise RanksDiverged(
                 f"after step {self.trainer.steps} the trainer's ranks hold different weights ({', '.join(d[:12] for d in digests)}): give "

@@ -21,6 +21,7 @@ import torch
 from ray.exceptions import NodeDiedError, ObjectLostError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from etude.learn.engine.adapter_merger import merger_for
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.service import EngineService
 from etude.learn.engine.settings import EngineSettings
@@ -28,6 +29,7 @@ from etude.learn.engine.vllm.child import EngineGone
 from etude.learn.engine.vllm.service import VllmService
 from etude.learn.model.checkpoint import load_checkpoint
 from etude.learn.model.heap import fit_heap
+from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.settings import Impl
 from etude.learn.train.gloo_ranks import Rendezvous
 from etude.learn.train.ranks import RankLost
@@ -116,25 +118,40 @@ class EngineProcess(EngineService):
     """What the engine actor holds. Version -1 until the first weights are applied, so that these always are."""
 
     def __init__(
-        self, checkpoint: Path, weights: Path | str, settings: EngineSettings, niceness: int = 0, impl: Impl = "auto"
+        self,
+        checkpoint: Path,
+        weights: Path | str,
+        settings: EngineSettings,
+        lora: LoraSettings,
+        niceness: int = 0,
+        impl: Impl = "auto",
     ) -> None:
+        """`lora`: of the trainer (`rl.update.lora`), which then publishes adapters alone."""
         os.nice(niceness)  # of this thread, and of the sampling thread that it starts
         torch.set_num_threads(settings.threads)
         model = load_checkpoint(checkpoint, drafts=settings.draft_tokens > 0, impl=impl)
         fit_heap(model)
-        super().__init__(EngineCore(model, settings, version=-1), WeightStore(weights))
+        merge = merger_for(checkpoint, lora, impl)
+        super().__init__(EngineCore(model, settings, version=-1), WeightStore(weights), merge)
 
 
 class VllmProcess(VllmService):
     """What the engine actor holds where vLLM is the engine: the actor is vLLM's guardian, and dies to its client when that dies."""
 
     def __init__(
-        self, checkpoint: Path, weights: Path | str, settings: EngineSettings, niceness: int, copies: Path
+        self,
+        checkpoint: Path,
+        weights: Path | str,
+        settings: EngineSettings,
+        lora: LoraSettings,
+        niceness: int,
+        copies: Path,
     ) -> None:
-        """`copies`: where each machine has its copy of the weights, under its name."""
+        """`copies`: where each machine has its copy of the weights, under its name. `lora`: as for EngineProcess."""
         os.nice(niceness)  # what this thread starts is as nice
         torch.set_num_threads(settings.threads)
-        super().__init__(checkpoint, WeightStore(weights), settings, copies / socket.gethostname())
+        merge = merger_for(checkpoint, lora)
+        super().__init__(checkpoint, WeightStore(weights), settings, copies / socket.gethostname(), merge=merge)
 
 
 class RemoteActor:
@@ -189,7 +206,7 @@ class RayPlaces:
         weights = place_of(far.store) if far else store_of(self.settings, self.folder)
         return RemoteActor(
             actor.options(max_concurrency=ENGINE_CALLS, **options).remote(
-                self.checkpoint, weights, self.engine, ENGINE_NICENESS, last
+                self.checkpoint, weights, self.engine, self.settings.update.lora, ENGINE_NICENESS, last
             )
         )
 

@@ -20,6 +20,7 @@ import torch
 
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.core.trace.completion import SampledTokens
+from etude.learn.engine.adapter_merger import AdapterMerger
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.mailbox import Mailbox, Result
 from etude.learn.weights.receiver import ReceivedState, Receiver
@@ -227,9 +228,10 @@ class EngineThread:
 class EngineService:
     """Thread-safe: `poll` and `stage` block and should run in other threads than `submit_many` (a threaded actor)."""
 
-    def __init__(self, core: EngineCore, store: WeightStore | None = None) -> None:
+    def __init__(self, core: EngineCore, store: WeightStore | None = None, merge: AdapterMerger | None = None) -> None:
+        """`store`: where weights come from; `merge`: of the base that its states are adapters of."""
         self._thread = EngineThread(core).start()
-        self._follower = WeightFollower(store, self._thread, core.version) if store is not None else None
+        self._follower = WeightFollower(store, self._thread, core.version, merge) if store is not None else None
         self._mailbox = Mailbox(lambda: not self._thread.alive)
 
     def submit_many(self, client: str, requests: list[tuple[int, Request]]) -> None:
@@ -270,8 +272,11 @@ class EngineService:
 class WeightFollower:
     """The receiving end of the weight sync for one engine; `version` is the one that the engine was built with."""
 
-    def __init__(self, store: WeightStore, thread: EngineThread, version: int) -> None:
+    def __init__(
+        self, store: WeightStore, thread: EngineThread, version: int, merge: AdapterMerger | None = None
+    ) -> None:
         self._receiver = Receiver(store)
+        self._merge = merge
         self._thread = thread
         self._served = version
         self._held: ReceivedState | None = None  # the state last staged
@@ -297,6 +302,7 @@ class WeightFollower:
         with self._lock:
             held = self._held
             if held is not None and held.version != self._served:
-                self._thread.call(lambda core: core.swap(held.state, held.version)).result()
+                state = held.state if self._merge is None else self._merge(held.state)
+                self._thread.call(lambda core: core.swap(state, held.version)).result()
                 self._served = held.version
             return self._served

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 # States of the trained weights that RL's trainer holds on their way to the engine: the base of the next delta, the one that is published, the next.
 PUBLISHED_STATES = 3
-# States that RL's engine holds in addition to its model, in the machine's memory: the one that deltas start from, and the next.
+# States that RL's engine holds in addition to its model, in the machine's memory: the one that deltas start from and the next, or the base of the
+# adapters that it gets and what they are merged into.
 FOLLOWED_STATES = 2
 BYTES = 4  # of a weight
 PROMPTS_COMPARED = 4
@@ -170,7 +171,7 @@ def fit_update(recipe: Recipe, config: ModelConfig | None = None, prefix: int | 
     wanted = WANTED_TOKENS[recipe.rl.device] + (prefix if prefix >= LONG_PREFIX else 0)
     wanted = update.step_tokens[0] if update.batch_tokens != "auto" else -(-wanted // BATCH_STEP) * BATCH_STEP
     size = _size(config, wanted, _row_tokens(recipe, config), update.lora)
-    batch, graph = fitting_tokens(size, memory, wanted, recompute=update.recompute, copies=_copies(recipe, size))
+    batch, graph = fitting_tokens(size, memory, wanted, recompute=update.recompute, copies=_copies(recipe))
     batch, graph = max(BATCH_STEP, batch // BATCH_STEP * BATCH_STEP), graph // GRAPH_STEP * GRAPH_STEP
     return _planned(update, {"batch_tokens": batch, "graph_tokens": graph}, f"for {_gb(memory)} of memory")
 
@@ -211,12 +212,11 @@ def _row_tokens(recipe: Recipe, config: ModelConfig) -> int:
     return min(config.context_length, recipe.engine.max_len)
 
 
-def _copies(recipe: Recipe, size: Any) -> int:
+def _copies(recipe: Recipe) -> int:
     """How many more times RL's trainer holds the trained weights: a reference, and states that are being published. On a GPU these are in the
     machine's own memory."""
-    reference = 0 if recipe.rl.update.lora.rank or not recipe.rl.kl_beta else 1
-    whole = reference + (0 if recipe.rl.device == "cuda" else PUBLISHED_STATES)
-    return whole * size.parameters // size.trained
+    published = 0 if recipe.rl.device == "cuda" else PUBLISHED_STATES
+    return published if recipe.rl.update.lora.rank else published + bool(recipe.rl.kl_beta)
 
 
 def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMemory:
@@ -227,12 +227,13 @@ def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMem
     size = _size(config, tokens, row, update.lora)
     places = _on_gpu(trainer=rl.device, engine=recipe.engine.device)
     held = max(tokens, min(graph, _step_tokens(rl.groups_per_step * rl.group_size, row, tokens, prefix)))
-    more = {"kept_tokens": held, "copies": _copies(recipe, size)}
+    more = {"kept_tokens": held, "copies": _copies(recipe)}
     trained = _trainer("rl", "rl.update", size, tokens, recompute=update.recompute, **more)
     slots = max(recipe.engine.max_slots, rl.slots)
     engines = _engines_here(recipe) * _engine(recipe, config, slots, follows=True)
-    states = PUBLISHED_STATES * ("trainer" in places) + FOLLOWED_STATES * ("engine" in places)
-    found = replace(trained, engine=engines, on_gpu=places, published=states * BYTES * size.parameters)
+    published = PUBLISHED_STATES * size.trained if "trainer" in places else 0
+    followed = FOLLOWED_STATES * size.parameters if "engine" in places else 0
+    found = replace(trained, engine=engines, on_gpu=places, published=BYTES * (published + followed))
     return replace(found, chosen=planned.chosen, why=planned.why)
 
 

@@ -13,7 +13,7 @@ import mmap
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from etude.core.files import replace_file
+from etude.learn.engine.adapter_merger import AdapterMerger
 from etude.learn.model.checkpoint import TOKENIZER_FILES, load_config
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.hf_keys import place_of, to_hf
@@ -118,9 +119,12 @@ class HostCopyState:
 class HostCopy:
     """One folder; any number of processes may have it open."""
 
-    def __init__(self, folder: Path, checkpoint: Path) -> None:
-        """`checkpoint`: whose model it is; its configuration and tokenizer are next to the weights, so that any reader takes the folder."""
+    def __init__(self, folder: Path, checkpoint: Path, merge: AdapterMerger | None = None) -> None:
+        """`checkpoint`: whose model it is; its configuration and tokenizer are next to the weights, so that any reader takes the folder. `merge`: of
+        the base that received states are adapters of; the copy holds merged weights."""
         self.folder = folder
+        self._merge = merge
+        self._adapters: ReceivedState | None = None  # which deltas start from, where there is a base
         self._config = load_config(checkpoint)
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("config.json", *TOKENIZER_FILES):
@@ -133,14 +137,25 @@ class HostCopy:
         with self._locked(fcntl.LOCK_EX):
             held = self._held()
             file = None if held is None else StateFile(held.file)
+            received = self._receive(receiver, held, file, goal)
             if held is None or file is None:
-                received = receiver.catch_up(goal=goal)
                 self._write(None, {}, received)
-            else:
-                received = receiver.catch_up(file.state, held.version, goal=goal)
-                if received.version != held.version or changed_tensors(file.state, received.state):
-                    self._write(file, held.digests, received)
+            elif received.version != held.version or changed_tensors(file.state, received.state):
+                self._write(file, held.digests, received)
             return received
+
+    def _receive(
+        self, receiver: Receiver, held: HostCopyState | None, file: StateFile | None, goal: int | None
+    ) -> ReceivedState:
+        """Whole weights of version `goal`, by deltas from those that are held here."""
+        if self._merge is not None:
+            before = self._adapters
+            start = (None, None) if before is None else (before.state, before.version)
+            self._adapters = received = receiver.catch_up(*start, goal=goal)
+            return replace(received, state=dict(self._merge(received.state)))
+        if held is None or file is None:
+            return receiver.catch_up(goal=goal)
+        return receiver.catch_up(file.state, held.version, goal=goal)
 
     @contextmanager
     def reading(self) -> Iterator[HostCopyState]:

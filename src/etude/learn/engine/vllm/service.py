@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from etude.agent.policy.protocol import PolicyError, Request
+from etude.learn.engine.adapter_merger import AdapterMerger
 from etude.learn.engine.mailbox import Mailbox, Result
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.host_copy import HostCopy
@@ -35,10 +36,11 @@ class VllmService:
         settings: EngineSettings,
         folder: Path,
         clock: Callable[[], float] = time.perf_counter,
+        merge: AdapterMerger | None = None,
     ) -> None:
-        """`folder`: the node's copy is kept in it, and what vLLM printed."""
+        """`folder`: the node's copy is kept in it, and what vLLM printed. `merge`: of the base that the store's states are adapters of."""
         self._recompute = settings.swap_cache == "recompute"
-        self._copy = HostCopy(folder / "copy", checkpoint)
+        self._copy = HostCopy(folder / "copy", checkpoint, merge)
         self._receiver = Receiver(store)
         self._weights = threading.Lock()  # one swap at a time
         self._loaded = dict[str, str]()  # digests by key, of what vLLM has loaded
