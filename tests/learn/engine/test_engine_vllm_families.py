@@ -12,9 +12,12 @@ import torch
 from vllm_lab import collect, settings, vllm_python
 
 from etude.agent.policy.protocol import Request
+from etude.learn.engine.adapter_merger import merger_for
 from etude.learn.engine.probe import EngineMismatch, ProbeMismatch, compare, probe_prompts, require_same_distribution
 from etude.learn.engine.vllm.service import VllmService
+from etude.learn.model.adapters import add_adapters, is_adapter_tensor, trained_state
 from etude.learn.model.checkpoint import load_checkpoint
+from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.weights.publisher import Publisher
 from etude.learn.weights.store import WeightStore
 
@@ -80,13 +83,18 @@ def checkpoint(folder: Path, family: str) -> Path:
 class FamilyWorld:
     """vLLM over a store that begins with a family's checkpoint."""
 
-    def __init__(self, folder: Path, family: str, **arguments: Any) -> None:
+    def __init__(self, folder: Path, family: str, lora: LoraSettings | None = None, **arguments: Any) -> None:
+        lora = lora or LoraSettings()
         made = checkpoint(folder / "checkpoint", family)
         self.model = load_checkpoint(made)
+        if lora.rank:
+            add_adapters(self.model, lora)
         self.publisher = Publisher(WeightStore(folder / "weights"), anchor_every=25)
-        self.publisher.publish(self.model.state_dict(), 0)
+        self.publisher.publish(trained_state(self.model), 0)
+        merge = merger_for(made, lora)
         own = {"arguments": {"enforce_eager": True, "block_size": 32, **arguments}, "python": vllm_python()}
-        self.service = VllmService(made, self.publisher.store, settings("", vllm=own, max_len=256), folder / "vllm")
+        chosen = settings("", vllm=own, max_len=256)
+        self.service = VllmService(made, self.publisher.store, chosen, folder / "vllm", merge=merge)
         self.serve()
 
     def serve(self) -> None:
@@ -117,6 +125,21 @@ def test_vllm_samples_what_the_trainer_computes_before_and_after_a_swap(tmp_path
         found = world.mismatch("swapped")
         require_same_distribution(found, family, "fp32")
         assert found.routes_equal and (found.routes > 0) == bool(world.model.config.moe_layers)
+    finally:
+        world.service.close()
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3_moe"])
+def test_vllm_samples_what_a_trainer_of_adapters_computes(tmp_path, family):
+    world = FamilyWorld(tmp_path, family, LoraSettings(rank=4))
+    try:
+        with torch.no_grad():
+            for name, tensor in world.model.state_dict().items():
+                if is_adapter_tensor(name):
+                    tensor += 0.1 * torch.randn_like(tensor)
+        world.publisher.publish(trained_state(world.model), 1)
+        world.serve()
+        require_same_distribution(world.mismatch("adapted"), family, "fp32")
     finally:
         world.service.close()
 
