@@ -17,7 +17,9 @@ from etude.learn.model.settings import ModelSettings
 from etude.pipeline.recipe.errors import RecipeError
 from etude.pipeline.recipe.recipe import Recipe
 from etude.pipeline.run import limits
-from etude.pipeline.run.limits import fit_limits
+from etude.pipeline.run.checkpoint_participant import checkpoint as checkpoint_participant
+from etude.pipeline.run.limits import EngineRoom, engine_room, fit_limits
+from etude.pipeline.run.policy_options import PolicyArgument, PolicyOptions, SuiteContext, UnknownPolicy
 
 
 @pytest.fixture(autouse=True)
@@ -138,3 +140,32 @@ def test_a_dry_run_refuses_a_tokenizer_that_lacks_what_a_stage_writes(tmp_path):
         run_verb(["ci"], ["harness.preset=search_replace"], tmp_path / "out", only="sessions", dry_run=True)
     train_tokenizer(["def f(x):\n    return x\n"] * 4, SPECIAL_TOKENS, 400).save(str(folder / "tokenizer.json"))
     run_verb(["ci"], [init, "corpus.fim_rate=0.5"], tmp_path / "out", first="corpus", last="sessions", dry_run=True)
+
+
+def test_a_checkpoint_without_a_recipe_gets_what_the_memory_holds(monkeypatch):
+    config = ModelConfig.from_settings(ModelSettings.model_validate({"max_positions": 262_144}), 300)
+    token = 4 * config.layers * config.cache_width
+
+    def room(tokens: int, sessions: int, window: int | None = None) -> EngineRoom:
+        monkeypatch.setattr(limits, "memory_bytes", lambda: 2 * token * tokens)
+        return engine_room(config, sessions, window)
+
+    assert room(1 << 30, 8) == (8, 32_768), "agents seldom fill more"
+    assert room(8 * 20_000, 8) == (8, 16_384)
+    assert room(3 * 8192, 8) == (3, 8192), "fewer slots come before a short window"
+    assert room(3000, 8) == (1, 2048)
+    assert room(8 * 20_000, 8, window=40_000) == (4, 40_000)
+    assert room(10, 8) == (1, 1024)
+
+
+def test_a_window_longer_than_the_checkpoints_is_refused_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("etude.agent.chat.load.load_renderer", lambda folder: object())
+    argument = PolicyArgument("", "", f"checkpoint:{checkpoint(tmp_path / 'c')}", "medium")
+    context = SuiteContext(None, Recipe(), PolicyOptions(context_tokens=9000), None)  # type: ignore[arg-type]  # refused before
+    with pytest.raises(
+        UnknownPolicy, match="--context 9000 is more than the model's 8192 positions; give at most 8192"
+    ):
+        checkpoint_participant(argument, context)
+    (tmp_path / "c" / "config.json").write_text("{}")
+    with pytest.raises(UnknownPolicy, match="checkpoint:.*model_type"):
+        checkpoint_participant(argument, context)

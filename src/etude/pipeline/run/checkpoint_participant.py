@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from etude.agent.harness.settings import HarnessSettings
 from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
 from etude.pipeline.run.endpoint import Endpoint
+from etude.pipeline.run.limits import CONTEXT_TOKENS, EngineRoom, engine_room
 from etude.pipeline.run.other_agent import harness_of, open_agent
 from etude.pipeline.run.policy_options import PolicyArgument, SuiteContext, UnknownPolicy
 
@@ -57,17 +58,34 @@ def _open_policy(
     from etude.learn.engine.policy import EnginePolicy
     from etude.learn.engine.settings import EngineSettings
     from etude.learn.engine.vllm.policy import VllmPolicy
-    from etude.learn.model.checkpoint import load_checkpoint, load_config
+    from etude.learn.model.checkpoint import load_checkpoint
 
-    options, engine = context.options, context.recipe.engine.model_copy(update={"draft_tokens": 0})
-    limits = {"max_slots": options.concurrency, "max_batch": options.concurrency}
-    limits["max_len"] = options.context_tokens or load_config(folder).context_length
+    engine = context.recipe.engine.model_copy(update={"draft_tokens": 0})
+    room = _room(context, folder)
+    limits = {"max_slots": room.slots, "max_batch": room.slots, "max_len": room.window}
+    if room.slots < context.options.concurrency and not nano:
+        context.log.note(
+            "bench",
+            f"{name}: this machine's memory holds {room.slots} sessions of {room.window} tokens, fewer than --concurrency "
+            f"{context.options.concurrency}: others wait; --context with fewer tokens makes room",
+        )
     if engine.kind == "vllm":
         return VllmPolicy(folder, engine if nano else engine.model_copy(update=limits), name=name)
     model = load_checkpoint(folder)
     return EnginePolicy.start(
         model, engine if nano else EngineSettings.model_validate(limits), name=name, renderer=renderer
     )
+
+
+def _room(context: SuiteContext, folder: Path) -> EngineRoom:
+    """What the engine of the checkpoint has room for. vLLM sizes its cache itself."""
+    from etude.learn.model.checkpoint import load_config
+
+    options, config = context.options, load_config(folder)
+    if context.recipe.engine.kind == "vllm":
+        window = options.context_tokens or min(config.context_length, CONTEXT_TOKENS)
+        return EngineRoom(options.concurrency, window)
+    return engine_room(config, options.concurrency, options.context_tokens)
 
 
 def named_folder(argument: PolicyArgument) -> tuple[Path, str]:
@@ -83,11 +101,22 @@ def named_folder(argument: PolicyArgument) -> tuple[Path, str]:
 
 def _settings(argument: PolicyArgument, context: SuiteContext, folder: Path, *, nano: bool) -> HarnessSettings:
     """A nano model's habits are trained in: it has the recipe's limits and the tools it knows. Raises UnknownPolicy."""
+    from etude.learn.model.checkpoint import load_config
+
     options, chosen = context.options, context.command_line_settings(argument.effort)
     if nano:
         _as_it_is(argument, context)
         return context.pin_settings(context.recipe.harness, chosen | {"preset": "nano"})
-    own = Endpoint("", folder.name, temperature=options.temperature, context_tokens=options.context_tokens)
+    try:
+        most = load_config(folder).context_length
+    except ValueError as error:  # CheckpointError or UnsupportedConfig
+        raise UnknownPolicy(f"{argument.what}: {error}") from None
+    if (asked := options.context_tokens or 0) > most:
+        raise UnknownPolicy(
+            f"{argument.what}: --context {asked} is more than the model's {most} positions; give at most {most}"
+        )
+    window = _room(context, folder).window
+    own = Endpoint("", folder.name, temperature=options.temperature, context_tokens=window)
     return context.pin_settings(own.harness(context.recipe), chosen)
 
 

@@ -7,11 +7,12 @@ context window of the checkpoint. A limit that the recipe sets stays as it is, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from etude.pipeline.run.machine import memory_bytes
 
 if TYPE_CHECKING:
+    from etude.learn.model.config import ModelConfig
     from etude.pipeline.recipe.recipe import Recipe
 
 LAPTOP_PRESET = "nano"
@@ -33,6 +34,7 @@ CONTEXT_TOKENS = 32_768
 CACHE_SHARE = (
     0.25  # of the machine's memory, for the cache of all slots; the rest is for weights, sandboxes and the trainer
 )
+CACHE_SHARE_ALONE = 0.5  # the same where no trainer is there
 FEWEST_TOKENS = 1024  # the default of engine.max_len
 # Where the memory holds no window of this length in every slot, there are fewer slots: a prompt with tools alone has up to 3,000 tokens.
 ROOMY_TOKENS = 8192
@@ -55,6 +57,22 @@ def fit_limits(recipe: Recipe) -> Recipe:
         engine = engine.model_copy(update={"max_len": context})
     fitted = {name: value for name, value in roomy(context).items() if name not in harness.model_fields_set}
     return recipe.model_copy(update={"harness": harness.model_copy(update=fitted), "engine": engine})
+
+
+class EngineRoom(NamedTuple):
+    """What an engine has room for: sessions in its cache at one time, and tokens of each."""
+
+    slots: int
+    window: int
+
+
+def engine_room(config: ModelConfig, sessions: int, window: int | None = None) -> EngineRoom:
+    """For a checkpoint that answers without a recipe: at most `sessions` slots, each of the model's whole window or of as much as the machine's
+    memory holds, at most CONTEXT_TOKENS. Fewer slots come before a window below ROOMY_TOKENS. A `window` that is asked for stays as it is."""
+    cached = int(CACHE_SHARE_ALONE * memory_bytes()) // (4 * config.layers * config.cache_width)  # tokens, in fp32
+    least = window or min(config.context_length, ROOMY_TOKENS)
+    slots = max(1, min(sessions, cached // least))
+    return EngineRoom(slots, window or min(config.context_length, CONTEXT_TOKENS, _power_of_two(cached // slots)))
 
 
 def roomy(context: int) -> dict[str, Any]:
@@ -120,4 +138,9 @@ def _cached_tokens(recipe: Recipe) -> int:
     if recipe.engine.kind == "vllm":  # sizes its cache by engine.vllm.kv_cache_mib
         return CONTEXT_TOKENS
     fitting = _cache_bytes() // (max(recipe.engine.max_slots, recipe.rl.slots) * _token_bytes(recipe))
-    return max(FEWEST_TOKENS, 1 << (max(1, fitting).bit_length() - 1))
+    return _power_of_two(fitting)
+
+
+def _power_of_two(tokens: int) -> int:
+    """Not above `tokens`, but at least FEWEST_TOKENS."""
+    return max(FEWEST_TOKENS, 1 << (max(1, tokens).bit_length() - 1))
