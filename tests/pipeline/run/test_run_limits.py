@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from etude.agent.chat.special import SPECIAL_TOKENS
 from etude.cli.prepare import prepare
 from etude.cli.run import run as run_verb
+from etude.evaluate.bench.suites.builtin import TaskSuite
+from etude.evaluate.bench.suites.manifest import SuiteManifest
 from etude.learn.corpus.tokenizer import train_tokenizer
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.hf_config import to_hf_config
@@ -169,3 +172,28 @@ def test_a_window_longer_than_the_checkpoints_is_refused_in_one_line(tmp_path, m
     (tmp_path / "c" / "config.json").write_text("{}")
     with pytest.raises(UnknownPolicy, match="checkpoint:.*model_type"):
         checkpoint_participant(argument, context)
+
+
+def test_a_checkpoint_keeps_the_limits_of_a_published_models_recipe(tmp_path, monkeypatch):
+    monkeypatch.setattr("etude.agent.chat.load.load_renderer", lambda folder: object())
+    monkeypatch.setattr(
+        "etude.pipeline.run.checkpoint_participant.harness_of", lambda agent, settings, renderer: ("", {})
+    )
+    monkeypatch.setattr("etude.pipeline.run.checkpoint_identity.identity", lambda folder: {})
+    argument = PolicyArgument("", "", f"checkpoint:{checkpoint(tmp_path / 'c')}", "medium")
+    manifest = SuiteManifest(name="s", version="1", released=date(2026, 1, 1))
+    suite = TaskSuite(manifest, [], make=None, graders={})  # type: ignore[arg-type]  # of no task
+
+    def settings(recipe: Recipe, **options):
+        return checkpoint_participant(argument, SuiteContext(suite, recipe, PolicyOptions(**options), None)).harness  # type: ignore[arg-type]
+
+    harness = {"preset": "search_replace", "max_turns": 8, "max_tokens_per_turn": 160, "tools_off": ["todo"]}
+    own = Recipe.model_validate({"harness": harness, "engine": {"max_len": 3072}})
+    found = settings(own)
+    assert (found.preset, found.max_turns, found.max_tokens_per_turn) == ("search_replace", 8, 160)
+    assert found.tools_off == ("todo",) and found.max_session_tokens == 4 * 3072, (
+        "what the recipe leaves out fits its window"
+    )
+    assert settings(own, preset="full", context_tokens=2048).max_session_tokens == 4 * 2048
+    laptop = settings(Recipe())
+    assert (laptop.preset, laptop.max_turns) == ("full", 40), "the laptop's limits are those of its nano model"

@@ -235,3 +235,20 @@ def test_a_step_counts_the_prompt_that_all_rollouts_share_once_for_each_micro_ba
     assert plans._step_tokens(8, 1000, 2000, prefix=0) == 8000
     assert plans._step_tokens(8, 1000, 2000, prefix=600) == 8 * 400 + 3 * 600
     assert plans._step_tokens(8, 1000, 600, prefix=600) == 8000  # a micro-batch has no room for anything else
+
+
+def test_every_rank_of_the_trainer_on_this_machine_is_counted() -> None:
+    (one,) = memory_plan(_recipe("rl.update.batch_tokens=4096", "rl.update.graph_tokens=0"), ["rl"])
+    two_ranks = _recipe("rl.update.batch_tokens=4096", "rl.update.graph_tokens=0", "rl.ranks=2")
+    (two,) = memory_plan(two_ranks, ["rl"])
+    assert two.trainer == 2 * one.trainer and two.engine == one.engine
+    (line,) = lines([replace(two, why="")])
+    assert f"trainer {two.trainer / 1e9:.1f} GB in 2 ranks and engine" in line
+    elsewhere = (
+        "rl.update.batch_tokens=4096",
+        "rl.update.graph_tokens=0",
+        "rl.ranks=2",
+        "cluster.address=10.0.0.1:6379",
+    )
+    (spread,) = memory_plan(_recipe(*elsewhere), ["rl"])
+    assert spread.trainer == one.trainer, "of a cluster the plan gives what one machine holds"

@@ -59,7 +59,9 @@ Folder = Annotated[
         "--out", metavar="DIR", help="Results, of several suites in DIR/SUITE; the same folder goes on. Default: runs/bench/."
     ),
 ]  # fmt: skip
-RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe to take exercise, sandbox and nano settings from.")]
+RecipeName = Annotated[
+    str, typer.Option("--recipe", help="Recipe to take exercises, sandboxes and a checkpoint's limits from.")
+]
 JudgeWord = Annotated[
     str | None,
     typer.Option("--judge", metavar="[NAME=]URL#MODEL", help="Judge the rubrics with this model afterwards, like `bench judge`."),

@@ -48,7 +48,9 @@ Split = Annotated[
 Effort = Annotated[Literal["low", "medium", "high"], typer.Option("--effort", help="Reasoning effort of the teacher.")]
 Concurrency = Annotated[int, typer.Option("--concurrency", min=1, help="Attempts in flight.")]
 Seed = Annotated[int, typer.Option("--seed", help="Random seed for sampling.")]
-RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe to take sandbox, exercise and nano settings from.")]
+RecipeName = Annotated[
+    str, typer.Option("--recipe", help="Recipe to take sandboxes, exercises and a checkpoint's limits from.")
+]
 
 
 def collect(

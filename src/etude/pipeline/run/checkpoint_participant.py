@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from etude.agent.harness.settings import HarnessSettings
 from etude.evaluate.bench.runs.participant import Participant, ParticipantPolicy
 from etude.pipeline.run.endpoint import Endpoint
-from etude.pipeline.run.limits import CONTEXT_TOKENS, EngineRoom, engine_room
+from etude.pipeline.run.limits import CONTEXT_TOKENS, LAPTOP_PRESET, EngineRoom, engine_room
 from etude.pipeline.run.other_agent import harness_of, open_agent
 from etude.pipeline.run.policy_options import PolicyArgument, SuiteContext, UnknownPolicy
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from etude.agent.chat.renderer import Renderer
     from etude.learn.engine.policy import EnginePolicy
     from etude.learn.engine.vllm.policy import VllmPolicy
+    from etude.pipeline.recipe.recipe import Recipe
 
 CHECKPOINT = "checkpoint:"
 
@@ -82,10 +83,17 @@ def _room(context: SuiteContext, folder: Path) -> EngineRoom:
     from etude.learn.model.checkpoint import load_config
 
     options, config = context.options, load_config(folder)
+    window = options.context_tokens or _window_of(context.recipe, config.context_length)
     if context.recipe.engine.kind == "vllm":
-        window = options.context_tokens or min(config.context_length, CONTEXT_TOKENS)
-        return EngineRoom(options.concurrency, window)
-    return engine_room(config, options.concurrency, options.context_tokens)
+        return EngineRoom(options.concurrency, window or min(config.context_length, CONTEXT_TOKENS))
+    return engine_room(config, options.concurrency, window)
+
+
+def _window_of(recipe: Recipe, most: int) -> int | None:
+    """engine.max_len where a recipe of a published model sets it; the laptop's is that of its nano model."""
+    if recipe.harness.preset == LAPTOP_PRESET or "max_len" not in recipe.engine.model_fields_set:
+        return None
+    return min(recipe.engine.max_len, most)
 
 
 def named_folder(argument: PolicyArgument) -> tuple[Path, str]:
@@ -116,8 +124,16 @@ def _settings(argument: PolicyArgument, context: SuiteContext, folder: Path, *, 
             f"{argument.what}: --context {asked} is more than the model's {most} positions; give at most {most}"
         )
     window = _room(context, folder).window
-    own = Endpoint("", folder.name, temperature=options.temperature, context_tokens=window)
-    return context.pin_settings(own.harness(context.recipe), chosen)
+    own = Endpoint("", folder.name, temperature=options.temperature, context_tokens=window).harness(context.recipe)
+    return context.pin_settings(own.model_copy(update=_limits_of(context.recipe)), chosen)
+
+
+def _limits_of(recipe: Recipe) -> dict[str, Any]:
+    """What the recipe of a published model sets of its harness, so that a checkpoint is asked as in the run that trained it."""
+    harness = recipe.harness
+    return (
+        {} if harness.preset == LAPTOP_PRESET else {name: getattr(harness, name) for name in harness.model_fields_set}
+    )
 
 
 def _as_it_is(argument: PolicyArgument, context: SuiteContext) -> None:

@@ -108,7 +108,7 @@ GRAPH: tuple[Stage, ...] = (
         "rewarded_sft",
         after=("sft", "attempts", "rl"),
         stand_ins={"sft": "run.sft_checkpoint"},
-        reads=("model.impl", "sft", "rl.update.lr", "run.sft_checkpoint", "run.control_share"),
+        reads=("model.impl", "sft", "rl.update.lr", "rl.threads", "run.sft_checkpoint", "run.control_share"),
         body="etude.pipeline.run.stages.rewarded:run",
         processes="one process, torch threads",
         share=_HALF,

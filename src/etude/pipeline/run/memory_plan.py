@@ -40,9 +40,9 @@ BATCH_STEP, GRAPH_STEP = 512, 1024  # machines of about the same memory choose a
 
 @dataclass(frozen=True)
 class StageMemory:
-    """Peaks in bytes; 0 where a stage has no such process. `advice`: what would lower the trainer's, and to how much. `on_gpu`: which of the two
-    compute there, whose memory is not looked up. `published`: states on their way to the engine, which are never on a GPU.
-    `chosen`: settings that were "auto", by key; `why` says it in a line."""
+    """Peaks in bytes; 0 where a stage has no such process. `trainer`: all of its `ranks` on this machine. `advice`: what would lower the
+    trainer's, and to how much. `on_gpu`: which of the two compute there, whose memory is not looked up. `published`: states on their way to the
+    engine, which are never on a GPU. `chosen`: settings that were "auto", by key; `why` says it in a line."""
 
     stage: str
     trainer: int
@@ -52,6 +52,7 @@ class StageMemory:
     published: int = 0
     chosen: dict[str, int] = field(default_factory=dict)
     why: str = ""
+    ranks: int = 1
 
     @property
     def total(self) -> int:
@@ -101,7 +102,11 @@ def lines(plan: list[StageMemory]) -> list[str]:
 
 
 def _line(stage: StageMemory, machine: int) -> str:
-    parts = [f"{name} {_gb(size)}{' on a GPU' if name in stage.on_gpu else ''}" for name, size in stage.parts]
+    ranks = {"trainer": f" in {stage.ranks} ranks"} if stage.ranks > 1 else {}
+    parts = [
+        f"{name} {_gb(size)}{ranks.get(name, '')}{' on a GPU' if name in stage.on_gpu else ''}"
+        for name, size in stage.parts
+    ]
     text = f"# memory of {stage.stage}: {' and '.join(parts)}{f' of {_gb(machine)}' if stage.total else ''}"
     if stage.total <= machine:
         return text
@@ -226,9 +231,11 @@ def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMem
     tokens = max(batch, prefix)
     size = _size(config, tokens, row, update.lora)
     places = _on_gpu(trainer=rl.device, engine=recipe.engine.device)
-    held = max(tokens, min(graph, _step_tokens(rl.groups_per_step * rl.group_size, row, tokens, prefix)))
+    rollouts = -(-rl.groups_per_step * rl.group_size // rl.ranks)  # of a rank
+    held = max(tokens, min(graph, _step_tokens(rollouts, row, tokens, prefix)))
     more = {"kept_tokens": held, "copies": _copies(recipe)}
-    trained = _trainer("rl", "rl.update", size, tokens, recompute=update.recompute, **more)
+    here = 1 if recipe.cluster.address else rl.ranks
+    trained = _trainer("rl", "rl.update", size, tokens, recompute=update.recompute, ranks=here, **more)
     slots = max(recipe.engine.max_slots, rl.slots)
     engines = _engines_here(recipe) * _engine(recipe, config, slots, follows=True)
     published = PUBLISHED_STATES * size.trained if "trainer" in places else 0
@@ -252,13 +259,15 @@ def _engines_here(recipe: Recipe) -> int:
     return 1 if recipe.cluster.address else recipe.rl.engines + recipe.rl.standbys
 
 
-def _trainer(stage: str, table: str, size: Any, tokens: int, *, recompute: bool, **more: int) -> StageMemory:
+def _trainer(
+    stage: str, table: str, size: Any, tokens: int, *, recompute: bool, ranks: int = 1, **more: int
+) -> StageMemory:
     from etude.learn.model.step_memory import training_bytes
 
-    peak = training_bytes(size, tokens, recompute=recompute, **more)
-    lower = training_bytes(size, tokens, recompute=True, **more)
+    peak = ranks * training_bytes(size, tokens, recompute=recompute, **more)
+    lower = ranks * training_bytes(size, tokens, recompute=True, **more)
     advice = f"{table}.recompute = true takes {_gb(lower)}" if lower < peak else ""
-    return StageMemory(stage, peak, 0, advice)
+    return StageMemory(stage, peak, 0, advice, ranks=ranks)
 
 
 def _engine(recipe: Recipe, config: ModelConfig, slots: int, *, follows: bool = False) -> int:

@@ -42,6 +42,7 @@ ADDED_SETTINGS: dict[str, Any] = {
     "engine.compute": "fp32",
     "model.impl": "auto",
     "exercises.wording": "words",
+    "rl.threads": 1,  # of rewarded_sft, which always had one
 }
 ADDED_SETTINGS |= {f"{table}.compute": "fp32" for table in TRAINING_TABLES}
 ADDED_SETTINGS |= {f"{table}.recompute": False for table in TRAINING_TABLES}

@@ -53,7 +53,7 @@ def _settings(context: Context) -> SftSettings:
     recipe = context.recipe
     curve = loads((context.of("rl") / "summary.json").read_text())["curve"]
     budget_s = recipe.run.control_share * sum(point["train_cpu_s"] for point in curve)
-    limits = recipe.sft.loop.model_dump() | {"steps": None, "budget_core_s": budget_s, "threads": 1}
+    limits = recipe.sft.loop.model_dump() | {"steps": None, "budget_core_s": budget_s, "threads": recipe.rl.threads}
     return recipe.sft.model_copy(
         update={
             "loop": LoopSettings(**limits),
