@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 from engine_lab import ask, small_model
@@ -69,6 +70,39 @@ def test_closing_fails_open_turns(policy):
     assert isinstance(error, PolicyError) and error.infra
 
 
+async def cancelled(policy: VllmPolicy, request) -> None:
+    """Asks, and cancels the call while vLLM is at it."""
+    turn = asyncio.create_task(policy.complete(request))
+    await asyncio.sleep(0.2)
+    turn.cancel()
+    await asyncio.gather(turn, return_exceptions=True)
+    assert turn.cancelled()
+    until_s = time.monotonic() + LIMIT_S
+    while policy._turns.tally._in_flight:
+        assert time.monotonic() < until_s, "the turn is still counted as running"
+        await asyncio.sleep(0.02)
+
+
+def test_a_cancelled_call_ends_its_turn_in_vllm(policy, tmp_path):
+    asyncio.run(cancelled(policy, ask("a", (7,))))
+    said = [json.loads(line) for line in (tmp_path / "program_log").read_text().splitlines()]
+    assert [(one["do"], one["n"]) for one in said] == [("ask", 1), ("abort", 1)]
+    (after,) = complete(policy, ask("a", (1, 2)))
+    assert after.tokens.ids, "the session goes on"
+
+
+def test_a_call_that_is_cancelled_as_its_process_ends_is_only_cancelled(policy):
+    async def both():
+        turn = asyncio.create_task(policy.complete(ask("a", (7,))))
+        await asyncio.sleep(0.2)
+        policy.close()
+        turn.cancel()
+        await asyncio.gather(turn, return_exceptions=True)
+        return turn
+
+    assert asyncio.run(both()).cancelled()
+
+
 def test_a_session_that_is_over_is_released(policy, tmp_path):
     complete(policy, ask("a", (1,)))
     asyncio.run(policy.release("a"))
@@ -86,6 +120,22 @@ def test_a_directory_of_an_adapter_is_refused_before_anything_starts(tmp_path):
     with pytest.raises(CheckpointError, match="it holds an adapter: merge it first"):
         VllmPolicy(adapter, settings("/no/python"), tmp_path / "log")
     assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_the_real_vllm_samples_no_more_for_a_cancelled_call(tmp_path):
+    policy = VllmPolicy(CHECKPOINT, settings(vllm_python()), tmp_path / "log")
+    prompt = probe_prompts(768)[0]
+    try:
+        (first,) = complete(policy, ask("warm", prompt, max_tokens=4))
+        asyncio.run(cancelled(policy, ask("long", prompt, max_tokens=900, temperature=0.0)))
+        (after,) = complete(policy, ask("next", prompt, max_tokens=4, temperature=0.0))
+        figures = policy._turns.tally.reading()
+    finally:
+        policy.close()
+    assert len(first.tokens.ids) == len(after.tokens.ids) == 4
+    assert (figures["requests"], figures["finished"], figures["sampled_tokens"]) == (3, 2, 8)
 
 
 @pytest.mark.nightly

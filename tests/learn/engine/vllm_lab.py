@@ -37,6 +37,8 @@ for line in sys.stdin:
     if message["do"] == "load":
         version = message["version"]
         say(said="done", n=n, seconds=0.5)
+    elif message["do"] == "abort":
+        say(said="aborted", n=n)
     elif message["do"] == "ping":
         say(said="done", n=n)
     elif message["prompt"][0] == 13:

@@ -34,16 +34,16 @@ class VllmPolicy:
         self._turns = VllmTurns(checkpoint, settings, place, self._fail_waiting, version=0)
 
     async def complete(self, request: Request) -> Completion:
-        """Raises PolicyError; an infrastructure error where vLLM's process ends."""
+        """Raises PolicyError; an infrastructure error where vLLM's process ends. A cancelled call ends its turn in vLLM too."""
         answer = _Answer()
         with self._lock:
             self._waiting.add(answer)
         try:
-            self._turns.ask(request, answer.settle)
+            number = self._turns.ask(request, answer.settle)
             gone = self._turns.child.gone  # it may have ended before the answer was among those that wait
             if gone is not None:
                 raise gone
-            result = await answer.future
+            result = await self._answered(answer, number)
         except EngineGone as error:
             raise PolicyError(str(error)) from error
         finally:
@@ -52,6 +52,13 @@ class VllmPolicy:
         if isinstance(result, PolicyError):
             raise result
         return result
+
+    async def _answered(self, answer: _Answer, number: int) -> Result:
+        try:
+            return await answer.future
+        except asyncio.CancelledError:
+            self._turns.abort(number)
+            raise
 
     async def release(self, session_id: str) -> None:
         self._turns.release([session_id])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from etude.core.trace.segment import NO_ROUTE
 from etude.learn.engine.mailbox import Result
 from etude.learn.engine.running import check
 from etude.learn.engine.settings import EngineSettings
-from etude.learn.engine.vllm.child import Message, RunningTurn, VllmChild, command, completion, question
+from etude.learn.engine.vllm.child import EngineGone, Message, RunningTurn, VllmChild, command, completion, question
 from etude.learn.model.checkpoint import load_config
 
 # Keeps the seeds that requests without one get apart for engines of different seeds.
@@ -52,20 +53,30 @@ class VllmTurns:
         words = command(settings.vllm.python, arguments(checkpoint, settings, self._max_len))
         self.child = VllmChild(words, environment(settings), log, self._hear, ended)
 
-    def ask(self, request: Request, deliver: Callable[[Result], None]) -> None:
-        """`deliver` gets what becomes of it, from a thread; nothing if the process ends first. Raises PolicyError for a request that the
-        engine can't serve, and EngineGone."""
+    def ask(self, request: Request, deliver: Callable[[Result], None]) -> int:
+        """The turn's number, for `abort`. `deliver` gets what becomes of it, from a thread; nothing if the process ends first. Raises PolicyError
+        for a request that the engine can't serve, and EngineGone."""
         check(request, self._vocabulary, self._max_len)
         with self.lock:
             self._asked += 1
-            own = self._settings.seed * SEED_STRIDE + self._asked
+            number = self._asked
+            own = self._settings.seed * SEED_STRIDE + number
             salt = self._salts.of(request.session_id, self.served)
             turn = RunningTurn(deliver, len(request.prompt_ids), self.served, self._clock(), self._wide)
-            self._turns[self._asked] = turn
+            self._turns[number] = turn
             self.tally.began(turn.prompt_tokens)
             seed = own if request.seed is None else request.seed
-            message = question(self._asked, request, seed, salt, self._max_len, self._wide)
+            message = question(number, request, seed, salt, self._max_len, self._wide)
         self.child.say(message)
+        return number
+
+    def abort(self, number: int) -> None:
+        """Ends a turn that is no longer wanted, so that vLLM samples no more for it; one that is over stays as it is."""
+        with self.lock:
+            running = number in self._turns
+        if running:
+            with suppress(EngineGone):  # the turn ended with its process
+                self.child.say({"do": "abort", "n": number})
 
     def release(self, sessions: list[str]) -> None:
         with self.lock:
@@ -77,6 +88,8 @@ class VllmTurns:
             turn = self._turns.pop(message["n"])
             if message["said"] == "refused":
                 result: Result = PolicyError(f"vLLM refuses a turn: {message['why']}", infra=False)
+            elif message["said"] == "aborted":
+                result = PolicyError("the turn was cancelled")
             else:
                 # Before the first swap vLLM's own name for its weights is -1.
                 spans = [(max(version, self._first), start) for version, start in message["spans"]]

@@ -6,8 +6,10 @@ however busy it is, and each process that it starts dies with it.
 
 in:  {"do": "ask", "n", "prompt", "stop", "max_tokens", "temperature", "top_p", "seed", "salt", "wide"}
      {"do": "load", "n", "file", "modules": {module: [key, ...]}, "version", "recompute"}      {"do": "ping", "n"}
+     {"do": "abort", "n" of a question}
 out: {"said": "ready", "vllm"}      {"said": "answer", "n", "ids", "logprobs", "spans": [[version, start], ...], "finish", "cached", "routes"}
-     {"said": "refused", "n", "why"}      {"said": "done", "n", "seconds" of a load}      {"said": "failed", "why"}, the last word of all
+     {"said": "refused", "n", "why"}      {"said": "aborted", "n"}
+     {"said": "done", "n", "seconds" of a load}      {"said": "failed", "why"}, the last word of all
 """
 
 # pyright: reportMissingImports=false
@@ -43,6 +45,7 @@ class Server:
         self.engine, self._out, self._routes = engine, out, routes
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turns: dict[int, asyncio.Task[None]] = {}  # by the number of the question
 
     def say(self, message: Message) -> None:
         self._out.write(json.dumps(message) + "\n")
@@ -57,12 +60,15 @@ class Server:
 
     async def read(self, inbox: asyncio.Queue[Message]) -> None:
         """Begins what is asked, in order; each goes on by itself."""
-        answers = {"ask": self._ask, "load": self._load, "ping": self._ping}
+        answers = {"ask": self._ask, "load": self._load, "ping": self._ping, "abort": self._abort}
         while True:
             message = await inbox.get()
             task = asyncio.create_task(answers[message["do"]](message))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
+            if message["do"] == "ask":
+                self._turns[message["n"]] = task
+                task.add_done_callback(lambda _, n=message["n"]: self._turns.pop(n))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -96,6 +102,20 @@ class Server:
         if self._routes:
             found["routes"] = (await self.engine.collective_rpc("take_routes", args=(str(n), message["wide"])))[0]
         self.say({"said": "answer", "n": n, **found})
+
+    async def _abort(self, message: Message) -> None:
+        """Ends a turn that is no longer wanted; says nothing of one that is over."""
+        n = message["n"]
+        task = self._turns.get(n)
+        if task is None:
+            return
+        task.cancel()  # vLLM aborts a request whose generator is cancelled
+        await asyncio.wait([task])
+        if not task.cancelled():
+            return  # it was answered or refused in the same moment
+        if self._routes:
+            await self.engine.collective_rpc("take_routes", args=(str(n), True))
+        self.say({"said": "aborted", "n": n})
 
     async def _load(self, message: Message) -> None:
         """Between two steps: those that were scheduled before are over when the pause is, and none begins within it."""
