@@ -31,10 +31,23 @@ GROUPS = dict(n_group=4, topk_group=2, n_shared_experts=1, n_routed_experts=8, f
 # In the published config.json, and nowhere in what transformers writes; vLLM takes softmax where it finds no scoring_func.
 PUBLISHED_KEYS = dict(topk_method="noaux_tc", scoring_func="sigmoid")
 MINIMAX_KEYS = dict(scoring_func="sigmoid", use_routing_bias=True, use_qk_norm=True, qk_norm_type="per_layer")
+GROWING = {
+    **dict(
+        rope_type="yarn", rope_theta=1e6, factor=32.0, original_max_position_embeddings=16, llama_4_scaling_beta=0.3
+    ),
+    **dict(mscale=1.0, mscale_all_dim=1.0),
+}
+LAGUNA = dict(
+    sliding_window=16,
+    layer_types=["full_attention", "sliding_attention"],
+    num_attention_heads_per_layer=[4, 8],
+    moe_routed_scaling_factor=1.7,
+)
 # What the families that vLLM may answer for have in their small configurations.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "llama": {**DENSE, "tie_word_embeddings": True},
     "mistral": {**DENSE, "sliding_window": None},
+    "ministral3": {**DENSE, "rope_parameters": GROWING},
     "smollm3": DENSE,
     "qwen2": DENSE,
     "qwen3": DENSE,
@@ -49,6 +62,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "glm4_moe": {**DENSE, **EXPERTS, **GROUPS, "use_qk_norm": True},
     "minimax_m2": {**DENSE, **EXPERTS, "num_local_experts": 8, "rotary_dim": 16, **MINIMAX_KEYS},
     "hy_v3": {**DENSE, **EXPERTS, "num_experts": 8, "num_shared_experts": 1, "first_k_dense_replace": 1},
+    "laguna": {**DENSE, **EXPERTS, "num_experts": 8, "shared_expert_intermediate_size": 64, **LAGUNA},
     "deepseek_v2": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": None, "topk_method": "greedy"},
     "deepseek_v3": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": 64, **PUBLISHED_KEYS},
     "glm4_moe_lite": {**LATENT, **EXPERTS, **GROUPS, "q_lora_rank": 64, **PUBLISHED_KEYS},

@@ -30,6 +30,7 @@ PROOFS = {
 PUBLISHED = {
     "llama": "Llama 2 to 3.3, SmolLM2",
     "mistral": "Mistral 7B, Ministral 8B, Mistral Small, Devstral Small (text part)",
+    "ministral3": "Ministral 3, Devstral 2 (text part)",
     "smollm3": "SmolLM3",
     "qwen2": "Qwen2, Qwen2.5, Qwen2.5-Coder",
     "qwen3": "Qwen3 0.6B to 32B",
@@ -44,9 +45,11 @@ PUBLISHED = {
     "glm4_moe": "GLM-4.5, 4.5-Air, 4.6, 4.7",
     "minimax_m2": "MiniMax-M2",
     "hy_v3": "Hunyuan 3",
+    "laguna": "Laguna XS.2, S 2.1 and M.1",
     "gpt_oss": "gpt-oss 20b and 120b",
     "deepseek_v2": "DeepSeek-V2, V2-Lite, Coder-V2",
     "deepseek_v3": "DeepSeek-V3, R1, V3.1, Kimi K2 and K2.5 (text part), Moonlight",
+    "mistral4": "Mistral Small 4 (text part)",
     "glm4_moe_lite": "GLM-4.7-Flash",
 }
 

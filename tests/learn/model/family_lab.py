@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, Mistral4ForCausalLM
 from transformers.utils import logging
 
 from etude.learn.model.families import FAMILIES
@@ -14,7 +14,8 @@ from etude.learn.model.families import FAMILIES
 logging.disable_progress_bar()  # a line for every model otherwise
 VOCABULARY = 97
 ALWAYS_TIED_OR_NOT = ("gpt_oss", "deepseek_v2", "deepseek_v3", "glm4_moe_lite")  # as their configurations start
-HALF_ROTARY = ("glm4", "glm4_moe", "minimax_m2")
+HALF_ROTARY = ("glm4", "glm4_moe", "minimax_m2", "laguna")
+GROWING = ("ministral3", "mistral4")  # their queries grow with the position
 
 
 def transformers_model(family: str, seed: int) -> torch.nn.Module:
@@ -22,7 +23,7 @@ def transformers_model(family: str, seed: int) -> torch.nn.Module:
     config = AutoConfig.for_model(family, **family_configuration(family, random.Random(f"{family} {seed}")))
     config._attn_implementation = config._experts_implementation = "eager"
     torch.manual_seed(seed)
-    peer = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    peer = peer_class(family)._from_config(config, dtype=torch.float32).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, tensor in (*peer.named_parameters(), *peer.named_buffers()):
@@ -35,6 +36,13 @@ def transformers_model(family: str, seed: int) -> torch.nn.Module:
                 rows = "embed" in name or "lm_head" in name
                 tensor.copy_(noise * (0.3 if rows else 0.5 * tensor.shape[-1] ** -0.5))
     return peer
+
+
+def peer_class(family: str) -> Any:
+    """transformers' class; it has registered Mistral 4's with its images alone."""
+    if family == "mistral4":
+        return Mistral4ForCausalLM
+    return AutoModelForCausalLM._model_mapping[type(AutoConfig.for_model(family))]
 
 
 def family_configuration(family: str, dice: random.Random) -> dict[str, Any]:
@@ -54,6 +62,8 @@ def family_configuration(family: str, dice: random.Random) -> dict[str, Any]:
             q_lora_rank=dice.choice((None, 24)), kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=14
         )
         config["num_key_value_heads"] = heads
+    if family == "laguna":
+        config["num_attention_heads_per_layer"] = [dice.choice((2, 4)) for _ in range(config["num_hidden_layers"])]
     for key in ("attention_bias", "mlp_bias", "qkv_bias", "use_qk_norm", "norm_topk_prob", "attention_out_bias"):
         if key in keys.values():
             config[key] = dice.random() < 0.5
@@ -81,6 +91,11 @@ def _own_keys(family: str, dice: random.Random) -> dict[str, Any]:
     own = {
         "deepseek_v2": {"topk_method": dice.choice(("greedy", "group_limited_greedy"))},
         "qwen2_moe": {"shared_expert_intermediate_size": 20},
+        "laguna": {
+            "shared_expert_intermediate_size": 20,
+            "moe_routed_scaling_factor": 1.7,
+            "gating": dice.choice((True, "per-element")),
+        },
         "gemma3_text": {"query_pre_attn_scalar": dice.choice((16, 24))},
         "hy_v3": {"num_shared_experts": dice.choice((1, 2)), "router_scaling_factor": 1.7},
     }
@@ -88,7 +103,12 @@ def _own_keys(family: str, dice: random.Random) -> dict[str, Any]:
 
 
 def _rope(family: str, config: dict[str, Any], dice: random.Random) -> dict[str, Any]:
-    kinds = {"gemma3_text": ("default", "linear"), "olmo3": ("default", "linear", "yarn")}
+    kinds = {
+        "gemma3_text": ("default", "linear"),
+        "olmo3": ("default", "linear", "yarn"),
+        "laguna": ("default", "linear", "yarn"),
+    }
+    kinds |= {family: ("yarn",) for family in GROWING}
     kind = dice.choice(kinds.get(family, ("default", "linear", "dynamic", "llama3", "yarn", "longrope")))
     rope: dict[str, Any] = {"rope_type": kind, "rope_theta": dice.choice((10000.0, 50000.0))}
     if kind != "default":
@@ -97,7 +117,11 @@ def _rope(family: str, config: dict[str, Any], dice: random.Random) -> dict[str,
         rope["original_max_position_embeddings"] = 32
     if kind == "llama3":
         rope |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    if kind == "yarn" and family != "olmo3":  # transformers reads truncate of no entry for a kind of layer
+    if family in GROWING:
+        rope |= {"original_max_position_embeddings": 12, "llama_4_scaling_beta": 0.3}
+    if (
+        kind == "yarn" and not FAMILIES[family].layer_ropes
+    ):  # transformers reads truncate of no entry for a kind of layer
         rope["truncate"] = dice.random() < 0.5
     latent = "qk_rope_head_dim" in config
     if kind == "yarn" and latent:
@@ -112,5 +136,7 @@ def _rope(family: str, config: dict[str, Any], dice: random.Random) -> dict[str,
         rope["partial_rotary_factor"] = 0.5
     if not FAMILIES[family].layer_ropes:
         return rope
-    local = {"rope_type": "default", "rope_theta": dice.choice((10000.0, 50000.0))}
+    local: dict[str, Any] = {"rope_type": "default", "rope_theta": dice.choice((10000.0, 50000.0))}
+    if family == "laguna":
+        local["partial_rotary_factor"] = dice.choice((0.5, 1.0))
     return {"full_attention": rope, "sliding_attention": local}

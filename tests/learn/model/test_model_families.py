@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 import torch
-from family_lab import VOCABULARY, transformers_model
+from family_lab import VOCABULARY, peer_class, transformers_model
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 
 from etude.learn.model.cache import KVCache
 from etude.learn.model.causal_attention import causal_attention
@@ -20,6 +21,7 @@ from etude.learn.model.hf_config import from_hf_config, to_hf_config
 from etude.learn.model.hf_errors import UnsupportedConfig
 from etude.learn.model.hf_keys import to_hf
 from etude.learn.model.init import new_model
+from etude.learn.model.rope import query_factors
 from etude.learn.model.settings import ModelSettings
 
 # Of the logits' standard deviation: the root mean square of the difference, and the largest one. Two attention kernels of transformers differ by as
@@ -52,7 +54,7 @@ def test_logits_and_files_equal_transformers(family: str, seed: int, tmp_path: P
         theirs = peer(ids).logits
         assert_equal_logits(model(ids).logits, theirs)
     save_checkpoint(model, tmp_path / "ours")
-    back, found = AutoModelForCausalLM.from_pretrained(
+    back, found = peer_class(family).from_pretrained(
         tmp_path / "ours", dtype=torch.float32, attn_implementation="eager", output_loading_info=True
     )
     assert not found["missing_keys"] and not found["unexpected_keys"]
@@ -242,3 +244,58 @@ def test_windows_and_sinks_hold_over_several_blocks_of_queries(window: int, with
     assert (ours - exact).abs().max() <= 1e-5
     for ours_gradient, gradient in zip(got, wanted, strict=True):
         assert (ours_gradient - gradient).abs().max() <= 1e-4 * max(1.0, float(gradient.abs().max()))
+
+
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e6,
+    "factor": 4.0,
+    "original_max_position_embeddings": 32,
+    "llama_4_scaling_beta": 0.1,
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "message"),
+    [
+        ("ministral3", {"rope_parameters": None}, "rope_parameters are missing; a ministral3 model has some"),
+        (
+            "ministral3",
+            {"rope_parameters": YARN | {"rope_type": "linear"}},
+            "llama_4_scaling_beta is 0.1 with rope_type 'linear'",
+        ),
+        ("mistral", {"rope_parameters": YARN}, "llama_4_scaling_beta of the rope is 0.1"),
+        ("mistral4", {"rope_parameters": YARN | {"partial_rotary_factor": 0.3}}, "partial_rotary_factor is 0.3"),
+        ("laguna", {"gating": False}, "gating is False; supported are true and 'per-head', 'per-element'"),
+        (
+            "laguna",
+            {"num_attention_heads_per_layer": [4]},
+            "num_attention_heads_per_layer has 1 entries, and the model 2 layers",
+        ),
+        ("laguna", {"num_attention_heads_per_layer": [4, 3]}, "heads=3 is not a multiple of kv_heads=2"),
+        ("laguna", {"moe_router_logit_softcapping": 30.0}, "moe_router_logit_softcapping is 30.0"),
+        ("laguna", {"rope_parameters": None}, "rope_parameters are missing"),
+    ],
+)
+def test_what_the_families_of_2026_do_not_compute_is_refused(
+    family: str, change: dict[str, object], message: str
+) -> None:
+    settings = ModelSettings.model_validate({"family": family, "layers": 2})
+    written = to_hf_config(ModelConfig.from_settings(settings, VOCABULARY))
+    former = ("rope_theta", "rope_scaling") if "rope_parameters" in change else ()
+    with pytest.raises(UnsupportedConfig, match=message):
+        from_hf_config({key: value for key, value in written.items() if key not in former} | change)
+
+
+def test_queries_of_the_first_context_are_as_they_are_and_later_ones_grow() -> None:
+    settings = {
+        "family": "ministral3",
+        "yarn": {"factor": 4.0, "original_positions": 16},
+        "query_growth": 0.5,
+        "max_positions": 64,
+    }
+    factors = query_factors(ModelConfig.from_settings(ModelSettings.model_validate(settings), VOCABULARY))
+    assert factors is not None and factors[:16].eq(1).all()
+    assert torch.equal(factors[16:32], torch.full((16,), 1 + 0.5 * math.log(2)))
+    with pytest.raises(ValueError, match="query_growth=0.5 counts in original contexts of yarn"):
+        ModelSettings.model_validate(settings | {"yarn": None})

@@ -44,7 +44,6 @@ FAMILIES = {
 }
 # Computed by transformers; what their configurations need besides.
 OTHER_CLASSES: dict[str, dict[str, Any]] = {
-    "ministral3": {"head_dim": 16},
     "qwen3_next": {
         **dict(head_dim=16, linear_num_value_heads=2, linear_num_key_heads=1, linear_key_head_dim=8, linear_value_head_dim=8),
         **dict(num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16),

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.experts import Experts, ExpertWeights
-from etude.learn.model.hf_keys import TRANSPOSED_FAMILIES, place_of
+from etude.learn.model.hf_keys import place_of
 from etude.learn.model.linear import Linear, linear
 from etude.learn.model.lora_settings import ALL_LINEAR, ATTENTION, DENSE, EXPERTS, LoraSettings
 from etude.learn.model.transformers_backend.config import refuse
@@ -156,7 +156,7 @@ def target_names(model: CausalLM, settings: LoraSettings) -> list[str]:
 def adaptable(model: CausalLM) -> Iterator[tuple[str, Linear | Experts]]:
     """Every module that may have adapters, by its name."""
     for name, module in model.blocks.named_modules(prefix="blocks"):
-        if isinstance(module, Experts) and model.config.family not in TRANSPOSED_FAMILIES:
+        if isinstance(module, Experts) and place_of(f"{name}.gate_up", model.config)[1].per_expert:
             yield name, module
         elif isinstance(module, Linear) and not any(part in name for part in NEVER):
             yield name, module

@@ -1,6 +1,6 @@
 """The two attentions: grouped-query and latent.
 
-Grouped-query attention has the switches of its families: norms of queries and keys, biases, windows, partial rotation, sinks.
+Grouped-query attention has the switches of its families: norms of queries and keys, biases, windows, partial rotation, sinks, gates of the output.
 
 Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1) is computed as `DeepseekV3ForCausalLM` does. Training expands the latent to
 keys and values per head. Decoding uses the absorbed form: the key up-projection moves to the query and the value up-projection behind the softmax, so
@@ -31,7 +31,7 @@ class GroupedAttention(nn.Module):
 
     def __init__(self, config: ModelConfig, rope: Rope, layer: int) -> None:
         super().__init__()
-        self.heads, self.kv_heads, self.width = config.heads, config.kv_heads, config.head_dim
+        self.heads, self.kv_heads, self.width = config.heads_of(layer), config.kv_heads, config.head_dim
         self.group = self.heads // self.kv_heads
         self.scale, self.layer, self.window = score_scale(config), layer, config.window_of(layer)
         self.rotate, self.of_layer = rope.rotate, rope.of_layer
@@ -47,13 +47,15 @@ class GroupedAttention(nn.Module):
             widths = (self.heads * self.width, kv_width) if self.norm_all else (self.width, self.width)
             self.q_norm, self.k_norm = (RMSNorm(width, config.norm_eps, config.norm_offset) for width in widths)
         self.register_parameter("sinks", nn.Parameter(torch.empty(self.heads)) if config.sinks else None)
+        gates = {"none": 0, "head": self.heads, "element": self.heads * self.width}[config.attention_gate]
+        self.gate = Linear(config.hidden_size, gates) if gates else None
 
     def _project(self, x: Tensor, turns: Rotations) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (N, heads, width), keys and values (N, kv_heads, width)."""
         rotations = self.of_layer(turns, self.layer)
         q = self.rotate(self._normed(self.q_norm, self.q(x), self.heads), rotations)
         k = self.rotate(self._normed(self.k_norm, self.k(x), self.kv_heads), rotations)
-        return q, k, self.v(x).view(-1, self.kv_heads, self.width)
+        return _grown(q, turns), k, self.v(x).view(-1, self.kv_heads, self.width)
 
     def _normed(self, norm: nn.Module, x: Tensor, heads: int) -> Tensor:
         """x (N, heads * width) as (N, heads, width), normed over a head or over all."""
@@ -61,7 +63,15 @@ class GroupedAttention(nn.Module):
 
     def forward(self, x: Tensor, turns: Rotations, mask: DocumentMask) -> Tensor:
         attention = partial(causal_attention, scale=self.scale, window=self.window, sinks=self.sinks)
-        return self.out(mask.attend(*self._project(x, turns), attention).flatten(1))
+        return self._output(mask.attend(*self._project(x, turns), attention).flatten(1), x)
+
+    def _output(self, mixed: Tensor, x: Tensor) -> Tensor:
+        """mixed (N, heads * width) of the tokens x (N, hidden), gated and projected."""
+        if self.gate is not None:
+            gates = F.softplus(self.gate(x).float()).to(mixed.dtype)
+            gates = gates.unflatten(-1, (self.heads, -1))  # (N, heads, 1 or width)
+            mixed = (mixed.unflatten(-1, (self.heads, self.width)) * gates).flatten(1)
+        return self.out(mixed)
 
     def extend(self, x: Tensor, turns: Rotations, span: CacheSpan) -> Tensor:
         """The same for new tokens (N, hidden) behind a cache; the heads of a group are query rows against one key head."""
@@ -77,7 +87,7 @@ class GroupedAttention(nn.Module):
             ]  # each (b, kv_heads, Tn * group, width)
             whole = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
         whole = whole.view(span.batch, self.kv_heads, span.width, self.group, self.width).transpose(1, 2)
-        return self.out(span.to_tokens(whole.flatten(2)))
+        return self._output(span.to_tokens(whole.flatten(2)), x)
 
     def _attend_shared(self, rows: Tensor, span: CacheSpan) -> Tensor:
         """As `_attend` over all parts of rows (B, kv_heads, R, width). What several rows begin with is read once for all of them: the two softmaxes
@@ -120,6 +130,11 @@ class GroupedAttention(nn.Module):
         return attention_with_sinks(rows, keys, values, bias, self.scale, sinks)
 
 
+def _grown(q: Tensor, turns: Rotations) -> Tensor:
+    """Queries (N, heads, width) by the factors of their positions."""
+    return q if turns.growth is None else q * turns.growth.to(q.dtype)
+
+
 def _flash(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
     """Attention of q (b, heads, R, width) to k and v (b, heads, s, width), and the logarithm of each query's sum of exponentials (b, heads, R)."""
     op = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -160,8 +175,8 @@ class LatentAttention(nn.Module):
         q_nope, q_rope = q.view(-1, self.heads, self.nope + self.rope_dim).split((self.nope, self.rope_dim), -1)
         latent, k_rope = self.kv_a(x).split((self.latent, self.rope_dim), -1)
         return (
-            q_nope,
-            self.rotate(q_rope, rotations),
+            _grown(q_nope, turns),
+            _grown(self.rotate(q_rope, rotations), turns),
             self.kv_a_norm(latent),
             self.rotate(k_rope.unsqueeze(1), rotations),
         )

@@ -45,6 +45,10 @@ class ModelConfig(Architecture):
         """Positions that block `layer` sees; 0: all. Draft layers see all."""
         return self.window if layer in self.window_layers else 0
 
+    def heads_of(self, layer: int) -> int:
+        """Query heads of block `layer`."""
+        return self.layer_heads[layer] if layer < len(self.layer_heads) else self.heads
+
     @property
     def moe_layers(self) -> tuple[int, ...]:
         """Blocks with experts, in order; index l of a route array belongs to block `moe_layers[l]`."""

@@ -27,6 +27,7 @@ class ModelFamily:
     - `constants`: keys with one value that this code computes; they are written too.
     - `layouts`: keys that describe layers one by one (`LAYOUTS` of `hf_layouts.py`).
     - `window_period`: without `layer_types` every n-th layer sees all positions and the others a window; 0: every layer sees all.
+    - `own_rope`: its class takes unusual rope for a config.json without any, so there has to be some.
     - `layer_ropes`: windowed layers have a rope without scaling, and `config.json` an entry for each kind of layer.
     - `tensors`: our name within a block -> its names on disk there, where they differ from the common ones.
     """
@@ -39,6 +40,7 @@ class ModelFamily:
     constants: Fields = field(default_factory=dict)
     layouts: tuple[str, ...] = ()
     window_period: int = 0
+    own_rope: bool = False
     layer_ropes: bool = False
     tensors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -82,12 +84,18 @@ _QWEN_EXPERTS = _EXPERTS | {
 _DENSE_ONLY = {"attention": "grouped", "experts": 0}
 _SOFTMAX_EXPERTS = {"attention": "grouped", "router_scoring": "softmax", "selection_bias": False}
 _SIGMOID_EXPERTS = {"router_scoring": "sigmoid", "selection_bias": True}
+# A new model's stretch, whose queries grow with their positions (Ministral 3, Mistral 4).
+_GROWING = {"yarn": {"mscale": 1.0, "mscale_all_dim": 1.0}, "query_growth": 0.1}
 _SILU = {"hidden_act": "silu"}
 _NO_BIASES = {"attention_bias": False}
 # Positions of the norms that come after attention and feed-forward, by the families' names for them.
 _NORMS_AFTER = {
     "attention_out_norm.weight": ("post_attention_layernorm.weight",),
     "feed_out_norm.weight": ("post_feedforward_layernorm.weight",),
+}
+_ONE_SHARED_EXPERT = {
+    "feed.shared.gate_up.weight": ("mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight"),
+    "feed.shared.down.weight": ("mlp.shared_expert.down_proj.weight",),
 }
 _MIXTRAL_TENSORS = {
     "feed.router.weight": ("block_sparse_moe.gate.weight",),
@@ -121,6 +129,16 @@ FAMILIES: dict[str, ModelFamily] = {
         absent={"tied": False, "window": 0},
         constants=_SILU | _NO_BIASES,
         layouts=("sliding_window",),
+    ),
+    "ministral3": ModelFamily(
+        "Ministral3ForCausalLM",
+        switches=_DENSE_ONLY,
+        starts=_GROWING,
+        keys=_DENSE | _GROUPED,
+        absent={"tied": False, "window": 0, "query_growth": 0.0},
+        constants=_SILU | _NO_BIASES,
+        layouts=("sliding_window",),
+        own_rope=True,
     ),
     "smollm3": ModelFamily(
         "SmolLM3ForCausalLM",
@@ -220,10 +238,7 @@ FAMILIES: dict[str, ModelFamily] = {
         absent={"qkv_bias": True, "tied": False, "sparse_step": 1},
         constants=_SILU | {"use_sliding_window": False},
         layouts=("mlp_only_layers",),
-        tensors={
-            "feed.shared.gate_up.weight": ("mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight"),
-            "feed.shared.down.weight": ("mlp.shared_expert.down_proj.weight",),
-        },
+        tensors=_ONE_SHARED_EXPERT,
     ),
     "qwen3_moe": ModelFamily(
         "Qwen3MoeForCausalLM",
@@ -270,6 +285,24 @@ FAMILIES: dict[str, ModelFamily] = {
             "feed.shared.down.weight": ("mlp.shared_mlp.down_proj.weight",),
         },
     ),
+    "laguna": ModelFamily(
+        "LagunaForCausalLM",
+        switches={"attention": "grouped", "qk_norm": "head", "norm_topk": True, "shared_experts": 1} | _SIGMOID_EXPERTS,
+        starts={"attention_gate": "head", "first_dense": 1, "shared_intermediate": 128, "partial_rotary": 0.5, "window_rope_theta": 1e4}
+        | {"window_partial_rotary": 1.0},
+        keys=_DENSE
+        | _GROUPED
+        | _BIASES
+        | _EXPERTS
+        | {"experts": "num_experts", "routed_scale": "moe_routed_scaling_factor", "shared_intermediate": "shared_expert_intermediate_size"},
+        absent={"qkv_bias": False, "out_bias": False, "tied": False, "rope_theta": 5e5, "partial_rotary": 1.0, "window_rope_theta": 1e4}
+        | {"window_partial_rotary": 1.0, "routed_scale": 1.0, "window": 512},
+        constants=_SILU | {"moe_apply_router_weight_on_input": False, "moe_router_logit_softcapping": 0.0},
+        layouts=("layer_types", "mlp_layer_types", "layer_heads", "gating"),
+        tensors={"feed.router.bias": ("mlp.experts.e_score_correction_bias",)} | _ONE_SHARED_EXPERT,
+        own_rope=True,
+        layer_ropes=True,
+    ),
     "gpt_oss": ModelFamily(
         "GptOssForCausalLM",
         switches=_SOFTMAX_EXPERTS
@@ -295,6 +328,17 @@ FAMILIES: dict[str, ModelFamily] = {
         layouts=("topk_method",),
     ),
     "deepseek_v3": _DEEPSEEK_V3,
+    "mistral4": ModelFamily(
+        "Mistral4ForCausalLM",
+        switches={"attention": "latent", "router_scoring": "softmax", "selection_bias": False},
+        starts={"shared_experts": 1, "rope_interleave": True} | _GROWING,
+        keys=_DEEPSEEK_V3.keys,
+        absent={"q_lora_rank": 0, "rope_interleave": True, "tied": False, "first_dense": 0, "expert_groups": 1, "groups_per_token": 1}
+        | {"norm_topk": True, "routed_scale": 1.0, "query_growth": 0.0},
+        constants=_SILU | _NO_BIASES,
+        own_rope=True,
+        tensors={"feed.experts.gate_up": ("mlp.experts.gate_up_proj",), "feed.experts.down": ("mlp.experts.down_proj",)},
+    ),
     "glm4_moe_lite": replace(
         _DEEPSEEK_V3,
         architecture="Glm4MoeLiteForCausalLM",

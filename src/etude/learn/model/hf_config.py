@@ -154,6 +154,7 @@ def _fields(raw: Mapping[str, Any], family: ModelFamily) -> dict[str, Any]:
     fields |= read_rope(raw, family)
     if not fields.get("window_layers"):
         fields.pop("window_rope_theta", None)
+        fields.pop("window_partial_rotary", None)
     return fields
 
 

@@ -98,6 +98,7 @@ BLOCK = {
     "attention.q.bias": KeyPlace(("self_attn.q_proj.bias",)),
     "attention.k.bias": KeyPlace(("self_attn.k_proj.bias",)),
     "attention.v.bias": KeyPlace(("self_attn.v_proj.bias",)),
+    "attention.gate.weight": KeyPlace(("self_attn.g_proj.weight",)),
     "attention.sinks": KeyPlace(("self_attn.sinks",)),
     "attention.q_norm.weight": KeyPlace(("self_attn.q_norm.weight",)),
     "attention.k_norm.weight": KeyPlace(("self_attn.k_norm.weight",)),

@@ -13,6 +13,7 @@ from etude.learn.model.families import ModelFamily
 from etude.learn.model.hf_errors import UnsupportedConfig
 
 FULL, WINDOWED = "full_attention", "sliding_attention"
+GATES = {"head": "per-head", "element": "per-element"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ def _write_layer_types(config: ModelConfig) -> dict[str, Any]:
     kinds = [WINDOWED if config.window_of(layer) else FULL for layer in range(config.layers)]
     windowed = bool(config.window_layers)
     family = config.of_family
-    out: dict[str, Any] = {"layer_types": kinds, "sliding_window": config.window if windowed else None}
+    unused = family.absent.get("window")  # a class that needs a number has its own
+    out: dict[str, Any] = {"layer_types": kinds, "sliding_window": config.window if windowed else unused}
     if not family.window_period:
         out["use_sliding_window"] = windowed
     return out
@@ -118,6 +120,20 @@ def _write_feed_kinds(config: ModelConfig) -> dict[str, Any]:
     return {"mlp_layer_types": ["sparse" if config.has_experts(layer) else "dense" for layer in range(config.layers)]}
 
 
+def _read_layer_heads(raw: Mapping[str, Any], layers: int, family: ModelFamily) -> dict[str, Any]:
+    heads = _list(raw, "num_attention_heads_per_layer", layers) or []
+    return {"layer_heads": tuple(heads) if any(count != raw.get("num_attention_heads") for count in heads) else ()}
+
+
+def _read_gate(raw: Mapping[str, Any], layers: int, family: ModelFamily) -> dict[str, Any]:
+    given = raw.get("gating")
+    named = "per-head" if given is None or given is True else given
+    for kind, name in GATES.items():
+        if named == name:
+            return {"attention_gate": kind}
+    raise UnsupportedConfig(f"gating is {given!r:.60}; supported are true and {', '.join(map(repr, GATES.values()))}")
+
+
 def _read_group_rank(raw: Mapping[str, Any], layers: int, family: ModelFamily) -> dict[str, Any]:
     method = raw.get("topk_method") or "greedy"
     if method == "greedy":
@@ -147,6 +163,12 @@ LAYOUTS = {
     "rotary_dim": ConfigLayout(
         ("rotary_dim",), lambda raw, layers, family: {}, lambda config: {"rotary_dim": round(config.head_dim * config.partial_rotary)}
     ),
+    "layer_heads": ConfigLayout(
+        ("num_attention_heads_per_layer",),
+        _read_layer_heads,
+        lambda config: {"num_attention_heads_per_layer": [config.heads_of(layer) for layer in range(config.layers)]},
+    ),
+    "gating": ConfigLayout(("gating",), _read_gate, lambda config: {"gating": GATES.get(config.attention_gate)}),
     "topk_method": ConfigLayout(
         ("topk_method",),
         _read_group_rank,

@@ -103,11 +103,22 @@ def _longrope(scaling: RopeScaling, powers: Tensor, config: ModelConfig) -> Tens
     return 1.0 / (torch.tensor(scaling.long_factors if long else scaling.short_factors) * powers)
 
 
+def query_factors(config: ModelConfig) -> Tensor | None:
+    """What queries are multiplied by at every position, (P,) fp32; None: nothing. Attention that is trained on short contexts blurs over long ones,
+    so its temperature falls in steps of the original context (Llama 4; `llama_4_scaling_beta` of Mistral's configs)."""
+    if not config.query_growth or config.yarn is None:
+        return None
+    contexts = torch.floor(torch.arange(config.context_length).float() / config.yarn.original_positions)
+    return 1 + config.query_growth * torch.log(1 + contexts)
+
+
 class Rotations(NamedTuple):
-    """Rotations at the positions of a batch, each complex (N, 1, dim/2): of most layers, and of windowed ones if theirs differ."""
+    """Rotations at the positions of a batch, each complex (N, 1, dim/2): of most layers, and of windowed ones if theirs differ. `growth` (N, 1, 1)
+    multiplies queries."""
 
     full: Tensor
     windowed: Tensor
+    growth: Tensor | None = None
 
 
 class Rope(Float32Buffers):
@@ -115,15 +126,17 @@ class Rope(Float32Buffers):
 
     table: Tensor
     window_table: Tensor | None
+    growth: Tensor | None
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.interleaved, self.dim = config.rope_interleave, config.rotary_dim
+        self.interleaved = config.rope_interleave
         self.free_layers = frozenset(config.rope_free_layers)
         self.window_layers = frozenset(config.window_layers)
         table, window_table = _tables(config)
         self.register_buffer("table", table, persistent=False)
         self.register_buffer("window_table", window_table, persistent=False)
+        self.register_buffer("growth", query_factors(config), persistent=False)
 
     def reaches(self, length: int) -> None:
         """Raises ValueError for a sequence longer than the table."""
@@ -136,7 +149,8 @@ class Rope(Float32Buffers):
     def at(self, positions: Tensor) -> Rotations:
         """Rotations at `positions` (N,), to broadcast over heads."""
         full = _look_up(self.table, positions)
-        return Rotations(full, full if self.window_table is None else _look_up(self.window_table, positions))
+        growth = None if self.growth is None else self.growth.index_select(0, positions).view(-1, 1, 1)
+        return Rotations(full, full if self.window_table is None else _look_up(self.window_table, positions), growth)
 
     def of_layer(self, turns: Rotations, layer: int) -> Tensor | None:
         """What turns the queries and keys of a layer; None where nothing does."""
@@ -145,12 +159,12 @@ class Rope(Float32Buffers):
         return turns.windowed if layer in self.window_layers else turns.full
 
     def rotate(self, x: Tensor, turns: Tensor | None) -> Tensor:
-        """x (N, heads, width) turned by `turns` from `of_layer`; same shape, pairs of the first `dim` numbers interleaved."""
+        """x (N, heads, width) turned by `turns` (N, 1, dim/2) from `of_layer`; same shape, pairs of the first `dim` numbers interleaved."""
         if turns is None:
             return x
-        if self.dim == x.shape[-1]:
+        if (dim := 2 * turns.shape[-1]) == x.shape[-1]:
             return self._rotate(x, turns)
-        return torch.cat((self._rotate(x[..., : self.dim], turns), x[..., self.dim :]), -1)
+        return torch.cat((self._rotate(x[..., :dim], turns), x[..., dim:]), -1)
 
     def _rotate(self, x: Tensor, turns: Tensor) -> Tensor:
         half = x.shape[-1] // 2
@@ -168,9 +182,9 @@ def _tables(config: ModelConfig) -> tuple[Tensor, Tensor | None]:
     own = bool(config.window_rope_theta and config.window_layers)
     if torch.get_default_device().type == "meta":
         empty = torch.empty(config.context_length, config.rotary_dim // 2, 2)
-        return empty, torch.empty_like(empty) if own else None
+        return empty, torch.empty(config.context_length, config.window_rotary_dim // 2, 2) if own else None
     scale = rotation_scale(config)
-    local = _table(config, 1.0 / _powers(config.window_rope_theta, config.rotary_dim), 1.0) if own else None
+    local = _table(config, 1.0 / _powers(config.window_rope_theta, config.window_rotary_dim), 1.0) if own else None
     return _table(config, frequencies(config), scale), local
 
 

@@ -112,6 +112,11 @@ class Architecture(BaseModel):
     rope_scaling: RopeScaling | None = Field(None, description="rope scaling of another kind, of published checkpoints")
     rope_interleave: bool = Field(False, description="rope pairs are neighbours instead of halves")
     rope_free_layers: tuple[int, ...] = Field((), description="layers whose queries and keys are not rotated")
+    query_growth: float = Field(
+        0.0,
+        ge=0,
+        description="queries are multiplied by 1 + this * ln(1 + floor(position / yarn.original_positions)); 0: not",
+    )
 
     attention: Literal["latent", "grouped"] = Field(
         "latent", description="multi-head latent or grouped-query attention"
@@ -127,6 +132,9 @@ class Architecture(BaseModel):
     v_dim: int = Field(32, ge=1, le=MOST_HEAD_WIDTH, description="latent: per-head value width")
 
     kv_heads: int = Field(2, ge=1, le=MOST_HEADS, description="grouped: key and value heads")
+    layer_heads: tuple[Annotated[int, Field(ge=1, le=MOST_HEADS)], ...] = Field(
+        (), description="grouped: query heads of each layer where they differ; empty: heads in every layer"
+    )
     head_dim: int = Field(32, ge=2, le=MOST_HEAD_WIDTH, multiple_of=2, description="grouped: width of a head")
     qk_norm: Literal["none", "head", "layer"] = Field(
         "none", description="grouped: queries and keys are normed per head, over all heads together, or not"
@@ -139,6 +147,16 @@ class Architecture(BaseModel):
     window_layers: tuple[int, ...] = Field((), description="grouped: layers that see only the last `window` positions")
     window_rope_theta: float = Field(
         0.0, ge=0, description="rope base of windowed layers, which then have no rope scaling; 0: as the other layers"
+    )
+    window_partial_rotary: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of a head's width that rope rotates in windowed layers; 0: as in the other layers",
+    )
+    attention_gate: Literal["none", "head", "element"] = Field(
+        "none",
+        description="grouped: softplus of a projection of the layer's input scales its output, by head or by element",
     )
     sinks: bool = Field(False, description="grouped: each head has a learned score that takes part in the softmax")
 
@@ -192,6 +210,11 @@ class Architecture(BaseModel):
         return self.rope_dim if self.attention == "latent" else int(self.head_dim * self.partial_rotary)
 
     @property
+    def window_rotary_dim(self) -> int:
+        """Width that rope rotates in windowed layers."""
+        return int(self.head_dim * self.window_partial_rotary) if self.window_partial_rotary else self.rotary_dim
+
+    @property
     def cache_width(self) -> int:
         """Floats one token holds in one layer of the cache: MLA latent + rope key, or keys + values."""
         if self.attention == "latent":
@@ -207,7 +230,7 @@ class Architecture(BaseModel):
     def unused_fields(self) -> tuple[str, ...]:
         """Fields that describe a part which the model doesn't have."""
         foreign = GROUPED_FIELDS if self.attention == "latent" else LATENT_FIELDS
-        windows = () if self.window_layers else ("window", "window_rope_theta")
+        windows = () if self.window_layers else ("window", "window_rope_theta", "window_partial_rotary")
         return (*foreign, *windows, *(() if self.experts else EXPERT_FIELDS))
 
     @model_validator(mode="after")
@@ -221,6 +244,10 @@ class Architecture(BaseModel):
                 f"{self.context_length:,} positions of {self.rotary_dim:,} rotated numbers each need a rope table of more than "
                 f"{MOST_ROTATIONS >> 28} GiB; lower the positions or the width"
             )
+        if self.query_growth and self.yarn is None:
+            raise ValueError(
+                f"query_growth={self.query_growth} counts in original contexts of yarn, and there is none; set yarn"
+            )
         if self.attention == "grouped":
             self._check_heads()
         if self.experts:
@@ -228,12 +255,17 @@ class Architecture(BaseModel):
         return self
 
     def _check_heads(self) -> None:
-        if self.heads % self.kv_heads:
-            raise ValueError(f"heads={self.heads} is not a multiple of kv_heads={self.kv_heads}; change one")
-        if self.rotary_dim < 2 or self.rotary_dim % 2:
-            raise ValueError(
-                f"partial_rotary={self.partial_rotary} of head_dim={self.head_dim} rotates {self.rotary_dim} numbers; rope needs an even number"
-            )
+        if self.layer_heads and len(self.layer_heads) != self.layers:
+            raise ValueError(f"layer_heads has {len(self.layer_heads)} entries, and the model {self.layers} layers")
+        for heads in {self.heads, *self.layer_heads}:
+            if heads % self.kv_heads:
+                raise ValueError(f"heads={heads} is not a multiple of kv_heads={self.kv_heads}; change one")
+        for name, width in (("partial_rotary", self.rotary_dim), ("window_partial_rotary", self.window_rotary_dim)):
+            if width < 2 or width % 2:
+                share = getattr(self, name)
+                raise ValueError(
+                    f"{name}={share} of head_dim={self.head_dim} rotates {width} numbers; rope needs an even number"
+                )
         if self.window_layers and not self.window:
             raise ValueError(
                 f"window_layers={list(self.window_layers)} have no window; set window to a number of positions"

@@ -126,22 +126,29 @@ def _block(config: ModelConfig, layer: int) -> int:
     """Numbers of one token in a block."""
     norms = 2 if config.norm_place == "both" else 1
     stream = 2 * (2 * norms + 1) * config.hidden_size  # what enters a norm, normalised, and what enters the products
-    attention = _latent(config) if config.attention == "latent" else _grouped(config)
+    attention = _latent(config) if config.attention == "latent" else _grouped(config, layer)
     padded = 3 * config.hidden_size if PADS_ROWS else 0  # a copy for each product of one input
     return stream + padded + attention + (_experts(config) if config.has_experts(layer) else _dense(config))
 
 
-def _grouped(config: ModelConfig) -> int:
-    queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
+def _grouped(config: ModelConfig, layer: int) -> int:
+    queries, keys = config.heads_of(layer) * config.head_dim, config.kv_heads * config.head_dim
     normed = 2 * (queries + keys) if config.qk_norm != "none" else 0
     expanded = 2 * (queries - keys) if BLOCKS_ARE_FASTER or config.window or config.sinks else 0
-    return normed + expanded + 3 * queries + 2 * keys
+    return normed + expanded + 3 * queries + 2 * keys + _gates(config, layer)
+
+
+def _gates(config: ModelConfig, layer: int) -> int:
+    """The scaled output and its gates, before and after softplus."""
+    heads = config.heads_of(layer)
+    gates = {"none": 0, "head": heads, "element": heads * config.head_dim}[config.attention_gate]
+    return heads * config.head_dim + 2 * gates if gates else 0
 
 
 def _scaled(config: ModelConfig, layer: int) -> int:
     """Outputs of the layers with adapters, whose rows DoRA scales."""
     inner = 0 if config.has_experts(layer) else 2 * config.dense_intermediate
-    return (config.heads + 2 * config.kv_heads) * config.head_dim + 2 * config.hidden_size + inner
+    return (config.heads_of(layer) + 2 * config.kv_heads) * config.head_dim + 2 * config.hidden_size + inner
 
 
 def _probabilities(config: ModelConfig, layer: int, row_tokens: int) -> int:
@@ -150,7 +157,7 @@ def _probabilities(config: ModelConfig, layer: int, row_tokens: int) -> int:
     if not (window or config.sinks or config.attention == "latent" or BLOCKS_ARE_FASTER):
         return 0
     seen = (row_tokens + QUERY_BLOCK) // 2
-    return config.heads * (min(seen, window + QUERY_BLOCK) if window else seen)
+    return config.heads_of(layer) * (min(seen, window + QUERY_BLOCK) if window else seen)
 
 
 def _latent(config: ModelConfig) -> int:

@@ -44,6 +44,8 @@ ADDED_SETTINGS: dict[str, Any] = {
     "exercises.wording": "words",
     "rl.threads": 1,  # of rewarded_sft, which always had one
 }
+ADDED_SETTINGS |= {f"model.{key}": 0.0 for key in ("query_growth", "window_partial_rotary")}
+ADDED_SETTINGS |= {"model.layer_heads": [], "model.attention_gate": "none"}
 ADDED_SETTINGS |= {f"{table}.compute": "fp32" for table in TRAINING_TABLES}
 ADDED_SETTINGS |= {f"{table}.recompute": False for table in TRAINING_TABLES}
 ADDED_SETTINGS |= {f"{table}.{key}": value for table in LORA_TABLES for key, value in _LORA_OFF.items()}
