@@ -256,14 +256,14 @@ class Learner:
         settings = self.settings
         self.means = RunningMeans(settings.baseline_horizon)
         device = device_of(settings.device, "rl.device")
-        model = load_checkpoint(self.checkpoint, drafts=settings.drafts.every > 0, device=device, impl=self.impl)
+        model = load_checkpoint(self.checkpoint, drafts=settings.drafts.every > 0, impl=self.impl)
         reference = None
         if settings.update.lora.rank:
-            add_adapters(model, settings.update.lora)
+            add_adapters(model, settings.update.lora)  # which may halve what is moved to the device
             reference = model if ever_weighed("kl", settings) else None  # without its adapters
         elif ever_weighed("kl", settings):
             reference = load_checkpoint(self.checkpoint, device=device, impl=self.impl)
-        self.trainer = PolicyTrainer(model, reference, settings.update, settings.steps, self.ranks)
+        self.trainer = PolicyTrainer(model.to(device), reference, settings.update, settings.steps, self.ranks)
         self.drafts = (
             FreshDrafts(model, settings.drafts, settings.update, self.ranks) if settings.drafts.every else None
         )

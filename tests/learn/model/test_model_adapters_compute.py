@@ -7,12 +7,21 @@ import torch
 from family_lab import VOCABULARY
 from torch import Tensor
 
-from etude.learn.model.adapters import add_adapters, fold_adapters, is_adapter_tensor
+from etude.learn.model.adapters import (
+    adapters_off,
+    add_adapters,
+    base_digest,
+    fold_adapters,
+    is_adapter_tensor,
+    merged_state,
+)
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.compute import Compute, compute_in, computing
 from etude.learn.model.init import new_model
 from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.settings import ModelSettings
+from etude.learn.model.step_memory import ModelSize, training_bytes
+from etude.learn.train.settings import PolicyStepSettings, SftSettings
 
 GRADIENT_ERROR = (
     0.04  # bf16 against fp32, of the norm: products keep 8 bits, and an adapter's path has two more of them
@@ -100,3 +109,56 @@ def test_merged_weights_in_bf16_compute_what_adapters_in_bf16_do(family: str, ki
     rms = lambda x: float((x - exact.logits).square().mean().sqrt() / exact.logits.std())
     print(family, kind, rms(apart), rms(merged))
     assert 0 < rms(apart) < 0.03 and rms(apart) <= 1.5 * rms(merged)
+
+
+def with_base(family: str, kind: str, base: str) -> CausalLM:
+    """As `adapted`, of a model whose weights are numbers of bf16, as published ones are."""
+    model = adapted(family, kind)
+    adapters = {name: tensor for name, tensor in model.state_dict().items() if is_adapter_tensor(name)}
+    plain = {name: t.to(torch.bfloat16).float() for name, t in model.state_dict().items() if name not in adapters}
+    fresh = CausalLM(model.config)
+    fresh.load_state_dict(plain)
+    targets = {} if family == "llama" else KINDS[kind]
+    dora = {"dora": True} if kind == "dora" else {}
+    add_adapters(fresh, LoraSettings.model_validate({"rank": 4, "alpha": 8, "base": base} | targets | dora))
+    fresh.load_state_dict(adapters, strict=False)
+    return fresh
+
+
+@combinations
+def test_a_base_held_in_bf16_gives_the_gradients_and_weights_of_one_held_in_fp32(family: str, kind: str) -> None:
+    whole, rounded = (with_base(family, kind, base) for base in ("fp32", "bf16"))
+    frozen = [
+        p for p in rounded.blocks.parameters() if p.ndim > 1 and not p.requires_grad and p.dtype == torch.bfloat16
+    ]
+    assert sum(p.numel() for p in frozen) > 0.5 * sum(p.numel() for p in rounded.blocks.parameters())
+    assert all(p.dtype == torch.float32 for p in rounded.parameters() if p.requires_grad)
+    expected, found = gradients(whole, "bf16"), gradients(rounded, "bf16")
+    assert expected.keys() == found.keys() and all(torch.equal(found[name], one) for name, one in expected.items())
+    merged, own = merged_state(whole), merged_state(rounded)
+    assert all(own[name].dtype == one.dtype and torch.equal(own[name], one) for name, one in merged.items())
+    assert base_digest(rounded) == base_digest(whole)
+    with torch.no_grad(), adapters_off(rounded), adapters_off(whole):
+        assert torch.equal(rounded(IDS).logits, whole(IDS).logits), "in fp32 too, as held-out losses are measured"
+
+
+def test_a_base_in_bf16_needs_products_in_bf16() -> None:
+    lora = {"rank": 4, "base": "bf16"}
+    for table, changes in (
+        (SftSettings, {"loop": {"compute": "bf16", "steps": 1}}),
+        (PolicyStepSettings, {"compute": "bf16"}),
+    ):
+        with pytest.raises(ValueError, match='lora.base = "bf16" with .*compute = "fp32"'):
+            table.model_validate({"lora": lora})
+        assert table.model_validate({"lora": lora} | changes).lora.base == "bf16"
+
+
+def test_the_memory_of_a_base_in_bf16_is_predicted() -> None:
+    model = with_base("llama", "lora", "bf16")
+    held = sum(p.numel() * p.element_size() for p in model.parameters())
+    sizes = [
+        ModelSize.of(model.config, 64, 64, LoraSettings.model_validate({"rank": 4, "base": base}))
+        for base in ("fp32", "bf16")
+    ]
+    assert sizes[0].parameters * 4 - held == 2 * sizes[1].rounded > 0
+    assert training_bytes(sizes[0], 64) - training_bytes(sizes[1], 64) == 2 * sizes[1].rounded

@@ -19,15 +19,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from etude.learn.model.adapters import (
-    DRAFT_LAYERS,
     EXPERT_WEIGHTS,
     LoraExperts,
     LoraLinear,
     adaptable,
     adapted_modules,
     add_adapters,
+    base_digest,
     hf_modules,
-    is_adapter_tensor,
 )
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.hf_keys import place_of
@@ -35,7 +34,6 @@ from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.transformers_backend.config import refuse
 from etude.learn.weights.adapter_folder import CONFIG, TENSORS, BaseError, adapted_checkpoint
 from etude.learn.weights.hf_files import CheckpointError, read_object
-from etude.learn.weights.state import state_digest
 
 DIGEST = "base_digest"  # in the metadata of TENSORS
 PREFIX = "base_model.model."
@@ -217,17 +215,6 @@ def _require_whole(
         lost = [key for key in sides.values() if key not in found]
         if there and lost:
             raise CheckpointError(f"{origin} holds {there[0]} and lacks {lost[0]}: the adapter is incomplete")
-
-
-def base_digest(model: CausalLM) -> str:
-    """A digest of the trunk's weights without adapters, as fp32."""
-    state = model.state_dict()
-    trunk = {
-        name: t.float()
-        for name, t in state.items()
-        if not name.startswith(DRAFT_LAYERS) and not is_adapter_tensor(name)
-    }
-    return state_digest(trunk)
 
 
 def to_peft(model: CausalLM) -> dict[str, Tensor]:

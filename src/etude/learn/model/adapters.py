@@ -16,11 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.compute import product_layers
 from etude.learn.model.experts import Experts, ExpertWeights
 from etude.learn.model.hf_keys import place_of
 from etude.learn.model.linear import Linear, linear
 from etude.learn.model.lora_settings import ALL_LINEAR, ATTENTION, DENSE, EXPERTS, LoraSettings
 from etude.learn.model.transformers_backend.config import refuse
+from etude.learn.weights.state import state_digest
 
 LORA = "lora_"  # what the names of an adapter's parameters begin with
 DRAFT_LAYERS = "mtp."
@@ -39,10 +41,11 @@ class LoraLinear(Linear):
         self.register_parameter("bias", base._parameters["bias"])
         outputs, inputs = base.weight.shape
         self.scale, self.active, self.compute = settings.scale, True, base.compute
-        self.lora_a = nn.Parameter(base.weight.new_empty(blocks, settings.rank, inputs))
-        self.lora_b = nn.Parameter(base.weight.new_zeros(blocks, outputs // blocks, settings.rank))
+        dtype = _trained_type(base.weight, settings)
+        self.lora_a = nn.Parameter(base.weight.new_empty(blocks, settings.rank, inputs, dtype=dtype))
+        self.lora_b = nn.Parameter(base.weight.new_zeros(blocks, outputs // blocks, settings.rank, dtype=dtype))
         _draw(self.lora_a, generator)
-        magnitude = nn.Parameter(base.weight.detach().norm(dim=1)) if settings.dora else None
+        magnitude = nn.Parameter(base.weight.detach().to(dtype).norm(dim=1)) if settings.dora else None
         self.register_parameter("lora_magnitude", magnitude)
 
     def delta(self) -> Tensor:
@@ -50,7 +53,7 @@ class LoraLinear(Linear):
         return (self.lora_b @ self.lora_a).flatten(0, 1) * self.scale
 
     def effective_weight(self) -> Tensor:
-        """The weight with its change, in the type of the weight."""
+        """The weight with its change, in the type of the adapters."""
         if not self.active:
             return self.weight
         whole = self.weight + self.delta()
@@ -78,7 +81,7 @@ class LoraLinear(Linear):
 
     def _cast(self, tensor: Tensor) -> Tensor:
         """In the type of the product."""
-        return tensor if self.compute is None else tensor.to(self.compute)
+        return tensor.to(self.compute or self.lora_a.dtype)
 
     def _low_rank(self, x: Tensor) -> Tensor:
         """B A x, (N, in) to (N, out)."""
@@ -102,10 +105,12 @@ class LoraExperts(Experts):
         for name in EXPERT_WEIGHTS:
             stack: Tensor = getattr(base, name)
             count, outputs, inputs = stack.shape
-            a = nn.Parameter(stack.new_empty(count, settings.rank, inputs))
+            dtype = _trained_type(stack, settings)
+            a = nn.Parameter(stack.new_empty(count, settings.rank, inputs, dtype=dtype))
+            b = nn.Parameter(stack.new_zeros(count, outputs, settings.rank, dtype=dtype))
             _draw(a, generator)
             self.register_parameter(f"lora_{name}_a", a)
-            self.register_parameter(f"lora_{name}_b", nn.Parameter(stack.new_zeros(count, outputs, settings.rank)))
+            self.register_parameter(f"lora_{name}_b", b)
 
     def effective_weight(self, name: str) -> Tensor:
         """The stack `gate_up` or `down` with its change."""
@@ -120,6 +125,11 @@ class LoraExperts(Experts):
 
 
 Adapted = LoraLinear | LoraExperts
+
+
+def _trained_type(weight: Tensor, settings: LoraSettings) -> torch.dtype:
+    """Of adapters: the type of the model's weights before any were rounded."""
+    return torch.float32 if settings.base == "bf16" else weight.dtype
 
 
 def _draw(a: Tensor, generator: torch.Generator) -> None:
@@ -189,6 +199,8 @@ def add_adapters(model: CausalLM, settings: LoraSettings, names: list[str] | Non
     for name, parameter in model.named_parameters():
         if not name.startswith(DRAFT_LAYERS):
             parameter.requires_grad_(False)
+    if settings.base == "bf16":
+        _round_base(model)
     for name in chosen:
         base = model.get_submodule(name)
         if isinstance(base, Experts):
@@ -197,6 +209,28 @@ def add_adapters(model: CausalLM, settings: LoraSettings, names: list[str] | Non
             _replace(model, name, LoraLinear(base, len(hf_modules(name, model)), settings, generator))
         else:
             raise TypeError(f"{name} is a {type(base).__name__}, and adapters exist for Linear and Experts alone")
+
+
+def _round_base(model: CausalLM) -> None:
+    """Holds the frozen weights of products in bf16. The digest of the base stays that of the weights that were loaded."""
+    model.base_digest = base_digest(model)
+    for module in product_layers(model):
+        for parameter in module.parameters(recurse=False):
+            if not parameter.requires_grad:
+                parameter.data = parameter.data.to(torch.bfloat16)
+
+
+def base_digest(model: CausalLM) -> str:
+    """A digest of the trunk's weights without adapters, as fp32 and as they were loaded."""
+    if model.base_digest:
+        return model.base_digest
+    state = model.state_dict()
+    trunk = {
+        name: t.float()
+        for name, t in state.items()
+        if not name.startswith(DRAFT_LAYERS) and not is_adapter_tensor(name)
+    }
+    return state_digest(trunk)
 
 
 def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
@@ -229,8 +263,11 @@ def adapters_off(model: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def merged_state(model: nn.Module) -> dict[str, Tensor]:
-    """The state dict of the plain model that computes the same: changed weights are new tensors, all others are the model's own."""
+    """The state dict of the plain model that computes the same: changed weights and those that were rounded are new tensors, all others are the
+    model's own."""
     state = {name: tensor for name, tensor in model.state_dict().items() if not is_adapter_tensor(name)}
+    if isinstance(model, CausalLM) and model.base_digest:
+        state = {name: t.float() if t.dtype == torch.bfloat16 else t for name, t in state.items()}
     for name, module in adapted_modules(model).items():
         if isinstance(module, LoraLinear):
             state[f"{name}.weight"] = module.effective_weight().detach()

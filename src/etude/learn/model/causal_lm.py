@@ -76,6 +76,7 @@ class CausalLM(nn.Module):
 
     recompute = False  # a training step computes each block again for its gradients
     holds_rounded = False  # weights of products are held in bf16, which takes states in fp32
+    base_digest = ""  # of the weights as they were loaded, where adapters have rounded those that are frozen
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

@@ -176,9 +176,8 @@ class Experts(nn.Module):
         return ExpertWeights(self.gate_up, self.down, self.activation, self.gate_up_bias, self.down_bias)
 
     def forward(self, x: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
+        x = x if self.compute is None else x.to(self.compute)
         layer = self.weights
-        if self.compute is None:
-            return run_experts(x, layer, experts, weights)
-        biases = (None if b is None else b.to(self.compute) for b in (layer.gate_up_bias, layer.down_bias))
-        layer = ExpertWeights(layer.gate_up.to(self.compute), layer.down.to(self.compute), layer.activation, *biases)
-        return run_experts(x.to(self.compute), layer, experts, weights)
+        biases = (None if b is None else b.to(x.dtype) for b in (layer.gate_up_bias, layer.down_bias))
+        layer = ExpertWeights(layer.gate_up.to(x.dtype), layer.down.to(x.dtype), layer.activation, *biases)
+        return run_experts(x, layer, experts, weights)

@@ -105,6 +105,6 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x if self.compute is None else x.to(self.compute)
-        weight = self.product_weight
+        weight = self.weight.to(x.dtype)
         y = linear(x, weight) if x.ndim == 2 else linear(x.flatten(0, -2), weight).unflatten(0, x.shape[:-1])
         return y if self.bias is None else y + self.bias.to(y.dtype)

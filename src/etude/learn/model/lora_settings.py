@@ -22,6 +22,10 @@ class LoraSettings(BaseModel):
     )
     rslora: bool = Field(default=False, description="Scale by alpha / sqrt(rank) instead (rsLoRA).")
     dora: bool = Field(default=False, description="Train the length of every row of a weight separately (DoRA).")
+    base: Literal["fp32", "bf16"] = Field(
+        default="fp32",
+        description='Type in which the frozen weights of products are held; "bf16" rounds them, takes half the memory and needs compute = "bf16".',
+    )
     seed: int = Field(default=0, ge=0, description="Draws the matrices A; every B begins as 0.")
     targets: Literal["all-linear"] | list[str] = Field(
         default=ALL_LINEAR,
@@ -37,6 +41,14 @@ class LoraSettings(BaseModel):
                 "dora = true has no form for stacked experts; take experts out of targets, or set dora = false"
             )
         return self
+
+    def require_compute(self, compute: str, key: str) -> None:
+        """Raises ValueError for a base in bf16 whose products are in fp32. `key`: the setting that says in what they are."""
+        if self.rank and self.base == "bf16" and compute != "bf16":
+            raise ValueError(
+                f'lora.base = "bf16" with {key} = "{compute}": every product would keep a copy of its weight in fp32; set {key} = "bf16", or '
+                'lora.base = "fp32"'
+            )
 
     @property
     def scale(self) -> float:

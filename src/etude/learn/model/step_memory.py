@@ -14,12 +14,13 @@ import torch
 from etude.learn.model.adapters import add_adapters
 from etude.learn.model.causal_attention import BLOCKS_ARE_FASTER, KEPT_BYTES, QUERY_BLOCK
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.compute import product_layers
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.count import count_parameters
 from etude.learn.model.linear import PADS_ROWS
 from etude.learn.model.lora_settings import LoraSettings
 
-FLOAT = 4
+FLOAT, HALF = 4, 2  # bytes of a number in fp32 and in bf16
 # Logits of one chunk of a loss in fp32 (`losses.LOGIT_BYTES`), its log-probabilities and the gradients of both.
 LOGIT_COPIES = 4
 LOGIT_BYTES = 64 << 20
@@ -31,13 +32,15 @@ PREFILL_BLOCKS = 2
 
 @dataclass(frozen=True)
 class ModelSize:
-    """Numbers of a model: all parameters, those that are trained, and what a step keeps of each token, with and without `recompute`."""
+    """Numbers of a model: all parameters, those that are trained, and what a step keeps of each token, with and without `recompute`. `rounded`: of
+    the parameters, those that are held in bf16."""
 
     parameters: int
     trained: int
     kept: int
     kept_recomputing: int
     block: int  # of one token in the largest block
+    rounded: int = 0
 
     @classmethod
     def of(cls, config: ModelConfig, tokens: int, row_tokens: int, lora: LoraSettings | None = None) -> ModelSize:
@@ -49,21 +52,24 @@ class ModelSize:
         if lora is not None and lora.dora:
             blocks = [each + _scaled(config, layer) for layer, each in enumerate(blocks)]
         ends = 2 * config.hidden_size
-        added = 0 if lora is None else adapter_parameters(config, lora)
-        trained = count if lora is None else added
-        return cls(count + added, trained, sum(blocks) + ends, config.layers * config.hidden_size + ends, max(blocks))
+        added, rounded = (0, 0) if lora is None else adapter_parameters(config, lora)
+        trained, recomputing = count if lora is None else added, config.layers * config.hidden_size + ends
+        return cls(count + added, trained, sum(blocks) + ends, recomputing, max(blocks), rounded)
 
     def of_token(self, recompute: bool) -> tuple[int, int]:
         """Numbers of a token: kept for the backward pass, and there in addition while its micro-batch goes through that pass."""
         return (self.kept_recomputing, 2 * self.block) if recompute else (self.kept, 0)
 
 
-def adapter_parameters(config: ModelConfig, settings: LoraSettings) -> int:
-    """Numbers that adapters of these settings train. Raises ValueError for a target that the model does not have."""
+def adapter_parameters(config: ModelConfig, settings: LoraSettings) -> tuple[int, int]:
+    """Numbers that adapters of these settings train, and those of the base that are held in bf16. Raises ValueError for a target that the model does
+    not have."""
     with torch.device("meta"):
         model = CausalLM(config.model_copy(update={"mtp_layers": 0}))
-        add_adapters(model, settings)
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+        add_adapters(model, settings.model_copy(update={"base": "fp32"}))
+    frozen = [p for layer in product_layers(model) for p in layer.parameters(recurse=False) if not p.requires_grad]
+    rounded = sum(p.numel() for p in frozen) if settings.base == "bf16" else 0
+    return sum(p.numel() for p in model.parameters() if p.requires_grad), rounded
 
 
 def training_bytes(
@@ -97,7 +103,7 @@ def fitting_tokens(
 
 def _states(size: ModelSize, copies: int) -> int:
     """Bytes of the process, the weights, AdamW's moments and `copies`."""
-    return PROCESS_BYTES + FLOAT * (size.parameters + (2 + copies) * size.trained)
+    return PROCESS_BYTES + FLOAT * (size.parameters + (2 + copies) * size.trained) - (FLOAT - HALF) * size.rounded
 
 
 def engine_bytes(

@@ -144,6 +144,7 @@ class PhaseSettings(BaseModel):
                 f"changes={self.changes}, lookups={self.lookups} and replay={self.replay} leave no share to "
                 f"{self.form}: their sum has to be below 1"
             )
+        self.lora.require_compute(self.loop.compute, "loop.compute")
         if negative := sorted(name for name, weight in self.mix.items() if weight <= 0):
             raise ValueError(f"mix gives {', '.join(negative)} no weight above 0; leave it out instead")
         return self
@@ -225,6 +226,11 @@ class SftSettings(BaseModel):
     loop: LoopSettings = Field(default=LoopSettings(steps=900), description="Length and safety of the SFT stage.")
     lora: LoraSettings = Field(default=LoraSettings(), description="Adapters that SFT trains instead of the weights.")
 
+    @model_validator(mode="after")
+    def _base_fits(self) -> SftSettings:
+        self.lora.require_compute(self.loop.compute, "loop.compute")
+        return self
+
 
 class PolicyStepSettings(BaseModel):
     """One policy-gradient step on a batch of rollouts."""
@@ -282,6 +288,11 @@ class PolicyStepSettings(BaseModel):
     bad_steps_limit: int = Field(
         default=5, ge=1, description="Stop after this many steps without a finite gradient in a row."
     )
+
+    @model_validator(mode="after")
+    def _base_fits(self) -> PolicyStepSettings:
+        self.lora.require_compute(self.compute, "compute")
+        return self
 
     @field_validator(*LEAST_TOKENS, mode="before")
     @classmethod

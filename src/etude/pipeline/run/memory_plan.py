@@ -28,7 +28,7 @@ PUBLISHED_STATES = 3
 # States that RL's engine holds in addition to its model, in the machine's memory: the one that deltas start from and the next, or the base of the
 # adapters that it gets and what they are merged into.
 FOLLOWED_STATES = 2
-BYTES = 4  # of a weight
+BYTES, HALF = 4, 2  # of a weight in fp32 and in bf16
 PROMPTS_COMPARED = 4
 # Of a memory, what "auto" leaves alone: sandboxes, the controller, files in the page cache, and what the prediction misses.
 RESERVE_SHARE = 0.25
@@ -239,8 +239,9 @@ def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMem
     slots = max(recipe.engine.max_slots, rl.slots)
     engines = _engines_here(recipe) * _engine(recipe, config, slots, follows=True)
     published = PUBLISHED_STATES * size.trained if "trainer" in places else 0
-    followed = FOLLOWED_STATES * size.parameters if "engine" in places else 0
-    found = replace(trained, engine=engines, on_gpu=places, published=BYTES * (published + followed))
+    followed = BYTES * FOLLOWED_STATES * size.parameters - HALF * size.rounded  # a base of adapters may be in bf16
+    held = BYTES * published + (_engines_here(recipe) * followed if "engine" in places else 0)
+    found = replace(trained, engine=engines, on_gpu=places, published=held)
     return replace(found, chosen=planned.chosen, why=planned.why)
 
 
