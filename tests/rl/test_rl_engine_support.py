@@ -101,6 +101,22 @@ def test_replay_that_no_one_demanded_is_no_error(update):
     check_engine(again, VLLM, CHECKPOINT)
 
 
+def test_sessions_whose_queries_vllm_does_not_scale_are_refused_before_anything_starts(tmp_path):
+    settings = {
+        "family": "ministral3",
+        "hidden_size": 64,
+        "layers": 1,
+        "yarn": {"factor": 4.0, "original_positions": 64},
+    }
+    save_checkpoint(new_model(ModelSettings.model_validate(settings), 100), tmp_path / "c")
+    short = VLLM.model_copy(update={"max_len": 64})
+    check_engine(RlSettings(), short, tmp_path / "c")
+    with pytest.raises(
+        ValueError, match="engine.max_len = 65 and a ministral3 model: .* set engine.max_len = 64, or take our own"
+    ):
+        check_engine(RlSettings(), short.model_copy(update={"max_len": 65}), tmp_path / "c")
+
+
 def test_a_python_without_vllm_ends_the_run_before_it_begins():
     observer = RecordingObserver()
     with pytest.raises(NoVllm, match="has no vLLM"):

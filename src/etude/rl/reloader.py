@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.found import vllm_version
+from etude.learn.engine.vllm.turns import require_same_queries
 from etude.learn.model.checkpoint import load_config
 from etude.learn.model.hf_keys import TRANSPOSED_FAMILIES
 from etude.learn.model.settings import Impl
@@ -34,6 +35,7 @@ def check_engine(settings: RlSettings, engine: EngineSettings, checkpoint: Path,
             f'engine.kind = "vllm" with {checkpoint}, which is {family}: its files lay experts out otherwise than our memory does, and the copy '
             "that vLLM loads from can't hold that (docs/vllm.md); take our own engine"
         )
+    require_same_queries(config, engine.max_len)
     if settings.update.router_replay and not engine.vllm.arguments.get("enforce_eager"):
         raise ValueError(
             "rl.update.router_replay = true, but engine.vllm.arguments leaves out enforce_eager = true: vLLM reports routed experts only where it "

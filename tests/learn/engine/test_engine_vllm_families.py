@@ -69,6 +69,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 }
 # Where vLLM's CPU build does not sample what the trainer computes, or does not start.
 REFUSED = {
+    "laguna": "vLLM 0.32's router for CPUs takes sigmoid scores with groups of experts alone",
+    "ministral3": "vLLM 0.32 does not scale queries by their positions: mean k3 0.029 where that begins after 16 tokens",
     "hy_v3": "vLLM 0.32 looks for expert_hidden_dim, which this config does not have",
     "minimax_m2": "vLLM 0.32 can't load its weights a second time: its norms' loader has no name, which the reload asks for",
 }

@@ -81,9 +81,9 @@ def read_rope(raw: Mapping[str, Any], family: ModelFamily) -> dict[str, Any]:
 
 
 def _of_latent(share: Any, raw: Mapping[str, Any], family: ModelFamily) -> bool:
-    """Whether a share is that of latent attention, which rotates a part of each key by its definition."""
+    """Whether a share is that of a family with latent attention whose class reckons it from the width of a whole key (Mistral 4)."""
     rotated, kept = raw.get("qk_rope_head_dim"), raw.get("qk_nope_head_dim")
-    if family.switches.get("attention") != "latent" or not isinstance(rotated, int) or not isinstance(kept, int):
+    if not family.own_rope or not isinstance(rotated, int) or not isinstance(kept, int):
         return False
     return isinstance(share, float) and math.isclose(share, rotated / max(1, rotated + kept))
 

@@ -20,6 +20,7 @@ from etude.learn.engine.running import check
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.child import EngineGone, Message, RunningTurn, VllmChild, command, completion, question
 from etude.learn.model.checkpoint import load_config
+from etude.learn.model.config import ModelConfig
 
 # Keeps the seeds that requests without one get apart for engines of different seeds.
 SEED_STRIDE = 2**32
@@ -39,8 +40,10 @@ class VllmTurns:
         version: int,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Starts vLLM on the checkpoint directory. `version`: of the weights in it. `ended`: called when nothing more comes, from a thread."""
+        """Starts vLLM on the checkpoint directory. `version`: of the weights in it. `ended`: called when nothing more comes, from a thread. Raises
+        ValueError for a model that vLLM computes otherwise."""
         config = load_config(checkpoint)
+        require_same_queries(config, settings.max_len)
         self._vocabulary, self._wide = config.vocab_size, config.experts > NO_ROUTE
         self._max_len = min(settings.max_len, config.context_length)
         self._settings, self._first, self._clock = settings, version, clock
@@ -96,6 +99,16 @@ class VllmTurns:
                 result = completion(turn, message | {"spans": spans}, self._clock())
             self.tally.record_request(result)
         turn.deliver(result)
+
+
+def require_same_queries(config: ModelConfig, max_len: int) -> None:
+    """Raises ValueError for sessions in which the queries of later tokens are scaled by their positions: vLLM (0.32) does not. A probe of short
+    prompts would not see it."""
+    if config.query_growth and config.yarn is not None and max_len > (first := config.yarn.original_positions):
+        raise ValueError(
+            f'engine.kind = "vllm" with engine.max_len = {max_len} and a {config.family} model: vLLM does not scale queries by their positions, '
+            f"which begins after {first} tokens (docs/vllm.md); set engine.max_len = {first}, or take our own engine"
+        )
 
 
 def arguments(checkpoint: Path, settings: EngineSettings, max_len: int) -> dict[str, Any]:
