@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from etude.core.trace.segment import NO_ROUTE
 from etude.learn.model import cache as cache_module
-from etude.learn.model.cache import CacheFull, KVCache
+from etude.learn.model.cache import CacheFull, CacheSpan, KVCache
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.config import ModelConfig
+from etude.learn.model.settings import ModelSettings
 
 TOLERANCE = 1e-5
 
@@ -234,3 +236,19 @@ def test_what_a_slot_forgets_it_no_longer_shares(
     assert [(s.rows.tolist(), s.length) for s in cache.alike(slots)] == [([0], 0), ([1, 2], 9)]
     cache.forget()
     assert cache.alike(slots) == [] and not cache.lengths.any()
+
+
+def test_large_contexts_of_neighbouring_slots_are_read_in_place_and_those_of_others_copied(monkeypatch):
+    monkeypatch.setattr("etude.learn.model.cache.READ_IN_PLACE", 0)
+    config = ModelConfig.from_settings(ModelSettings.model_validate({"family": "llama", "layers": 1}), 50)
+    cache = KVCache(config, slots=4, max_len=8)
+    cache.buffer.normal_()
+    cache.lengths.fill_(5)
+    span = CacheSpan(cache, torch.arange(4), torch.ones(4, dtype=torch.long), 1)
+    buffer = cache.buffer[0]
+    for rows in (None, torch.tensor([0, 2]), torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([0, 3])):
+        found = span._contexts(buffer, rows, 1)
+        expected = buffer[torch.arange(4) if rows is None else rows][:, 1:6]
+        assert torch.equal(found, expected), "groups of rows that begin at the same slot differ"
+        near = rows is None or rows.tolist() in ([0, 1], [2, 3])
+        assert (found.untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr()) == near

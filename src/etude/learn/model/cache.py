@@ -152,7 +152,6 @@ class CacheSpan:
         self.bias = self._bias(positions, int(before.min()))
         self._folded: dict[tuple[int, int], Tensor] = {}  # `bias_for`, once for all layers
         self._windows: dict[int, Tensor] = {}
-        self._neighbours: dict[int, int | None] = {}  # `_first_slot`, once for all layers
         self._places, self._before = positions, before  # (B, Tn), (B,)
         self.positions, self.write = positions.flatten().to(device), (starts + positions).flatten().to(device)
         if self.ragged:
@@ -239,18 +238,10 @@ class CacheSpan:
         """(b, s, width): a view of neighbouring slots whose contexts are large together, else a copy."""
         slots = self.slots if rows is None else self.slots[rows]
         if len(slots) * (self.keys - first) * buffer.shape[-1] >= READ_IN_PLACE:
-            start = self._first_slot(slots)
-            if start is not None:
-                return buffer[start : start + len(slots), first : self.keys]
+            start, end = int(slots[0]), int(slots[0]) + len(slots)
+            if slots.tolist() == list(range(start, end)):
+                return buffer[start:end, first : self.keys]
         return buffer[:, first : self.keys].index_select(0, slots.to(buffer.device))
-
-    def _first_slot(self, slots: Tensor) -> int | None:
-        """The first of neighbouring slots in their order; None for others."""
-        start = int(slots[0])
-        if start not in self._neighbours:
-            near = torch.equal(slots, torch.arange(start, start + len(slots)))
-            self._neighbours[start] = start if near else None
-        return self._neighbours[start]
 
     def _row(self, buffer: Tensor, row: int, window: int, first: int) -> ContextPart:
         end, slot = int(self.after[row]), int(self.slots[row])
