@@ -22,7 +22,7 @@ from etude.learn.model.hf_errors import UnsupportedConfig
 from etude.learn.model.init import with_drafts
 from etude.learn.model.loadable import loadable
 from etude.learn.model.mask import DocumentMask
-from etude.learn.model.transformers_backend.attention import UnsupportedAttention, attention, window_of
+from etude.learn.model.transformers_backend.attention import MaskRule, UnsupportedAttention, attention, window_of
 from etude.learn.model.transformers_backend.config import TransformersConfig
 from etude.learn.model.transformers_backend.language_model import TransformersLM
 from etude.learn.train.shared_prefix import TokenTree, TreeMask
@@ -30,9 +30,14 @@ from etude.learn.weights.hf_files import CheckpointError
 
 # Of the logits' standard deviation. Two attention kernels of transformers differ by as much on these models.
 TOLERANCE, DECODE_TOLERANCE = 2e-6, 1e-5
+# On this model transformers' own cached decoding differs from its whole forward by 1.5e-5.
+OWN_DECODE_TOLERANCE = {"gemma4_text": 2e-5}
 LENGTHS = (21, 13)
 
-all_classes = pytest.mark.parametrize("model_type", SHAPES)
+# Sparse attention in the default suite by one class of three; the others nightly.
+SLOW = ("deepseek_v32", "deepseek_v4")
+CLASSES = [pytest.param(name, marks=pytest.mark.nightly) if name in SLOW else name for name in SHAPES]
+all_classes = pytest.mark.parametrize("model_type", CLASSES)
 
 
 def rms(found: torch.Tensor, expected: torch.Tensor) -> float:
@@ -119,7 +124,8 @@ def test_decoding_behind_a_cache_gives_the_logits_of_the_whole(
         step, _ = model.extend(new, torch.tensor(counts), slots, cache)
         at += torch.tensor(counts)
         expected = torch.stack([whole[row, at[row] - 1] for row in range(2)])
-        assert (step - expected).abs().max() <= DECODE_TOLERANCE * whole.std()
+        tolerance = OWN_DECODE_TOLERANCE.get(model_type, DECODE_TOLERANCE)
+        assert (step - expected).abs().max() <= tolerance * whole.std()
 
 
 @all_classes
@@ -169,7 +175,7 @@ def test_llama_through_transformers_equals_our_own_class(tmp_path: Path) -> None
     assert (found - expected).abs().max() <= 1e-5 * max(1.0, float(expected.abs().max()))
 
 
-@pytest.mark.parametrize("model_type", ["olmoe", "qwen3_next"])
+@pytest.mark.parametrize("model_type", ["olmoe", "qwen3_next", "dots1", "gemma4_text", "glm_moe_dsa", "deepseek_v4"])
 def test_experts_are_recorded_and_replayed_with_live_weights(model_type: str) -> None:
     model, (ids, mask) = TransformersLM(peer(model_type)), packed(tokens(0, 21), tokens(1, 13))
     plain = model(ids, mask, return_routes=True)
@@ -184,10 +190,21 @@ def test_experts_are_recorded_and_replayed_with_live_weights(model_type: str) ->
         assert rms(replayed.logits, plain.logits) > 1e-2
         model.zero_grad()
         replayed.logits.square().sum().backward()
-        gradients = [p.grad for name, p in model.named_parameters() if name.endswith("mlp.gate.weight")]
+        gradients = [
+            p.grad for name, p in model.named_parameters() if name.endswith(("mlp.gate.weight", "router.proj.weight"))
+        ]
         assert gradients and all(gradient is not None and bool(gradient.any()) for gradient in gradients)
     free = model(ids, mask, forced_experts=torch.full_like(other, -1))
     assert rms(free.logits, plain.logits) <= 1e-6
+
+
+def test_a_router_that_does_not_return_what_its_topk_chose_is_not_understood() -> None:
+    inner = peer("olmoe")
+    for layer in inner.model.layers:
+        plain = layer.mlp.gate.forward
+        layer.mlp.gate.forward = lambda *given, plain=plain: (*plain(*given)[:2], plain(*given)[2].flip(-1))
+    model = TransformersLM(inner)
+    assert not model.moe_index and not model.routers() and model.way.endswith("its choice of experts is not recorded")
 
 
 def test_a_model_type_that_nothing_computes_names_the_setting(tmp_path: Path) -> None:
@@ -250,6 +267,14 @@ def test_the_rule_of_a_mask_is_read_as_a_window_or_refused() -> None:
     for odd in (lambda b, h, q, kv: kv < q + 2, lambda b, h, q, kv: (kv <= q) & (kv // 8 == q // 8)):
         with pytest.raises(UnsupportedAttention, match="no causal one"):
             window_of(odd, 100)
+
+
+def test_a_mask_that_a_class_cuts_is_read_only_where_nothing_is_cut_off() -> None:
+    rule = MaskRule(lambda b, h, q, kv: kv <= q)
+    assert rule[:, :, slice(-0, None), :] is rule and window_of(rule, 100) == 0
+    for cut in ((slice(None), 0), (slice(-1, None),)):
+        with pytest.raises(UnsupportedAttention, match="cuts its mask"):
+            rule[cut]
 
 
 def test_what_only_our_own_classes_have_is_refused_with_the_setting_named() -> None:

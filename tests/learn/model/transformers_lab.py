@@ -18,6 +18,14 @@ COMMON: dict[str, Any] = dict(
 LINEAR = dict(
     head_dim=8, linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, num_hidden_layers=4
 )  # fmt: skip
+LATENT: dict[str, Any] = dict(
+    q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, num_key_value_heads=4,
+)  # fmt: skip
+GROUPED_EXPERTS: dict[str, Any] = dict(
+    n_routed_experts=8, num_experts_per_tok=2, n_group=4, topk_group=2, moe_intermediate_size=16, n_shared_experts=1, first_k_dense_replace=1,
+)  # fmt: skip
+# Scores of few index heads are often exactly zero, and `topk` then chooses among equals by the length of the row.
+SPARSE: dict[str, Any] = LATENT | GROUPED_EXPERTS | dict(index_topk=8, index_n_heads=32, index_head_dim=16)
 # By model type what differs from COMMON: classes that take our attention, and classes that go by rows.
 ATTENTION: dict[str, dict[str, Any]] = {
     "stablelm": {"partial_rotary_factor": 0.5},
@@ -36,6 +44,21 @@ ATTENTION: dict[str, dict[str, Any]] = {
     "starcoder2": {"sliding_window": 6},
     "gpt_neox": {},
     "olmoe": {"num_experts": 6, "num_experts_per_tok": 2},
+    "gemma4_text": dict(
+        head_dim=8,
+        global_head_dim=16,
+        sliding_window=5,
+        hidden_size_per_layer_input=8,
+        vocab_size_per_layer_input=VOCABULARY,
+        num_hidden_layers=4,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+        num_kv_shared_layers=2,
+        enable_moe_block=True,
+        num_experts=6,
+        top_k_experts=2,
+        moe_intermediate_size=16,
+    ),
+    "dots1": GROUPED_EXPERTS,
 }
 ROWS: dict[str, dict[str, Any]] = {
     "bloom": {},
@@ -44,6 +67,9 @@ ROWS: dict[str, dict[str, Any]] = {
     },
     "bamba": dict(mamba_n_heads=8, mamba_d_head=8, mamba_d_state=8, mamba_expand=2, attn_layer_indices=[1]),
     "jamba": dict(attn_layer_period=2, attn_layer_offset=1, num_experts=2, mamba_d_state=4),
+    "deepseek_v32": SPARSE,
+    "glm_moe_dsa": SPARSE,
+    "deepseek_v4": SPARSE | dict(num_hidden_layers=4, head_dim=16),
     "qwen3_next": LINEAR
     | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16),
 }

@@ -205,12 +205,30 @@ def capped_attention(
 
 
 MaskFunction = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class MaskRule:
+    """What a class takes for its mask while a survey reads the rule behind it."""
+
+    rule: MaskFunction
+
+    def __call__(self, *places: Tensor) -> Tensor:
+        return self.rule(*places)
+
+    def __getitem__(self, cut: Any) -> MaskRule:
+        """Itself, if the cut leaves nothing out (Gemma 4 cuts to the last 0, which are all). Raises UnsupportedAttention."""
+        if all(isinstance(part, slice) and part in (slice(None), slice(0, None)) for part in cut):
+            return self
+        raise UnsupportedAttention("the class cuts its mask, which is not read here")
+
+
 _surveying: ContextVar[bool] = ContextVar("surveying", default=False)
 
 
-def _mask(*_: Any, mask_function: MaskFunction, **__: Any) -> MaskFunction | None:
+def _mask(*_: Any, mask_function: MaskFunction, **__: Any) -> MaskRule | None:
     """In place of a mask its rule where a survey reads it, and nothing else: who sees whom is decided above."""
-    return mask_function if _surveying.get() else None
+    return MaskRule(mask_function) if _surveying.get() else None
 
 
 @dataclass

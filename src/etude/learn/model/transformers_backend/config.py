@@ -153,14 +153,20 @@ def config_of(config: Any, **measured: Any) -> TransformersConfig:
 
 
 def _first(config: Any, names: tuple[str, ...], default: int) -> int:
-    """The first of these numbers that the configuration has; of a list, one for each layer, the largest."""
+    """The first of these numbers that the configuration has; of several, one for each layer, the largest."""
     for name in names:
-        value = getattr(config, name, None)
-        if isinstance(value, list | tuple) and value:
-            value = max(number for number in value if isinstance(number, int))
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
+        given = _each(config, name)
+        numbers = [value for value in given if isinstance(value, int) and not isinstance(value, bool)]
+        if numbers:
+            return max(numbers)
     return default
+
+
+def _each(config: Any, name: str) -> list[Any]:
+    """The value of a key, or one for each layer. Configurations whose layers differ (Gemma 4) refuse to be asked for all layers together."""
+    layers = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
+    given = [getattr(layer, name, None) for layer in layers]
+    return [value for each in given for value in (each if isinstance(each, list | tuple) else [each])]
 
 
 def _positions(config: Any) -> int:

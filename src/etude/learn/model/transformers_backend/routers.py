@@ -1,8 +1,9 @@
 """The routers of a class of transformers: which experts they choose is recorded, and can be replayed.
 
-Router modules of transformers 5 (named ...TopKRouter) call `topk` once and compute weights of what it returns. Its answer is replaced by the experts
-that a rollout visited, with their live scores, so weights and gradients are the class's own. A router with more calls of `topk` than one, or none
-(groups of experts, noise), is not understood: the model then has no routes, and nothing is replayed.
+Router modules of transformers 5 (named ...Router) call `topk` and compute weights of what it returns. The last call chooses the experts; calls before
+it choose groups of them. Its answer is replaced by the experts that a rollout visited, with their live scores, so weights and gradients are the
+class's own. A router that does not return what its last `topk` chose is not understood: the model then has no routes, and nothing is replayed. One
+without any `topk` chooses by the token's id (DeepSeek-V4's first layers), which needs no replay, or in a way that is not understood (Phi-MoE).
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ class ClassRouter:
     bias: Tensor | None = None
 
     def __init__(self, routing: Routing, index: int, layer: int, module: nn.Module) -> None:
-        self.layer, self._routing, self._index = layer, routing, index
-        self.seen: list[tuple[int, int]] = []  # of the last forward, (experts, chosen) of each call of topk
+        self.layer, self.index, self._routing = layer, index, routing
+        self.seen: list[tuple[int, int]] = []  # of the last forward, (candidates, chosen) of each call of topk
+        self.returned = False  # whether the last forward returned what its last topk chose
         self.experts: Tensor | None = None  # (N, K) of the last forward
         module.forward = self._watched(module.forward)
 
@@ -48,20 +50,28 @@ class ClassRouter:
         """What `topk` of scores (N, E) is to have returned, instead of values (N, K) and experts (N, K)."""
         self.seen.append((scores.shape[-1], experts.shape[-1]))
         forced = self._routing.forced
-        if forced is not None and self._routing.understood:
+        if forced is not None and len(self.seen) == self._routing.calls:
             with torch.no_grad(), torch._C.DisableTorchFunction():
-                experts = self.choose(scores.detach(), forced[:, self._index])
+                experts = self.choose(scores.detach(), forced[:, self.index])
             values = scores.gather(-1, experts)
         self.experts = experts.detach()
         return values, experts
 
     def _watched(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         def forward(*arguments: Any, **named: Any) -> Any:
-            self.seen = []
+            self.seen, self.experts = [], None
             with _TopK(self):
-                return plain(*arguments, **named)
+                found = plain(*arguments, **named)
+            if not self._routing.calls:
+                parts = found if isinstance(found, tuple) else (found,)
+                self.returned = any(_same(part, self.experts) for part in parts)
+            return found
 
         return forward
+
+
+def _same(found: Any, chosen: Tensor | None) -> bool:
+    return isinstance(found, Tensor) and chosen is not None and torch.equal(found.detach().to(chosen.dtype), chosen)
 
 
 class _TopK(TorchFunctionMode):
@@ -71,15 +81,16 @@ class _TopK(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
-        return self._router.top(args[0], *found) if func in _TOPK else found
+        return torch.return_types.topk(self._router.top(args[0], *found)) if func in _TOPK else found
 
 
 @dataclass
 class Routing:
-    """All routers of one model. `forced` (N, L_moe, K): the choice that the running forward replays, -1 where there is none."""
+    """All routers of one model. `calls`: of `topk` in each, the last of which chooses; 0 where routers are not understood. `forced` (N, L_moe, K):
+    the choice that the running forward replays, -1 where there is none."""
 
     routers: list[ClassRouter] = field(default_factory=list)
-    understood: bool = False
+    calls: int = 0
     forced: Tensor | None = None
 
     @classmethod
@@ -87,7 +98,7 @@ class Routing:
         """Of the router modules of `inner`, in the order of layers; `understand` says later whether they are any use."""
         routing = cls()
         for name, module in inner.named_modules():
-            if type(module).__name__.endswith("TopKRouter"):
+            if type(module).__name__.endswith("Router"):
                 layer = next((int(part) for part in name.split(".") if part.isdigit()), len(routing.routers))
                 routing.routers.append(ClassRouter(routing, len(routing.routers), layer, module))
         return routing
@@ -95,11 +106,15 @@ class Routing:
     def understand(self) -> dict[str, Any]:
         """After a forward, the fields of the model's configuration that say what is recorded; empty where there is no router, or one is not
         understood."""
+        self.routers = [router for router in self.routers if router.seen]
+        for index, router in enumerate(self.routers):
+            router.index = index
         shapes = {tuple(router.seen) for router in self.routers}
-        self.understood = len(shapes) == 1 and len(next(iter(shapes))) == 1
-        if not self.understood:
+        if len(shapes) != 1 or not all(router.returned for router in self.routers):
             return {}
-        ((experts, chosen),) = next(iter(shapes))
+        seen = next(iter(shapes))
+        experts, chosen = seen[-1]
+        self.calls = len(seen)
         layers = tuple(router.layer for router in self.routers)
         return {"experts": experts, "experts_per_token": chosen, "routed_layers": layers}
 
@@ -113,6 +128,6 @@ class Routing:
 
     def chosen(self) -> list[Tensor]:
         """(N, K) of each router in the last forward; empty where routers are not understood."""
-        if not self.understood:
+        if not self.calls:
             return []
         return [router.experts for router in self.routers if router.experts is not None]
