@@ -17,8 +17,9 @@ from published_files import require_archive
 from tokenizers import AddedToken, Tokenizer
 
 from etude.agent.chat import trajectories
+from etude.agent.chat.chat_family import ChatFamily
 from etude.agent.chat.check import check_model
-from etude.agent.chat.families import FAMILIES, ChatFamily, by_name
+from etude.agent.chat.families import FAMILIES, by_name
 from etude.agent.chat.load import load_renderer
 from etude.core.trace.message import Message
 
@@ -65,6 +66,10 @@ MODELS = {
     "Llama 3.2": PublishedModel("llama-3.1", "llama-3", "llama", "llama3_2"),
     "Gemma 3": PublishedModel("gemma-3", "gemma-3", "gemma3_text"),
     "GLM-4.5": PublishedModel("glm-4.5", "qwen3", "glm4_moe", "glm4moe", borrowed=True),
+    "Nemotron 3 Nano": PublishedModel("nemotron-3", "qwen3", "nemotron_h", "nemotron_3_nano"),
+    "Nemotron 3 Super": PublishedModel("nemotron-3", "qwen3", "nemotron_h", "nemotron_3_super"),
+    "Nemotron 3 Ultra": PublishedModel("nemotron-3-ultra", "qwen3", "nemotron_h", "nemotron_3_ultra"),
+    "Nemotron 3.5": PublishedModel("nemotron-3.5", "qwen3", "nemotron_h", "nemotron_3_5_lightning"),
     "LFM2": PublishedModel("lfm2-first", "qwen3", "lfm2", "lfm2", borrowed=True, bos="<|startoftext|>"),
     "LFM2, later": PublishedModel("lfm2", "qwen3", "lfm2", "lfm2_v2", borrowed=True, bos="<|startoftext|>"),
     "Aya Expanse": PublishedModel("cohere", "qwen3", "cohere", "cohere", borrowed=True, bos="<BOS_TOKEN>"),

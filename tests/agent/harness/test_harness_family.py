@@ -32,6 +32,9 @@ FAMILIES = [
     "glm-4.5",
     "gpt-oss",
     "minimax-m2",
+    "nemotron-3",
+    "laguna-s-2.1",
+    "hy3",
 ]
 ROOMY = HarnessSettings(max_session_tokens=100_000, max_tokens_per_turn=4000)
 

@@ -29,13 +29,17 @@ THINKING = [
     "glm-5.3",
     "gpt-oss",
     "minimax-m2",
+    "nemotron-3",
+    "nemotron-3.5",
+    "laguna-s-2.1",
 ]
-KEEPING = {"qwen3.8", "glm-5.3"}
+KEEPING = {"qwen3.8", "glm-5.3", "laguna-s-2.1"}
+ALWAYS = {"laguna-s-2.1"}  # nothing that is asked for drops it
 # Thinking is dropped at the user's next word, or, here, only once an answer was final: a steering word drops none.
 FINAL = {"kimi-k2.5", "gpt-oss"}
 # Templates with an option to keep it: bridges append the same text that they would render.
-KEEPS_THINKING = {"qwen3.6", "qwen3.8", "glm-5", "glm-5.3"}
-PLAIN = ["qwen3-coder", "kimi-k2", "deepseek-v3"]
+KEEPS_THINKING = {"qwen3.6", "qwen3.8", "glm-5", "glm-5.3", "nemotron-3", "nemotron-3.5", "laguna-s-2.1"}
+PLAIN = ["qwen3-coder", "kimi-k2", "deepseek-v3", "laguna-xs-2.1", "hy3"]
 ROOMY: dict[str, Any] = {"max_session_tokens": 100_000, "max_tokens_per_turn": 4000}
 
 
@@ -86,7 +90,7 @@ async def test_prompts_are_what_the_format_says_and_only_dropped_thinking_forks(
     outcome = await agent(policy, settings, renderer=renderer, inbox=inbox).run()
     turns = [turn.data["message"]["thinking"].strip() for turn in outcome.session.of("completion")]
     assert turns == [said.thinking for said in SCRIPT]
-    everything = kept == "all" or (kept == "family" and family in KEEPING)
+    everything = kept == "all" or family in ALWAYS or (kept == "family" and family in KEEPING)
     assert outcome.counters["forks"] == (0 if everything else 1 if family in FINAL else 2)
     assert len(outcome.segments) == 1 + int(outcome.counters["forks"])
 

@@ -7,70 +7,13 @@ models' published tokenizers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Collection, Literal, Mapping
+from typing import Any, Collection
 
-from etude.agent.chat.renderer import Effort
-
-# How a format writes a call's arguments: one JSON object, or one untyped text each.
-Arguments = Literal["json", "parameter", "arg_value", "invoke"]
-# All turns, those with one call and no text, or none. "declared": it declares tools and writes no calls.
-TemplateCalls = Literal["all", "one", "declared", "none"]
-# Where its template takes tools from: its own field, one JSON text of the system message, or a list of JSON texts in `xml_tools`.
-TemplateTools = Literal["tools", "system", "xml_tools"]
+from etude.agent.chat.chat_family import ChatFamily
 
 
 class UnknownFamily(ValueError):
     """A directory whose chat format is none of ours."""
-
-
-@dataclass(frozen=True)
-class ChatFamily:
-    """One chat format."""
-
-    name: str
-    model_types: frozenset[str]
-    markers: tuple[str, ...]  # tokens the format can't do without
-    roles: tuple[str, ...]  # markers that open a turn: they have no place inside a sampled one
-    arguments: Arguments = "json"
-    shows: tuple[str, ...] = ()  # what its template contains
-    hides: tuple[str, ...] = ()  # what its template does not contain
-    package: str = ""  # the name of its renderer in the `renderers` package, if it is another
-    thinks: bool = True  # whether turns have a place for thinking
-    keeps: bool = False  # whether its own template, by default, still shows thinking after a further request
-    keep: tuple[str, bool] | None = None  # the field that tells its template to, and the value that does
-    declares: str = (
-        ""  # how a call is written, for the families whose template leaves it to the caller to describe tools
-    )
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the package's renderer
-    effort: tuple[str, Mapping[Effort, str]] | None = None  # the field that says how hard to think, and its words
-    call_ids: bool = False  # the format writes ids of calls: functions.NAME:NUMBER
-    first_system: bool = False  # a system message is allowed at the beginning only
-    named: bool = False  # the format writes the tool's name in front of a result
-    opener: str = ""  # the marker in front of the first call
-    think_end: str = "</think>"
-    text_end: str = ""  # what closes a turn without calls, and one with calls
-    call_end: str = ""
-    call_begins: str = ""  # how a call begins on a line of its own, where the tokenizer may have no marker for it
-    takes_tools: TemplateTools = "tools"
-    template_calls: TemplateCalls = "all"  # which turns with calls the published template can write
-    differs: str = ""  # in what the published template differs by design
-    broken: tuple[
-        tuple[str, str], ...
-    ] = ()  # what a published template contains if it is broken, and what it does wrong
-    revision: int = 0  # counts the changes of a format that this package writes itself
-
-    def fault_of(self, template: str) -> str | None:
-        """What is wrong with a published template that is known to be broken; None for any other."""
-        return next((fault for mark, fault in self.broken if mark in template), None)
-
-    def fits(self, template: str) -> bool:
-        """Whether a chat template looks like this family's."""
-        return all(mark in template for mark in self.shows) and not any(mark in template for mark in self.hides)
-
-    def missing(self, vocabulary: Collection[str]) -> list[str]:
-        """Markers that a vocabulary lacks."""
-        return [marker for marker in self.markers if marker not in vocabulary]
 
 
 _IM = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<tool_call>", "</tool_call>")
@@ -185,6 +128,31 @@ _GLM: dict[str, Any] = {
     "text_end": "<|user|>",
     "call_end": "<|observation|>",
 }
+_NEMOTRON: dict[str, Any] = {
+    **_QWEN, "model_types": frozenset({"nemotron_h"}), "markers": (*_IM[:2], *_IM[3:], "<tool_response>", "</tool_response>", *_THINK),
+    "arguments": "parameter", "first_system": True, "options": {"enable_thinking": True}, "keep": ("truncate_history_thinking", False),
+}  # fmt: skip
+_LAGUNA: dict[str, Any] = {
+    "model_types": frozenset({"laguna"}), "markers": ("〈|EOS|〉", "<assistant>", "</assistant>", "<tool_call>", "</tool_call>", *_THINK),
+    "roles": ("<assistant>",), "arguments": "arg_text", "opener": "<tool_call>", "text_end": "</assistant>", "call_end": "</assistant>",
+}  # fmt: skip
+_HY3 = {
+    word: f"<{word}:opensource>"
+    for word in (
+        "think",
+        "tool_calls",
+        "tool_call",
+        "tool_sep",
+        "arg_key",
+        "arg_value",
+        "tool_responses",
+        "tool_response",
+    )
+}
+_HY3_END = "<｜hy_eos:opensource｜>"
+_HY3_ROLES = tuple(
+    f"<｜{word}:opensource｜>" for word in ("hy_begin_of_sentence", "hy_User", "hy_Assistant", "reasoning_mode")
+)
 _GLM_TYPES = frozenset({"glm4_moe", "glm4_moe_lite", "glm_moe_dsa"})
 
 FAMILIES: tuple[ChatFamily, ...] = (
@@ -297,6 +265,21 @@ FAMILIES: tuple[ChatFamily, ...] = (
         keep=("clear_thinking", False),
         effort=("reasoning_effort", {"low": "low", "medium": "high", "high": "max"}), **_GLM,
     ),
+    ChatFamily(
+        "laguna-xs-2.1", shows=("<available_tools>",), hides=("render_assistant_messages_raw", "preserve_thinking"), thinks=False, **_LAGUNA,
+    ),
+    ChatFamily(
+        "laguna-s-2.1", shows=("<available_tools>", "preserve_thinking"), hides=("render_assistant_messages_raw",), keeps=True, **_LAGUNA,
+    ),
+    ChatFamily(
+        "hy3", frozenset({"hy_v3"}), shows=("hy_begin_of_sentence", "reasoning_mode"), thinks=False, first_system=True,
+        markers=(*_HY3_ROLES, _HY3_END, *_HY3.values(), *(tag.replace("<", "</") for word, tag in _HY3.items() if word != "tool_sep")),
+        roles=_HY3_ROLES, arguments="arg_value:opensource", opener=_HY3["tool_calls"], text_end=_HY3_END, call_end=_HY3_END,
+        think_end="</think:opensource>",
+    ),
+    ChatFamily("nemotron-3", shows=("truncate_history_thinking", r"\n</think>\n"), **_NEMOTRON),
+    ChatFamily("nemotron-3-ultra", shows=("truncate_history_thinking", "effort"), hides=(r"\n</think>\n",), **_NEMOTRON),
+    ChatFamily("nemotron-3.5", shows=("truncate_history_thinking",), hides=(r"\n</think>\n", "effort"), **_NEMOTRON),
     ChatFamily(
         "gpt-oss", frozenset({"gpt_oss"}),
         markers=("<|start|>", "<|end|>", "<|return|>", "<|call|>", "<|channel|>", "<|message|>", "<|constrain|>"),

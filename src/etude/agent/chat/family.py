@@ -17,8 +17,8 @@ import json
 from typing import Any, Sequence
 
 from etude.agent.chat import reading
+from etude.agent.chat.chat_family import ChatFamily
 from etude.agent.chat.conversation import one_system, package_messages
-from etude.agent.chat.families import ChatFamily
 from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.agent.chat.kimi_schema import typed_tools
 from etude.agent.chat.live import LiveTurn
@@ -72,7 +72,7 @@ class FamilyRenderer:
 
     def keeping(self, thinking: Thinking) -> FamilyRenderer:
         retention: ThinkingRetention = "all" if thinking == "all" else "tool_cycle"
-        if thinking == "family" or retention == self._retention or not self.family.thinks:
+        if thinking == "family" or retention == self._retention or not self.family.thinks or self.family.always_keeps:
             return self
         return FamilyRenderer(self.family, self._tokenizer, thinking_retention=retention, effort=self._effort)
 

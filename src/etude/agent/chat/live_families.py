@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from etude.agent.chat.families import ChatFamily
+from etude.agent.chat.chat_family import ChatFamily
 from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.agent.chat.live import HarmonyTurn, LiveTurn, Part
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from etude.agent.chat.families import ChatFamily
+from etude.agent.chat.chat_family import ChatFamily
 from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.agent.chat.renderer import Effort
 

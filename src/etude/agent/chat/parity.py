@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from etude.agent.chat import trajectories
+from etude.agent.chat.chat_family import ChatFamily
 from etude.agent.chat.conversation import package_messages
-from etude.agent.chat.families import ChatFamily
 from etude.agent.chat.family import FamilyRenderer
 from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.agent.chat.load import read_template

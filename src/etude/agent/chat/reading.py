@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Sequence
 
+from etude.agent.chat.chat_family import Arguments, ChatFamily
 from etude.agent.chat.conversation import call_id
-from etude.agent.chat.families import Arguments, ChatFamily
 from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.agent.chat.problem import Problem
 from etude.core.trace.message import Message, ToolCall
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _PARAMETER = ("<parameter=", ">", "</parameter>", re.compile(r"\s*(?:<parameter=|</function>|\Z)"))
 _INVOKED = ('<parameter name="', '">', "</parameter>", re.compile(r'\s*(?:<parameter name="|</invoke>|\Z)'))
 _INVOKE = ('<invoke name="', '">', "</invoke>", re.compile(r'\s*(?:<invoke name="|\Z)'))
+# GLM's tags where the tokenizer has no tokens for them.
+_ARGUMENT = ("<arg_key>", "</arg_key>", "</arg_value>", re.compile(r"\s*(?:<arg_key>|</tool_call>|\Z)"))
 _Tags = tuple[str, str, str, re.Pattern[str]]
 _CONSTANTS = {"true": True, "false": False, "none": None, "null": None}  # templates spell them as Python or as JSON
 
@@ -42,8 +44,10 @@ class MalformedArguments(ValueError):
 
 def texts(kind: Arguments, raw: str, ids: Sequence[int], tokenizer: HubTokenizer) -> list[dict[str, str]]:
     """The arguments of each call in one block, as written: `raw` is the block's text, `ids` its tokens."""
-    if kind == "arg_value":
-        return [_tagged(ids, tokenizer)]
+    if kind.startswith("arg_value"):
+        return [_tagged(ids, tokenizer, kind.removeprefix("arg_value"))]
+    if kind == "arg_text":
+        return [{key.strip(): _behind_tag(key, value) for key, value in _pairs(_ARGUMENT, raw)}]
     if kind == "invoke":
         return [dict(_pairs(_INVOKED, body)) for _, body in _pairs(_INVOKE, raw)]
     return [{key: _unwrapped(value) for key, value in _pairs(_PARAMETER, raw)}]
@@ -73,13 +77,22 @@ def _pairs(tags: _Tags, text: str) -> list[tuple[str, str]]:
     return found
 
 
+def _behind_tag(key: str, text: str) -> str:
+    """What follows the tag that opens a value."""
+    before, tag, value = text.partition("<arg_value>")
+    if not tag or before.strip():
+        raise MalformedArguments(f"{key.strip()} has no value")
+    return value
+
+
 def _unwrapped(value: str) -> str:
     """Without the line break at either end, which the format writes around a value."""
     return value.removeprefix("\n").removesuffix("\n")
 
 
-def _tagged(ids: Sequence[int], tokenizer: HubTokenizer) -> dict[str, str]:
-    markers = tokenizer.convert_tokens_to_ids(["<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"])
+def _tagged(ids: Sequence[int], tokenizer: HubTokenizer, suffix: str) -> dict[str, str]:
+    tags = [f"<arg_key{suffix}>", f"</arg_key{suffix}>", f"<arg_value{suffix}>", f"</arg_value{suffix}>"]
+    markers = tokenizer.convert_tokens_to_ids(tags)
     places = [i for i, token in enumerate(ids) if token in markers]
     if [ids[i] for i in places] != markers * (len(places) // 4):
         raise MalformedArguments("an argument is not closed")
