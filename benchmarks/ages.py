@@ -31,7 +31,7 @@ from etude.learn.weights.receiver import Receiver
 from etude.learn.weights.store import WeightStore
 
 EFFORTS = ("low", "medium", "high")
-KEPT = ("schema", "kind", "suite", "tasks", "resamples", "seed")  # of report.json, beside what the plot draws
+KEPT = ("schema", "kind", "suite", "tasks", "resamples", "seed")  # of report.json, in addition to what the plot draws
 ENTRY = ("name", "effort", "key", "kind", "passes", "avg", "ci95", "best_of", "axes", "turns")
 
 
@@ -50,7 +50,7 @@ def name(step: int) -> str:
 
 
 def bench(args: argparse.Namespace, steps: list[int], efforts: tuple[str, ...]) -> None:
-    """Asks the suite of the run's policies after so many steps; what lies in the folder is not asked again."""
+    """Asks the suite of the run's policies after each of these steps. Does not repeat what lies in the folder."""
     named = [f"{name(step)}=checkpoint:{checkpoint(args.run, step, args.work / 'checkpoints')}" for step in steps]
     words = ["bench", "run", args.suite, "--recipe", args.recipe, "--tasks", args.tasks, "--passes", args.passes]
     words += ["--effort", ",".join(efforts), "--concurrency", args.concurrency, "--out", args.work / "bench"]
@@ -59,7 +59,7 @@ def bench(args: argparse.Namespace, steps: list[int], efforts: tuple[str, ...]) 
 
 
 def drawn(folder: Path, names: list[str]) -> dict[str, Any]:
-    """A report of these policies alone: who is on the front depends on who stands in the plot."""
+    """A report of these policies alone: the other policies of a plot decide which ones are on the front."""
     table = read_table(RunFolder(folder))
     few = replace(table, rows=[row for row in table.finished if row.facts["name"] in names])
     found = {row.key: scores(row.outcomes) for row in few.rows}
@@ -83,9 +83,9 @@ def lite(folder: Path, globs: list[str]) -> dict[str, Any]:
         if error.reached is None:
             raise
         found, refused = error.reached, str(error)
-    told = {key: None if value is None else round(value, 4) for key, value in asdict(found).items() if key != "tasks"}
+    values = {key: None if value is None else round(value, 4) for key, value in asdict(found).items() if key != "tasks"}
     return {"policies": list(field.rows), "passes": min(row.passes for row in field.rows.values()), "tasks": len(found.tasks),
-            "of_tasks": len(costs), "cost_axis": axis, **{k: v for k, v in told.items() if k != "policies"}, "refused": refused}  # fmt: skip
+            "of_tasks": len(costs), "cost_axis": axis, **{k: v for k, v in values.items() if k != "policies"}, "refused": refused}  # fmt: skip
 
 
 def main() -> None:

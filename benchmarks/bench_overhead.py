@@ -4,8 +4,8 @@
 
 Both sides make the same attempts (a sandbox, the harness, three turns with an edit and a test run, a second sandbox that grades) with
 the same concurrency, in turns of 100, so that a machine's other load falls on both. The bench adds seeds, tallies, a session, a patch and
-an outcome on disk for each, and the live events. Overhead is told in core-seconds of the whole process tree, which other load
-moves less than wall time, and in wall seconds.
+an outcome on disk for each, and the live events. The result gives the overhead in core-seconds of the whole process tree
+and in wall seconds. Other load moves core-seconds less than wall time.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ async def measure(turns: int, concurrency: int) -> dict[str, Any]:
         finally:
             await pool.close()
     attempts = turns * len(jobs)
-    told = {name: {**asdict(cost), "attempts_per_s": round(attempts / cost.seconds, 2)} for name, cost in spent.items()}
+    costs = {
+        name: {**asdict(cost), "attempts_per_s": round(attempts / cost.seconds, 2)} for name, cost in spent.items()
+    }
     return {
         "measured": time.strftime("%Y-%m-%d"),
         "machine": machine(),
@@ -94,7 +96,7 @@ async def measure(turns: int, concurrency: int) -> dict[str, Any]:
         "attempts_each_side": attempts,
         "concurrency": concurrency,
         "average_score": sum(scores) / len(scores),
-        "sides": told,
+        "sides": costs,
         "overhead": {
             "core_seconds": round(spent["bench"].core_seconds / spent["bare"].core_seconds - 1, 4),
             "wall_seconds": round(spent["bench"].seconds / spent["bare"].seconds - 1, 4),

@@ -25,21 +25,21 @@ def main() -> int:
         "--run", type=Path, required=True, help="the folder of the bench run; one that is there goes on"
     )
     parser.add_argument("--out", type=Path, required=True)
-    told = parser.parse_args()
+    options = parser.parse_args()
     words = ["bench", "run", "real", "--only", *(part for word in WORDS for part in ("--policy", word))]
     start = "import sys; from etude.cli.main import main; sys.argv[0] = 'etude'; main()"
-    done = subprocess.run([sys.executable, "-c", start, *words, "--concurrency", "2", "--out", str(told.run)])
+    done = subprocess.run([sys.executable, "-c", start, *words, "--concurrency", "2", "--out", str(options.run)])
     if done.returncode != 0:
         return done.returncode
     report, machine, timings = (
-        json.loads((told.run / f"{name}.json").read_text()) for name in ("report", "machine", "timings")
+        json.loads((options.run / f"{name}.json").read_text()) for name in ("report", "machine", "timings")
     )
     rows = [
         {**{key: row[key] for key in ("key", "avg", "ci95", "tasks", "passes")}, **timings[row["key"]]}
         for row in report["policies"]
     ]
     document = {"command": f"etude {' '.join(words)}", **machine, "suite": report["suite"], "policies": rows}
-    told.out.write_text(json.dumps(document, indent=1) + "\n")
+    options.out.write_text(json.dumps(document, indent=1) + "\n")
     wrong = [row["key"] for row in rows if row["avg"] != (100.0 if row["key"].startswith("expert") else 0.0)]
     print(f"{len(rows)} policies on {report['tasks']} bugs; not as they must be: {', '.join(wrong) or 'none'}")
     return 1 if wrong or report["unfinished"] else 0

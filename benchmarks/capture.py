@@ -3,8 +3,8 @@
     python benchmarks/capture.py [--turns 20] [--sessions 1 50] [--out benchmarks/results/capture.json]
 
 The policy answers at once from a script, so that all the time of a request is the endpoint's and the client's: a bare one, in a
-process of its own, that sends its whole history each time as agents do. `cpu_ms` is what a request takes of one core in the
-endpoint's process: on a busy machine the one figure that holds. Written sessions are real files, with tokens (qwen3's
+process of its own, that sends its whole history each time as agents do. `cpu_ms` is the time of one core that a request
+takes in the endpoint's process: on a busy machine the one figure that holds. Written sessions are real files, with tokens (qwen3's
 format over the small tokenizer that the tests train) and without. Streams are asked for pieces of four characters.
 """
 
@@ -44,7 +44,7 @@ TEXT = "I look at the next file, then I go on."
 
 
 class Script:
-    """Answers at once; told in pieces where somebody listens."""
+    """Answers at once, and in pieces where the caller asks for a stream."""
 
     name = "script"
 
@@ -135,7 +135,7 @@ async def agent(host: str, port: int, key: str, turns: int, stream: bool) -> lis
 
 
 async def answered(reader: asyncio.StreamReader) -> None:
-    """Reads one response, of a length told or in chunks."""
+    """Reads one response, which has a content length or comes in chunks."""
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     if b" 200 " not in head.split(b"\r\n")[0]:
         raise SystemExit(head.decode())

@@ -1,12 +1,14 @@
-"""Kill anything: `python benchmarks/chaos.py --folder DIR [--kills 216] [--steps 400] [--seed 0]`. Twenty minutes; run again it begins anew.
+"""Kill anything: `python benchmarks/chaos.py --folder DIR [--kills 216] [--steps 400] [--seed 0]`. It takes twenty minutes.
 
-A real RL run from the committed SFT checkpoint (exercises, sandboxes, code search, engine, two trainer ranks, Ray), and a process beside it
-that kills -9 by process id whatever the seed says: sandboxes, commands in them, the zygote, the code index, engines, trainer ranks, Ray's node
-and its head, the controller; half of those that have such windows in the middle of something that must be whole (`killing/points.py`). A run
-that ends is started again by the same words. A twin of the same settings that nobody touches comes after it. Then, from their folders:
-trained task ids are the schedule's and the twin's, none twice; weights, versions and step lines hold; every reward is a verdict, and
-every verdict is what the same files get in peace. With `--write` that goes into `benchmarks/results/chaos.json`; ends with 1 if a promise was
-broken. A fast run is over before the plan is: kills come one after the other, each when what it wants to kill is there again.
+A real RL run starts from the committed SFT checkpoint (exercises, sandboxes, code search, engine, two trainer ranks, Ray). This program kills
+processes of it by id with SIGKILL, as the seed selects them. It kills sandboxes, commands in them, the zygote, the code index, engines,
+trainer ranks, Ray's node and its head, and the controller. Some kinds have windows in the middle of something that must be whole
+(`killing/points.py`), and half of the kills of these kinds aim at a window. A run that ends is started again by the same words. A twin with the
+same settings and without kills runs after it. Then the program checks their folders. Trained task ids are the schedule's and the twin's, none
+twice. Weights, versions and step lines hold. Every reward is a verdict, and every verdict equals the one that the same files get without kills.
+With `--write` the result goes into `benchmarks/results/chaos.json`. The program ends with 1 if a promise is broken. A second call deletes the
+folder and starts from the beginning. A fast run is over before the plan is: kills come one after the other, each when what it wants to kill is
+there again.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ SETTINGS: dict[str, Any] = {
 }
 HOSTS = 10  # the share of a fleet's hosts in the kills, where there is a fleet; each costs its rest of 30 s
 VLLM = 36  # that of vLLM's own processes, where it is the engine; each costs its start, half a minute
-TABLES = ("fleet", "engine")  # of the settings, beside those of rl
+TABLES = ("fleet", "engine")  # of the settings, in addition to those of rl
 PEACE = 4  # gradings at once, afterwards
 # Of the driver and of Ray's workers, which import the windows too.
 ENVIRONMENT = {"PYTHONPATH": f"{HERE.parent / 'src'}:{HERE}", "OMP_NUM_THREADS": "1"}
@@ -67,16 +69,16 @@ ENVIRONMENT = {"PYTHONPATH": f"{HERE.parent / 'src'}:{HERE}", "OMP_NUM_THREADS":
 
 def command(checkpoint: Path, folder: Path, settings: dict[str, Any]) -> list[str]:
     """What starts the run, and starts it again."""
-    told = [rl_settings(settings).model_dump_json()]
-    told += [json.dumps(settings.get(table, {})) for table in TABLES]
-    return [sys.executable, str(HERE / "killing" / "driver.py"), str(checkpoint), str(folder), *told]
+    arguments = [rl_settings(settings).model_dump_json()]
+    arguments += [json.dumps(settings.get(table, {})) for table in TABLES]
+    return [sys.executable, str(HERE / "killing" / "driver.py"), str(checkpoint), str(folder), *arguments]
 
 
 def killed_run(
     checkpoint: Path, folder: Path, settings: dict[str, Any], kills: list[Kill], limit_s: float = math.inf
 ) -> Story:
     """The run in `folder/rl`, with what was done to it in `folder/rl-chaos`."""
-    words, say = command(checkpoint, folder / "rl", settings), lambda told: print(time.strftime("%T"), told, flush=True)
+    words, say = command(checkpoint, folder / "rl", settings), lambda line: print(time.strftime("%T"), line, flush=True)
     monkey = Monkey(words, ENVIRONMENT, folder / "rl", folder / "rl-chaos", settings["seed"], say)
     return monkey.run(kills, limit_s)
 
@@ -109,7 +111,7 @@ def broken_promises(run: Path, settings: dict[str, Any]) -> dict[str, list[str]]
     rl, ledger = rl_settings(settings), RlLedger(run / "ledger.jsonl")
     ledger.close()
     entries, records = ledger.entries, read(run / "steps.jsonl")
-    told = gradings(run.parent / f"{run.name}-witness")
+    graded = gradings(run.parent / f"{run.name}-witness")
     store = GroupStore(run / "groups")
     groups = {index: store.load(index) for index in store.groups()}
     return {
@@ -117,15 +119,15 @@ def broken_promises(run: Path, settings: dict[str, Any]) -> dict[str, list[str]]
         "same weights": verify.same_weights(entries),
         "steps told": verify.steps_told(entries, records, rl.steps),
         "versions in order": verify.versions_in_order(entries, records, rl.max_staleness),
-        "rewards explained": verify.rewards_explained(groups, told),
-        "verdicts repeated": verify.verdicts_repeated(told, asyncio.run(in_peace(run))),
+        "rewards explained": verify.rewards_explained(groups, graded),
+        "verdicts repeated": verify.verdicts_repeated(graded, asyncio.run(in_peace(run))),
     }
 
 
 async def in_peace(run: Path) -> dict[str, float]:
-    """Every verdict's files graded anew: score by key."""
+    """Grades every verdict's files again: score by key."""
     witness, source = run.parent / f"{run.name}-witness", ExerciseSource(ExerciseSettings())
-    tasks = {told["key"]: told["task"] for told in gradings(witness) if "score" in told}
+    tasks = {grading["key"]: grading["task"] for grading in gradings(witness) if "score" in grading}
     pool, room = await open_pool(SandboxSettings()), asyncio.Semaphore(PEACE)
 
     async def one(key: str, task: str) -> tuple[str, float]:
@@ -158,10 +160,10 @@ def figures(story: Story) -> dict[str, Any]:
     }
 
 
-def bad(told: dict[str, Any]) -> bool:
+def bad(result: dict[str, Any]) -> bool:
     """Whether a promise was broken in it."""
-    unasked = any(not end["caused"] for end in told["ends"])
-    return not told["whole"] or bool(told["hangs"]) or unasked or any(told["broken"].values())
+    unasked = any(not end["caused"] for end in result["ends"])
+    return not result["whole"] or bool(result["hangs"]) or unasked or any(result["broken"].values())
 
 
 def main() -> int:
@@ -176,10 +178,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
     parser.add_argument(
-        "--limit-s", type=float, default=math.inf, help="nobody is killed after so long; the run goes to its end"
+        "--limit-s", type=float, default=math.inf, help="no process is killed after this time; the run goes to its end"
     )
     parser.add_argument("--no-twin", action="store_true")
-    parser.add_argument("--write", action="store_true", help=f"the results into {RESULTS.name}, beside other seeds'")
+    parser.add_argument(
+        "--write", action="store_true", help=f"write the results into {RESULTS.name}, next to those of other seeds"
+    )
     options = parser.parse_args()
     settings = SETTINGS | {"steps": options.steps, "seed": options.seed} | options.more
     folder = options.folder.resolve()
@@ -192,19 +196,19 @@ def main() -> int:
     chosen = {kind: share for kind, share in shares.items() if kind in options.only or not options.only}
     kills = plan(options.seed, options.kills, options.steps, chosen)
     story = killed_run(options.checkpoint, folder, settings, kills, options.limit_s)
-    told: dict[str, Any] = {"command": words(options), "machine": machine(), "settings": settings}
-    told["load_1min"] = [load, round(os.getloadavg()[0], 2)]
-    told |= figures(story) | {"broken": broken_promises(folder / "rl", settings)}
+    result: dict[str, Any] = {"command": words(options), "machine": machine(), "settings": settings}
+    result["load_1min"] = [load, round(os.getloadavg()[0], 2)]
+    result |= figures(story) | {"broken": broken_promises(folder / "rl", settings)}
     if not options.no_twin:
-        told["twin_s"] = round(twin_run(options.checkpoint, folder, settings), 1)
-        told["broken"]["twin"] = differences(folder)
-        told["lost_a_kill_s"] = round((told["wall_s"] - told["twin_s"]) / max(1, told["kills"]), 2)
-    text = json.dumps(told, indent=1) + "\n"
+        result["twin_s"] = round(twin_run(options.checkpoint, folder, settings), 1)
+        result["broken"]["twin"] = differences(folder)
+        result["lost_a_kill_s"] = round((result["wall_s"] - result["twin_s"]) / max(1, result["kills"]), 2)
+    text = json.dumps(result, indent=1) + "\n"
     (folder / "chaos.json").write_text(text)
     if options.write:
-        record(told, RESULTS)
+        record(result, RESULTS)
     print(text)
-    return int(bad(told))
+    return int(bad(result))
 
 
 def words(options: argparse.Namespace) -> str:
@@ -214,10 +218,10 @@ def words(options: argparse.Namespace) -> str:
     return f"python benchmarks/chaos.py {named}" + (f" --more '{json.dumps(options.more)}'" if options.more else "")
 
 
-def record(told: dict[str, Any], path: Path) -> None:
+def record(result: dict[str, Any], path: Path) -> None:
     """Into a file of runs by seed; `kills` is of all of them."""
     runs = json.loads(path.read_text())["runs"] if path.is_file() else {}
-    runs[str(told["settings"]["seed"])] = told
+    runs[str(result["settings"]["seed"])] = result
     kinds = sum((Counter(run["by_kind"]) for run in runs.values()), Counter())
     kills, steps = (sum(run[name] for run in runs.values()) for name in ("kills", "steps"))
     document = {"kills": kills, "steps": steps, "by_kind": dict(sorted(kinds.items())), "runs": runs}

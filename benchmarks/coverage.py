@@ -2,7 +2,7 @@
 
     python benchmarks/coverage.py --out benchmarks/results/coverage.json
 
-A bench is N tasks in two levels of weights 2 and 1, drawn anew each time. Difficulties are normal in logits (standard deviation 2),
+A bench is N tasks in two levels of weights 2 and 1. Each bench draws new tasks. Difficulties are normal in logits (standard deviation 2),
 costs lognormal by task (0.8) and by attempt (0.5), and a third cheaper where a task is one deviation harder. Policies answer
 independently given the task. The truth is the mean over all tasks there could be, integrated over the density. Each figure is
 asked of the function that prints it. Some ten minutes on one core.
@@ -183,22 +183,25 @@ def detected(tasks: int, trials: int) -> dict[str, Any]:
 
 
 def fronts(tasks: int, trials: int) -> list[dict[str, Any]]:
-    """Of points said to be on the front in so many resamples, the share that truly are: three policies, one a little beaten on both axes."""
+    """Groups points by the share of resamples that put them on the front, and gives the share of each group that truly is on it.
+
+    One of the three policies is a little worse than another on both axes.
+    """
     dear = {"cheap": (-1.2, 1.0), "beaten": (-0.5, 1.6), "good": (-0.3, 1.5)}
     true = on_front(
         np.array([truths(a, 4)["average"] for a, _ in dear.values()]), np.array([c for _, c in dear.values()])
     )
-    told: dict[str, list[bool]] = {}
+    by_band: dict[str, list[bool]] = {}
     for seed, found in enumerate(benches([a for a, _ in dear.values()], tasks, 4, trials)):
         points = {
             name: PolicySamples(_means(policy.scores), {k: factor * v for k, v in _means(policy.costs).items()})
             for (name, (_, factor)), policy in zip(dear.items(), found, strict=True)
         }
         for point, truly in zip(front(points, WEIGHTS, resamples=200, seed=seed).values(), true, strict=True):
-            told.setdefault(_band(point.share), []).append(bool(truly))
+            by_band.setdefault(_band(point.share), []).append(bool(truly))
     return [
         {"share": band, "points": len(rows), "truly": round(float(np.mean(rows)), 4)}
-        for band, rows in sorted(told.items())
+        for band, rows in sorted(by_band.items())
     ]
 
 

@@ -1,4 +1,4 @@
-"""Learning curves of finished runs as one file for `report.beside`.
+"""Learning curves of finished runs as one file for `report.comparisons`.
 
     python benchmarks/curves.py runs/mla --caption "MLA on the same data" --out benchmarks/results/mla.json
 

@@ -1,4 +1,4 @@
-"""Forest plots: differences or ratios, one row each with its 95% interval, in panels under one another; an SVG that stands alone."""
+"""Forest plots: differences or ratios, one row each with its 95% interval, in panels under one another. The SVG needs no other file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from etude.evaluate.report.plot import RIGHT, WIDTH, Axis, nice_ticks, number
 
 ROW, HEAD, FOOT = 24.0, 44.0, 42.0
 NAMES = 190.0  # width of the rows' names
-FIGURES = 130.0  # width of what is told in words at the right
+FIGURES = 130.0  # width of the text at the right
 
 
 @dataclass(frozen=True)

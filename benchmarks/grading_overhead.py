@@ -4,8 +4,9 @@
 
 A round is one plain run of a task's test command over the reference (in a sandbox that is there already, its birth not counted) and one
 grading of the reference (sandbox, files, tests, end of the sandbox), one after the other, so that foreign load falls on both; the order
-changes from round to round. Two overheads are told, each the median of a task's differences: of wall time, which a machine with other work on
-it stretches, and of processor time (ours, and of all commands in the sandboxes), which it does not. Births and ends of sandboxes are not part of it.
+changes from round to round. The result has two overheads, each the median of a task's differences. The first is wall time, which other work on
+the machine stretches. The second is processor time (ours, and that of all commands in the sandboxes), which other work does not stretch.
+Births and ends of sandboxes are not part of it.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Script:
     ) -> None:
         self.takes_tokens = renderer is not None
         self.asked: list[float] = []
-        self.told: list[float] = []
+        self.answered: list[float] = []
         self.prompt_tokens: list[int] = []
         self._turns, self._call, self._renderer, self._wait_s = turns, call, renderer, wait_s
 
@@ -92,11 +92,11 @@ class Script:
         if self._wait_s:
             await asyncio.sleep(self._wait_s)
         answer = self._answer(request)
-        self.told.append(time.perf_counter())
+        self.answered.append(time.perf_counter())
         return answer
 
     def _answer(self, request: Request) -> Completion:
-        number, (name, arguments) = len(self.told), self._call
+        number, (name, arguments) = len(self.answered), self._call
         if request.extra.get("summary"):
             message = Message("assistant", "The sum is wrong in core.py.")
         elif number >= self._turns:
@@ -112,7 +112,7 @@ class Script:
 
     def overhead_ms(self) -> list[float]:
         """Of each turn: from its answer to the next request."""
-        return [1e3 * (begin - end) for end, begin in zip(self.told, self.asked[1:], strict=False)]
+        return [1e3 * (begin - end) for end, begin in zip(self.answered, self.asked[1:], strict=False)]
 
 
 def family_renderer() -> Renderer:
@@ -127,7 +127,7 @@ def settings_of(preset: str, turns: int, trigger: int = 0) -> HarnessSettings:
     )
 
 
-def told(overhead_ms: list[float]) -> dict[str, Any]:
+def summarise(overhead_ms: list[float]) -> dict[str, Any]:
     """p50 and p90 of all turns, and p50 around some of them."""
     near = {
         str(n): round(statistics.median(overhead_ms[max(0, n - 25) : n + 25]), 3) for n in (1, 100, 200, 300, 400, 475)
@@ -147,7 +147,7 @@ async def turns_of(
     """One long session, several times."""
     runs = [await session_of(preset, call, renderer, turns, rows) for _ in range(REPEATS)]
     tokens = max(runs[0].prompt_tokens) if renderer is not None else turns * len(ROW) * rows // 4
-    return {**told(fastest([run.overhead_ms() for run in runs])), "history_tokens": tokens}
+    return {**summarise(fastest([run.overhead_ms() for run in runs])), "history_tokens": tokens}
 
 
 def fastest(runs: list[list[float]]) -> list[float]:
@@ -250,7 +250,7 @@ def peer(python: str, turns: int, rows: int) -> dict[str, Any]:
             document = json.loads(ran.stdout.splitlines()[-1])
             runs.append(document["overhead_ms"])
             found["version"] = document["version"]
-        found["saved_each_turn" if save else "not_saved"] = told(fastest(runs))
+        found["saved_each_turn" if save else "not_saved"] = summarise(fastest(runs))
     return found
 
 

@@ -40,13 +40,13 @@ def main() -> None:
 
     task = json.loads(sys.argv[1])
     asked: list[float] = []
-    told: list[float] = []
+    answered: list[float] = []
 
     class Model(DeterministicModel):
         def query(self, messages: list[dict[str, str]], **options: Any) -> dict[str, Any]:
             asked.append(time.perf_counter())
             answer = super().query(messages, **options)
-            told.append(time.perf_counter())
+            answered.append(time.perf_counter())
             return answer
 
     turns = task["turns"]
@@ -62,7 +62,7 @@ def main() -> None:
             step_limit=turns, cost_limit=0.0, output_path=file,
         )  # fmt: skip
         agent.run("fix it")
-    overhead_ms = [1e3 * (begin - end) for end, begin in zip(told, asked[1:], strict=False)]
+    overhead_ms = [1e3 * (begin - end) for end, begin in zip(answered, asked[1:], strict=False)]
     print(json.dumps({"version": __version__, "overhead_ms": overhead_ms}))
 
 

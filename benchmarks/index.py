@@ -139,7 +139,7 @@ def opening(text: str) -> str:
 
 
 def occurrences(texts: Iterable[str], openings: set[str]) -> Counter[str]:
-    """In how many files each opening stands."""
+    """Counts the files that have each opening."""
     firsts = {opening.split(" ")[0] for opening in openings}
     found: Counter[str] = Counter()
     for text in texts:

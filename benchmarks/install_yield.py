@@ -1,4 +1,4 @@
-"""How many projects that nobody chose install by the rules: drawn from the registries by a seed, filtered by what their releases hold.
+"""How many projects that no person chose install by the rules. A seed draws them from the registries; their releases' contents filter them.
 
     python benchmarks/install_yield.py draw --seed 20261126 --python 12 --javascript 8 --names python=pypi.tsv --names javascript=npm.tsv \\
         --out drawn.toml

@@ -126,13 +126,13 @@ def main() -> None:
 
     with Meter(note):
         seconds, counts = asyncio.run(record(tasks))
-    told = {"command": f"python benchmarks/latencies.py{' --folder TASKS' if options.folder else ''}", **counts}
-    told |= {"suite": "a folder of tasks" if options.folder else "real"}
-    told |= {"projects": sorted({str(task.metadata.get("project") or task.metadata.get("package")) for task in tasks})}
-    told |= {"busy_share": round((machine_busy_s() - before_s) / spent.core_seconds, 2)}
-    told |= {"machine": machine(), "versions": versions()}
+    facts = {"command": f"python benchmarks/latencies.py{' --folder TASKS' if options.folder else ''}", **counts}
+    facts |= {"suite": "a folder of tasks" if options.folder else "real"}
+    facts |= {"projects": sorted({str(task.metadata.get("project") or task.metadata.get("package")) for task in tasks})}
+    facts |= {"busy_share": round((machine_busy_s() - before_s) / spent.core_seconds, 2)}
+    facts |= {"machine": machine(), "versions": versions()}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps({"source": told, "seconds": {k: sorted(v) for k, v in seconds.items()}}) + "\n")
+    options.out.write_text(json.dumps({"source": facts, "seconds": {k: sorted(v) for k, v in seconds.items()}}) + "\n")
     for name, values in sorted(seconds.items()):
         ordered = sorted(values)
         print(f"{name}: {len(ordered)} calls, median {ordered[len(ordered) // 2]:.3f} s, longest {ordered[-1]:.2f} s")

@@ -5,11 +5,11 @@ order, and as many rollouts. Every training task is seen once, so what counts is
 tokens sampled a rollout, p99 of |dlogp| between sampler and trainer (median over steps); differences to `base` are paired by
 task, with 95% intervals that resample tasks. `--control` trains rejection-sampled SFT too, from `--share` times as many attempts as RL made
 and for as much more CPU time than its trainer took, and asks held-out tasks of SFT, control and RL, 16 times each. At a share of 1.3
-sampling and training took as many core-seconds in all as RL's: sampling is cheaper without a trainer beside it.
+sampling and training take as many core-seconds in all as RL's: sampling is cheaper when no trainer runs at the same time.
 
-An arm of 20 steps takes about three minutes of two quiet cores (five to eight on busy ones), the control six. Core-seconds of every arm
-stand beside its figures: the machine may be busy. Each arm and seed has a folder; one that is finished is not run again, and one that was
-killed goes on. `--only` runs some arms; the figures are of all that is there.
+An arm of 20 steps takes about three minutes of two quiet cores (five to eight on busy ones), the control six. The result has the
+core-seconds of every arm next to its figures: the machine may be busy. Each arm and seed has a folder; one that is finished is not run again,
+and one that was killed goes on. `--only` runs some arms; the figures are of all that is there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Draws `docs/learning.svg` and `docs/overlap.svg` from the committed results: `python benchmarks/learning_figures.py`.
 
-The first: each arm of `learning.py` beside the base arm, attempts solved on the same tasks; RL beside its start and its control on held-out
-tasks; what replay does to the mismatch; all with 95% intervals. The second: async and sync of `overlap.py` with recorded latencies, attempts
-solved by step with their bands, the ratio of their times in its title.
+The first compares each arm of `learning.py` with the base arm by attempts solved on the same tasks. It compares RL with its start and its
+control on held-out tasks, and shows what replay does to the mismatch. All have 95% intervals. The second: async and sync of `overlap.py` with
+recorded latencies, attempts solved by step with their bands, the ratio of their times in its title.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _arms(result: dict[str, Any]) -> Panel:
 
 
 def _held_out(result: dict[str, Any]) -> Panel:
-    """RL beside what it began from and beside rejection-sampled SFT, by seed and pooled."""
+    """Compares RL with its start and with rejection-sampled SFT, by seed and pooled."""
     found = result.get("control", {})
     named = [(f"seed {seed}", margins) for seed, margins in found.get("seeds", {}).items()]
     rows = []
@@ -74,9 +74,9 @@ def curves(result: dict[str, Any]) -> str:
     lines = []
     for name in (sync, "async_1_threads"):
         points = runs[name]["curve_percent_low_high"]
-        told = f"{name.split('_')[0]}, {runs[name]['samples_per_second']:g} rollouts a second"
+        label = f"{name.split('_')[0]}, {runs[name]['samples_per_second']:g} rollouts a second"
         steps = [float(n + 1) for n in range(len(points))]
-        lines.append(PlotLine(told, steps, [p[0] for p in points], [(p[1], p[2]) for p in points]))
+        lines.append(PlotLine(label, steps, [p[0] for p in points], [(p[1], p[2]) for p in points]))
     drawn = line_chart(lines, x_title="RL step", y_title="attempts solved, %", y_zero=True)
     inner = drawn.partition("</svg>")[0].partition(">")[2]
     keys = [text(LEFT, 278 + 16 * n, f"● {line.name}", "start", f"var(--c{n})") for n, line in enumerate(lines)]

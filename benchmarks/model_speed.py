@@ -1,4 +1,4 @@
-"""How fast the model learns and samples on one thread, beside transformers with the same weights in the same run.
+"""How fast the model learns and samples on one thread, compared with transformers with the same weights in the same run.
 
     python benchmarks/model_speed.py              # both families, decode and train step, under a minute on a free core
     python benchmarks/model_speed.py --experts    # the expert back ends by number of tokens

@@ -1,8 +1,8 @@
 """How much wall time asynchronous RL saves over taking turns, at equal cores: `python benchmarks/overlap.py`. About twelve minutes.
 
 The same steps, tasks, seed and sizes as the laptop recipe's RL, from the committed SFT checkpoint. `async`: engine and trainer
-work at the same time, a thread each. `sync`: generate a batch, then train on it, both cores for whoever is at it; once with
-a thread each and once with two, and the faster one counts, for models this small gain little from two. The baseline has its
+work at the same time, a thread each. `sync`: generate a batch, then train on it; engine and trainer in turn have both cores.
+It runs once with a thread each and once with two. The faster run counts, for models this small gain little from two. The baseline has its
 whole batch in flight and no pauses between thin engine steps, which help only who has other work for the core.
 
 Three times: with tools as they are, where the cores bound both (bar: async <= 0.95 of sync); with a second of latency before each
@@ -202,7 +202,7 @@ def main() -> None:
         "--latencies",
         type=Path,
         default=RECORDED,
-        help="of the case `recorded`; others than the default's stand beside them",
+        help="file of the case `recorded`; the results of a file other than the default are kept in addition",
     )
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "overlap.json")
     options = parser.parse_args()
@@ -211,7 +211,7 @@ def main() -> None:
     result: dict[str, Any] = json.loads(options.out.read_text()) if options.only and options.out.is_file() else {}
     made_with = {"recipe": options.recipe, "steps": options.steps, "checkpoint": options.checkpoint.name}
     for name in [options.only] if options.only else list(CASES):
-        told = {
+        setup = {
             "machine": machine(),
             "versions": versions(),
             "options": made_with,
@@ -220,7 +220,7 @@ def main() -> None:
             CASES[name].attempt["tool_latencies"] = options.latencies
             name = f"recorded_{options.latencies.stem}"
             CASES[name] = CASES["recorded"]
-        result[name] = told | compare(name, recipe, options.checkpoint)
+        result[name] = setup | compare(name, recipe, options.checkpoint)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1) + "\n")
 

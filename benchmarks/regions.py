@@ -74,7 +74,7 @@ class Course:
     def notes(self) -> list[str]:
         path = self.folder / "events.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
-        return [told["text"] for line in lines if '"note"' in line and (told := json.loads(line))["kind"] == "note"]
+        return [event["text"] for line in lines if '"note"' in line and (event := json.loads(line))["kind"] == "note"]
 
     def times_back(self) -> int:
         return sum("is back" in note for note in self.notes())
@@ -138,11 +138,11 @@ def measured(site: Site, outage_s: float) -> dict[str, Any]:
     seen = Seen(first_s, at_cut, held, *before, at_mend, admitted, mended_at_s, back_s, when_back, course.step())
     course.process.send_signal(signal.SIGINT)
     course.process.wait(120)
-    document = told(site, course, seen) | {"outage_s": outage_s}
+    document = summarise(site, course, seen) | {"outage_s": outage_s}
     return document | {"bars": bars(document)}
 
 
-def told(site: Site, course: Course, seen: Seen) -> dict[str, Any]:
+def summarise(site: Site, course: Course, seen: Seen) -> dict[str, Any]:
     events, steps = site.relayed(), read(course.folder / "steps.jsonl")
     level = (e["time"] - seen.mended_at_s for e in events if e["event"] == "copied" and e["version"] == e["newest"])
     return {

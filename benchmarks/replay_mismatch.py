@@ -48,7 +48,7 @@ class Gaps:
 
 
 def again(folder: Path) -> tuple[dict[int, list[Gaps]], ReplayCounts]:
-    """The run's training over again: gaps by age. Raises ValueError where it comes to other weights than then."""
+    """Repeats the run's training and returns gaps by age. Raises ValueError where its weights differ from the run's."""
     recipe, rl = read_recipe([folder / "recipe.toml"]), folder / "rl"
     update = recipe.rl.update.model_copy(update={"unreplayed_every": 1, "temperature": recipe.harness.temperature})
     torch.set_num_threads(recipe.rl.threads)
@@ -144,8 +144,8 @@ def main() -> None:
                 "replaced": round(replaced, 6),
             }
         options.out.write_text(json.dumps(result, indent=1) + "\n")
-    for told in result["rows"]:
-        print(json.dumps(told))
+    for line in result["rows"]:
+        print(json.dumps(line))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The board with 10,000 rollouts of 2,000 tokens: how long until the first index stands, a page opens, an attempt shows; what the browser holds.
+"""The board with 10,000 rollouts of 2,000 tokens: how long until the first index is ready, a page opens, an attempt shows; what the browser holds.
 
     python benchmarks/report_board.py [--groups 1250] [--size 8] [--tokens 2000] [--repeats 5] [--json FILE]
 
 Needs a headless Chromium on PATH. The run is synthetic (`tests/evaluate/report/board_run.py`), its files are those that RL writes. Times are
-wall seconds on whatever else the machine does (its load stands beside them); memory is that of the tab's process.
+wall seconds. The machine may do other work, so the result has its load too. Memory is that of the tab's process.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Two RL runs of the laptop recipe from the committed SFT checkpoint, of different seeds. One new draft layer is taught, behind the
 checkpoint's trunk, by the rollouts of the first; then the recorded batches of the second are trained again with each of several ways
-of lessons (`rl.drafts`). The trunk is bit for bit the same in all of them, which is checked, so all that differs is what the layer knows.
+of lessons (`rl.drafts`). The program checks that the trunk is bit for bit the same in all of them. So only the layer's weights differ.
 Acceptance (rule `coupled`, by which the engine accepts) is measured after each step, under the new weights, on that step's rollouts
 before any lesson on them. Core-seconds are those of the median step: with lessons every 4th step, one without. Writes
 `benchmarks/results/rl_drafts.json`; run again on the same folder it goes on.
@@ -50,7 +50,7 @@ WAYS: dict[str, dict[str, Any]] = {
 # How the layer is taught that the runs begin with: times over all rollouts of the first run, and the rates of each time over Muon's and
 # AdamW's defaults.
 RATES = (1.0, 0.5, 0.15)
-PART = 4  # a lesson is so many groups
+PART = 4  # groups of a lesson
 
 
 def a_run(recipe: Recipe, folder: Path, **changes: Any) -> dict[int, list[int]]:
@@ -81,21 +81,21 @@ def drafted(folder: Path, settings: RlSettings) -> Path:
     for rate in RATES:
         optimizer = OptimizerSettings(muon_lr=0.02 * rate, adam_lr=3e-3 * rate)
         drafts = FreshDrafts(model, FreshDraftsSettings(every=1, optimizer=optimizer), settings.update)
-        told: dict[str, float] = {}
+        figures: dict[str, float] = {}
         for lesson, first in enumerate(range(0, len(groups), PART)):
-            told = drafts.after(
+            figures = drafts.after(
                 lesson, [rollout for group in groups[first : first + PART] for rollout in store.load(group)]
             )
-        print(f"taught once over, rates times {rate}; of the last lesson: {told}", flush=True)
+        print(f"taught once over, rates times {rate}; of the last lesson: {figures}", flush=True)
     save_checkpoint(model, out, CHECKPOINT)
     return out
 
 
 def way(
-    checkpoint: Path, folder: Path, settings: RlSettings, batches: dict[int, list[int]], told: dict[str, Any]
+    checkpoint: Path, folder: Path, settings: RlSettings, batches: dict[int, list[int]], changes: dict[str, Any]
 ) -> dict[str, Any]:
     """Every step's acceptance under one way of lessons."""
-    drafts = FreshDraftsSettings.model_validate({"every": 1, "measured_tokens": 2048} | told)
+    drafts = FreshDraftsSettings.model_validate({"every": 1, "measured_tokens": 2048} | changes)
     learner = Learner(checkpoint, folder, settings.model_copy(update={"drafts": drafts}), 1)
     curve, spent = [], []
     for step in sorted(batches):
@@ -130,20 +130,20 @@ def main() -> None:
     settings = recipe.rl.model_copy(update={"update": update})
     checkpoint = drafted(texts, settings)
     result: dict[str, Any] = {"machine": machine(), "versions": versions(), "steps": options.steps, "ways": {}}
-    for number, (name, told) in enumerate(WAYS.items()):
+    for number, (name, changes) in enumerate(WAYS.items()):
         place = options.folder / f"way-{number}"
         place.mkdir(exist_ok=True)
         if not (place / "groups").exists():
             (place / "groups").symlink_to(folder.resolve() / "groups")
         done = place / "found.json"
         if not done.exists():
-            done.write_text(json.dumps(way(checkpoint, place, settings, batches, told)), encoding="utf-8")
+            done.write_text(json.dumps(way(checkpoint, place, settings, batches, changes)), encoding="utf-8")
         found = json.loads(done.read_text(encoding="utf-8"))
         result["ways"][name] = found
-    told = thirds(result["ways"])
+    means = thirds(result["ways"])
     for name, found in result["ways"].items():
-        found["thirds"] = told[name]
-        print(f"{name}: {told[name]}, median step {found['step_cpu_s']} core-seconds", flush=True)
+        found["thirds"] = means[name]
+        print(f"{name}: {means[name]}, median step {found['step_cpu_s']} core-seconds", flush=True)
     trunks = {found["trunk"] for found in result["ways"].values()}
     assert len(trunks) == 1, f"lessons changed the trunk: {trunks}"
     options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -4,7 +4,7 @@ training at the same time.
     python benchmarks/rl_simulation.py [--rollouts N] [--seed N] [--json benchmarks/results/rl_simulation.json]
 
 Controller, reconciler, staleness window, services, engines' policy, weight chain and fleet are those that run; engines, trainer, hosts,
-wires and the clock are made up. `real_s` is what the simulation itself took on one core.
+wires and the clock are made up. `real_s` is the time that the simulation itself took on one core.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def main() -> None:
     parser.add_argument("--rollouts", type=int, default=LARGE.rollouts)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="write the result here too")
-    told = parser.parse_args()
+    options = parser.parse_args()
     start = time.process_time()
-    large = simulate(replace(LARGE, rollouts=told.rollouts, seed=told.seed))
+    large = simulate(replace(LARGE, rollouts=options.rollouts, seed=options.seed))
     large["cpu_s"] = round(time.process_time() - start, 1)
     orders = [
-        simulate(replace(ORDERS, order=order, tail=tail, max_staleness=bound, seed=told.seed))
+        simulate(replace(ORDERS, order=order, tail=tail, max_staleness=bound, seed=options.seed))
         for tail in TAILS
         for bound in (1, 2, 4)
         for order in ("fifo", "windowed", "greedy")
@@ -44,8 +44,8 @@ def main() -> None:
     document = {"machine": machine(), "load_at_end": os.getloadavg()[1], "large": large, "orders": orders}
     text = json.dumps(document, indent=1) + "\n"
     print(text, end="")
-    if told.json:
-        told.json.write_text(text)
+    if options.json:
+        options.json.write_text(text)
 
 
 if __name__ == "__main__":

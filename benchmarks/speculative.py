@@ -8,8 +8,8 @@ at temperature T (1; 0 is greedy). Prints, by batch and by the number of tokens 
 turns, the share of guesses kept by depth, tokens a forward, and whether all answers were identical.
 
 `--layers N` inserts blocks that add nothing to the stream, up to N in all: the model says exactly the same, its drafts are as good
-as before, and every forward costs what it would with N layers. A draft costs one layer, so depth is what speculation lives on, and
-a laptop's model has four layers where those that people serve have thirty to sixty.
+as before, and every forward costs what it would with N layers. A draft costs one layer, so speculation gains more in a deeper model.
+A laptop's model has four layers; those that people serve have thirty to sixty.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def turns(folder: Path, count: int, stop: int, temperature: float) -> list[Reque
 
 @torch.no_grad()
 def deepened(model: CausalLM, layers: int) -> CausalLM:
-    """The same function of its input, with so many blocks: those inserted before the last one are its copies, with outputs of zero."""
+    """The same function of its input, with `layers` blocks. The blocks inserted before the last one are its copies, with outputs of zero."""
     last = model.config.layers - 1
     deep = CausalLM(model.config.model_copy(update={"layers": layers})).eval()
     for name in ("embed", "norm", "head", "mtp"):

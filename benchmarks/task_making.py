@@ -1,10 +1,11 @@
-"""How many proved tasks a list of projects gives in how long, and whether every one stands a second look.
+"""How many proved tasks a list of projects gives in how long, and whether every one passes a second check.
 
     python benchmarks/task_making.py --tasks tasks --minutes 120 --out benchmarks/results/task_making.json
     python benchmarks/task_making.py --tasks tasks --check 30 --out benchmarks/results/task_making.json
 
-The first line makes (two hours; a folder that is there goes on, with the time that it already took counted), the second checks for so many
-minutes, timed apart, and adds what it found; either writes what is known so far. A task that is off ends it with status 1.
+The first command makes tasks for two hours. It continues a folder that exists and counts the time that the folder already took. The second
+command checks tasks for the given minutes, times them apart, and adds its findings. Either command writes the figures that are known so far.
+A task that is off ends the program with status 1.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ def main() -> int:
     parser.add_argument("--check", type=float, default=0.0, metavar="MINUTES", help="of checking")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True)
-    told = parser.parse_args()
-    if told.minutes:
-        words = ["tasks", "make", "--projects", PROJECTS, "--out", str(told.tasks), "--budget", f"{told.minutes:g}"]
-        etude([*words, "--jobs", str(told.jobs)])
-    if told.check:
+    options = parser.parse_args()
+    if options.minutes:
+        words = ["tasks", "make", "--projects", PROJECTS, "--out", str(options.tasks)]
+        etude([*words, "--budget", f"{options.minutes:g}", "--jobs", str(options.jobs)])
+    if options.check:
         began = time.monotonic()
-        before = rows_of(told.tasks)
-        etude(["tasks", "check", str(told.tasks), "--concurrency", str(told.jobs)], limit_s=told.check * 60)
-        spent = {"seconds": round(time.monotonic() - began, 1), "tasks": rows_of(told.tasks) - before}
+        before = rows_of(options.tasks)
+        etude(["tasks", "check", str(options.tasks), "--concurrency", str(options.jobs)], limit_s=options.check * 60)
+        spent = {"seconds": round(time.monotonic() - began, 1), "tasks": rows_of(options.tasks) - before}
     else:
         spent = {}
-    document = {"machine": machine(), "load_at_end": os.getloadavg()[1], **figures(told.tasks, spent)}
-    told.out.write_text(json.dumps(document, indent=1) + "\n")
+    document = {"machine": machine(), "load_at_end": os.getloadavg()[1], **figures(options.tasks, spent)}
+    options.out.write_text(json.dumps(document, indent=1) + "\n")
     print(json.dumps({key: document[key] for key in ("tasks", "cost", "check")}, indent=1))
     return 1 if document["check"]["off"] else 0
 

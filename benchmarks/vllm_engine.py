@@ -1,4 +1,4 @@
-"""vLLM beside our own engine: `python benchmarks/vllm_engine.py --vllm-python PYTHON --folder DIR [--steps 6] [--rounds 2] [--write]`.
+"""vLLM against our own engine: `python benchmarks/vllm_engine.py --vllm-python PYTHON --folder DIR [--steps 6] [--rounds 2] [--write]`.
 
 The same RL run from the committed SFT checkpoint (exercises, sandboxes, Ray on this machine) with either engine, in turns: rollouts a second
 over the steps, core-seconds of the processes that sample, how far sampler and trainer are apart. Both get the same tasks, one thread
@@ -103,7 +103,7 @@ def main() -> None:
     medians = {
         name: {key: statistics.median(one[key] for one in found) for key in found[0]} for name, found in rounds.items()
     }
-    told = {
+    document = {
         "command": f"python benchmarks/vllm_engine.py --vllm-python PYTHON --folder DIR --steps {options.steps} --rounds {options.rounds}",
         "machine": machine(),
         "vllm": version_in(options.vllm_python),
@@ -115,7 +115,7 @@ def main() -> None:
             for theirs, ours in zip(rounds["vllm"], rounds["etude"], strict=True)
         ],
     }
-    text = json.dumps(told, indent=1) + "\n"
+    text = json.dumps(document, indent=1) + "\n"
     if options.write:
         RESULTS.write_text(text)
     print(text)

@@ -1,7 +1,7 @@
 """The run under test: `python driver.py CHECKPOINT FOLDER SETTINGS FLEET ENGINE`, to be started again by the same words whenever it was killed.
 
 An RL run as the stage makes it, on exercises, in real sandboxes, on a Ray of its own; graders are watched (`witness.py`), and processes have
-windows to be killed in (`points.py`). SIGUSR1 makes it tell where it stands.
+windows to be killed in (`points.py`). SIGUSR1 makes it print the stacks of its threads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HARNESS: dict[str, Any] = {"max_turns": 4, "max_tokens_per_turn": 48, "codebase_
 
 
 class Watched(LocalRay):
-    """Ray reads its environment when it is first imported, so whoever imports it waits until it runs."""
+    """Ray reads its environment when it is first imported, so `killing.actors`, which imports Ray, is imported after Ray runs."""
 
     def __enter__(self) -> LocalRay:
         found = super().__enter__()

@@ -26,7 +26,7 @@ ENDED_BY = (
     "raylet",
     "gcs",
 )  # whose death the run may answer by ending with a word that running again goes on
-UNEXPECTED = 5  # ends that nobody caused, after which there is no point in going on
+UNEXPECTED = 5  # ends that no kill caused; the run stops after more of them
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Monkey:
         self._born_unix_s = 0.0
 
     def run(self, kills: list[Kill], limit_s: float = float("inf")) -> Story:
-        """To the run's own end; nobody is killed after `limit_s`."""
+        """Continues to the run's own end. Kills no process after `limit_s`."""
         self.story.began_unix_s = time.time()
         try:
             self._start()
@@ -140,7 +140,7 @@ class Monkey:
                     return True
             self._pass(LOOK_S / 4)
         arm.unlink(missing_ok=True)
-        self.story.missed.append(f"{kill.number}: nobody came to {kill.point}")
+        self.story.missed.append(f"{kill.number}: no process came to {kill.point}")
         return False
 
     def _blow(self, kill: Kill, one: Process, point: str | None) -> bool:

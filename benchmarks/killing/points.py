@@ -1,7 +1,8 @@
-"""Windows that are too short to be hit by chance: a process that comes to one stops there until it is killed, if the window is armed.
+"""Windows that are too short to be hit by chance. A process that reaches an armed window stops there until it is killed.
 
-Nothing of this is in the product: `install_*` wrap its functions in the process that calls them. Whoever kills makes the file `arm-NAME` in the
-folder that the variable CHAOS_POINTS names; the first process to come by renames it to `at-NAME-PID` and waits there to be killed.
+Nothing of this is in the product: `install_*` wrap its functions in the process that calls them. The process that kills makes the file
+`arm-NAME` in the folder that the variable CHAOS_POINTS names. The first process that reaches the window renames the file to `at-NAME-PID` and
+waits there to be killed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = "CHAOS_POINTS"
-PATIENCE_S = 30.0  # whoever is not killed by then goes on
+PATIENCE_S = 30.0  # a process that is not killed by then goes on
 
 # By name of the window: whose process it is in.
 OWNER = {

@@ -44,9 +44,11 @@ def same_weights(entries: Entries) -> list[str]:
 def steps_told(entries: Entries, records: Sequence[StepRecord], steps: int) -> list[str]:
     """Each step has its line, of the batch that the ledger names."""
     batches = {entry["step"]: entry["groups"] for entry in entries if entry["kind"] == "batch"}
-    told = {record.step: record.groups for record in records}
-    broken = [f"step {step} has no line" for step in range(steps) if step not in told]
-    return broken + [f"step {step}'s line tells of {told[step]}" for step in told if told[step] != batches.get(step)]
+    recorded = {record.step: record.groups for record in records}
+    broken = [f"step {step} has no line" for step in range(steps) if step not in recorded]
+    return broken + [
+        f"step {step}'s line tells of {recorded[step]}" for step in recorded if recorded[step] != batches.get(step)
+    ]
 
 
 def versions_in_order(entries: Entries, records: Sequence[StepRecord], max_staleness: int) -> list[str]:
@@ -67,9 +69,9 @@ def versions_in_order(entries: Entries, records: Sequence[StepRecord], max_stale
 
 def rewards_explained(groups: Mapping[int, Sequence[Rollout]], gradings: Iterable[Mapping[str, Any]]) -> list[str]:
     """Promise 8: every outcome in the batches is a verdict that a grader gave on this task, or the files could not be taken."""
-    given = {(told["task"], told["score"], told["reason"]) for told in gradings if "score" in told}
+    given = {(grading["task"], grading["score"], grading["reason"]) for grading in gradings if "score" in grading}
     return [
-        f"rollout {rollout.id} has {rollout.rewards['outcome']} for {rollout.info['verdict']!r}, which nobody graded"
+        f"rollout {rollout.id} has {rollout.rewards['outcome']} for {rollout.info['verdict']!r}, which no grader gave"
         for rollouts in groups.values()
         for rollout in rollouts
         if (rollout.task_id, rollout.rewards["outcome"], rollout.info["verdict"]) not in given
@@ -78,11 +80,11 @@ def rewards_explained(groups: Mapping[int, Sequence[Rollout]], gradings: Iterabl
 
 
 def verdicts_repeated(gradings: Iterable[Mapping[str, Any]], again: Mapping[str, float]) -> list[str]:
-    """Promise 8: a verdict under fire is what the same files get in peace. `again`: score by key."""
+    """Promise 8: a verdict given during kills equals the verdict that the same files get without kills. `again`: score by key."""
     return [
-        f"{told['task']} ({told['key']}) got {told['score']} ({told['reason']!r}), in peace {again[told['key']]}"
-        for told in gradings
-        if "score" in told and told["score"] != again[told["key"]]
+        f"{grading['task']} ({grading['key']}) got {grading['score']} ({grading['reason']!r}), in peace {again[grading['key']]}"
+        for grading in gradings
+        if "score" in grading and grading["score"] != again[grading["key"]]
     ]
 
 
@@ -90,7 +92,7 @@ def time_lost(trained: Mapping[int, float], kills: Sequence[tuple[float, str]]) 
     """By kind, of the kills that had their time to themselves: how many, and how much longer than quiet ones the stretch between two steps in
     which they fell and the `AFTER` next ones were together, s (median, most). "none": the quiet stretches themselves.
 
-    `trained`: unix s of each step's end; `kills`: unix s and kind. Quiet is a stretch if nobody was killed in it nor in those before it.
+    `trained`: unix s of each step's end; `kills`: unix s and kind. A stretch is quiet if no kill falls in it or in the `AFTER` stretches before it.
     """
     ends = [trained[step] for step in sorted(trained)]
     stretches = list(zip(ends, ends[1:], strict=False))

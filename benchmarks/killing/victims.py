@@ -32,7 +32,7 @@ class Process:
 
 
 def kind_of(one: Process, run: Process) -> str | None:
-    """What `one`, a descendant of `run`, is; None for those that nobody asks to kill (Ray's monitor, its dashboard, its idle workers)."""
+    """The kind of `one`, a descendant of `run`. None: no plan kills such a process (Ray's monitor, its dashboard, its idle workers)."""
     first = one.words[0] if one.words else ""
     if one.space != run.space:
         return "sandbox" if one.inner == 1 else "command"

@@ -25,23 +25,23 @@ class Witness:
         text = json.dumps({path: data.decode("latin-1") for path, data in sorted(files.items())})
         key = hashlib.sha256(f"{task.id}\0{text}".encode()).hexdigest()[:24]
         began = time.time()
-        told: dict[str, Any] = {"task": task.id, "key": key, "began_unix_s": began}
+        grading: dict[str, Any] = {"task": task.id, "key": key, "began_unix_s": began}
         try:
             verdict = await self._grader.grade(task, files, pool)
         except Exception as error:
-            self._tell(told | {"fault": f"{type(error).__name__}: {error}", "ended_unix_s": time.time()})
+            self._tell(grading | {"fault": f"{type(error).__name__}: {error}", "ended_unix_s": time.time()})
             raise
         kept = self._folder / "graded" / f"{key}.json"
         if not kept.exists():
             side = kept.with_suffix(f".{os.getpid()}")
             side.write_text(text)
             os.replace(side, kept)
-        self._tell(told | {"score": verdict.score, "reason": verdict.reason, "ended_unix_s": time.time()})
+        self._tell(grading | {"score": verdict.score, "reason": verdict.reason, "ended_unix_s": time.time()})
         return verdict
 
-    def _tell(self, told: dict[str, Any]) -> None:
+    def _tell(self, grading: dict[str, Any]) -> None:
         with open(self._folder / "graded.jsonl", "ab", buffering=0) as file:
-            file.write(json.dumps(told).encode() + b"\n")  # one call, so a kill leaves it whole or out
+            file.write(json.dumps(grading).encode() + b"\n")  # one call, so a kill leaves it whole or out
 
 
 def witnessed(folder: Path) -> dict[str, Grader]:
@@ -49,7 +49,7 @@ def witnessed(folder: Path) -> dict[str, Grader]:
 
 
 def gradings(folder: Path) -> list[dict[str, Any]]:
-    """What was told, in order."""
+    """All lines of `graded.jsonl`, in order."""
     path = folder / "graded.jsonl"
     return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 

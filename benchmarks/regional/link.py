@@ -50,7 +50,7 @@ class Link:
         return self.inside(1)
 
     def cut(self) -> None:
-        """Nothing passes from now on, and nobody is told."""
+        """Nothing passes from now on. Neither end gets a message about it."""
         self._shape("100%") if self.netem else (self.folder / "cut").touch()
 
     def mend(self) -> None:
@@ -60,10 +60,10 @@ class Link:
         """Bytes that came out of the link so far, both ways together."""
         if not self.netem:
             return json.loads((self.folder / "passed.json").read_text())
-        told = run(
+        output = run(
             [*self.home, "cat", *(f"/sys/class/net/{pump.DEVICE}/statistics/{way}_bytes" for way in ("rx", "tx"))]
         )
-        return {"bytes": sum(map(int, told.split()))}
+        return {"bytes": sum(map(int, output.split()))}
 
     def _shape(self, loss: str) -> None:
         for number in (0, 1):
@@ -112,9 +112,9 @@ def has_netem(name: str) -> bool:
 
 
 def start_pump(folder: Path, names: Sequence[str]) -> subprocess.Popen[bytes]:
-    told = [str(one) for one in (*names, folder, DELAY_MS, MBIT, LOSS)]
+    arguments = [str(one) for one in (*names, folder, DELAY_MS, MBIT, LOSS)]
     with open(folder / "pump.log", "wb") as log:
-        process = subprocess.Popen([sys.executable, pump.__file__, *told], stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen([sys.executable, pump.__file__, *arguments], stdout=log, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + 20
     while not (folder / "up").exists():
         if process.poll() is not None or time.monotonic() > deadline:

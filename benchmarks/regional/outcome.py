@@ -18,32 +18,32 @@ def entries(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
 
 
-def groups(told: Sequence[dict[str, Any]], kind: str) -> set[int]:
+def groups(ledger: Sequence[dict[str, Any]], kind: str) -> set[int]:
     if kind == "trained":
-        done = {entry["step"] for entry in told if entry["kind"] == "trained"}
+        done = {entry["step"] for entry in ledger if entry["kind"] == "trained"}
         return {
-            group for entry in told if entry["kind"] == "batch" and entry["step"] in done for group in entry["groups"]
+            group for entry in ledger if entry["kind"] == "batch" and entry["step"] in done for group in entry["groups"]
         }
-    return {entry["group"] for entry in told if entry["kind"] == kind}
+    return {entry["group"] for entry in ledger if entry["kind"] == kind}
 
 
-def trained_twice(told: Sequence[dict[str, Any]]) -> list[int]:
-    found = [group for entry in told if entry["kind"] == "batch" for group in entry["groups"]]
+def trained_twice(ledger: Sequence[dict[str, Any]]) -> list[int]:
+    found = [group for entry in ledger if entry["kind"] == "batch" for group in entry["groups"]]
     return sorted({group for group in found if found.count(group) > 1})
 
 
 def samples(folder: Path, admitted: set[int], group_size: int) -> dict[str, int]:
     """Of the groups admitted until the region came back: how many were trained, whole, once."""
-    told, store = entries(folder), GroupStore(folder / "groups")
-    trained = groups(told, "trained")
+    ledger, store = entries(folder), GroupStore(folder / "groups")
+    trained = groups(ledger, "trained")
     whole = sum(len(store.load(group)) == group_size for group in admitted & trained)
     return {
         "admitted_groups": len(admitted),
         "trained_groups": len(admitted & trained),
         "lost_rollouts": group_size * len(admitted) - group_size * whole,
-        "trained_twice": len(trained_twice(told)),
+        "trained_twice": len(trained_twice(ledger)),
         "attempts_begun_anew": int(sum(step.values["retried"] for step in read(folder / "steps.jsonl"))),
-        "slots_queued_again": sum(entry["kind"] == "fault" for entry in told),
+        "slots_queued_again": sum(entry["kind"] == "fault" for entry in ledger),
     }
 
 

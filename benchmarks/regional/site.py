@@ -89,8 +89,8 @@ class Site:
     def start_far(self) -> None:
         ray = [str(RAY), "start", "--block", f"--address={HOME}:{PORT}", f"--node-ip-address={FAR}", "--num-cpus=4"]
         ray += ["""'--resources={"far": 8}'""", "--object-store-memory=100000000"]
-        told = AGAIN.format(hidden=self.folder / "rl", ray=" ".join(ray))
-        self.start("far", [*self.link.far, "unshare", "-m", "sh", "-c", told])
+        script = AGAIN.format(hidden=self.folder / "rl", ray=" ".join(ray))
+        self.start("far", [*self.link.far, "unshare", "-m", "sh", "-c", script])
         self.wait_for("far", "Ray runtime started")
 
     def start_relay(self) -> subprocess.Popen[bytes]:
@@ -98,8 +98,8 @@ class Site:
         return self.start("relay", [*self.link.far, *words])
 
     def start_run(self, checkpoint: Path, settings: dict[str, Any], harness: dict[str, Any]) -> subprocess.Popen[bytes]:
-        told = [json.dumps(settings | self.settings), json.dumps(self.cluster), json.dumps(harness)]
-        words = [sys.executable, "-c", DRIVER, str(checkpoint), str(self.folder / "rl"), *told]
+        arguments = [json.dumps(settings | self.settings), json.dumps(self.cluster), json.dumps(harness)]
+        words = [sys.executable, "-c", DRIVER, str(checkpoint), str(self.folder / "rl"), *arguments]
         return self.start("run", [*self.link.home, *words])
 
     def start(self, name: str, words: Sequence[str]) -> subprocess.Popen[bytes]:

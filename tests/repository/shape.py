@@ -170,6 +170,7 @@ def shape() -> dict[str, Any]:
         "functions_over_40_lines": len(long_functions()),
         "repeated_class_names": len([name for name, places in classes().items() if len(places) > 1]),
         "banned_words_src": banned_words(SOURCE).total(),
+        "banned_words_benchmarks": banned_words(ROOT / "benchmarks").total(),
         "banned_words_tests": banned_words(ROOT / "tests").total(),
         "banned_words_docs": banned_words(ROOT / "docs").total(),
     }
