@@ -22,11 +22,11 @@ ONEDNN_MULTIPLY_ADDS = 1 << 20
 ROW_STEP = 64
 
 
-# On CPUs without AVX-512 MKL is as fast for many rows. For the few rows of a decoding step oneDNN reads large weights faster (SmolLM2's head, two
-# threads: 1 row 9 ms instead of 15, 32 rows 28 ms instead of 65; gate and up, 1.8 million weights: 0.6 instead of 1.0, 1.9 instead of 2.6; one
-# thread: no faster below the head's 28 million).
-FEW_ROWS = 64
-WIDE_WEIGHT, WIDE_WEIGHT_OF_ONE_THREAD = 1 << 20, 1 << 23
+# On CPUs without AVX-512 MKL is as fast for many rows. The few rows of a decoding step it multiplies faster as columns behind the weight
+# (`_of_few_rows`), but for one row on several threads, and for more than eight rows and the weight of a head: there oneDNN is ahead. Small weights
+# gain nothing.
+FEW_ROWS, FEWER_ROWS = 64, 8
+SMALL_WEIGHT, WIDE_WEIGHT, HEAD_WEIGHT = 1 << 17, 1 << 20, 1 << 23
 
 
 def _onednn_operator(capability: str) -> Callable[..., Tensor] | None:
@@ -86,16 +86,17 @@ class _OneDnnLinear(torch.autograd.Function):
 
 
 def _of_few_rows(x: Tensor, weight: Tensor) -> Tensor | None:
-    """The product of a decoding step on a CPU without AVX-512, where oneDNN is ahead; None elsewhere."""
-    if _ONEDNN_OF_AVX2 is None or x.shape[0] > FEW_ROWS or x.device.type != "cpu" or x.dtype != torch.float32:
+    """The product of a decoding step on a CPU without AVX-512; None elsewhere."""
+    rows, size = x.shape[0], weight.numel()
+    if _ONEDNN_OF_AVX2 is None or rows > FEW_ROWS or size < SMALL_WEIGHT or torch.is_grad_enabled():
         return None
-    if (
-        weight.numel() < (WIDE_WEIGHT if torch.get_num_threads() > 1 else WIDE_WEIGHT_OF_ONE_THREAD)
-        or torch.is_grad_enabled()
-    ):
+    if x.device.type != "cpu" or x.dtype != torch.float32:
         return None
-    padded = _padded(x, _decoding_rows(x.shape[0]))
-    return _ONEDNN_OF_AVX2(padded, weight, None, "none", [], "")[: x.shape[0]]
+    alone = rows == 1 and size >= WIDE_WEIGHT and torch.get_num_threads() > 1
+    if alone or (rows > FEWER_ROWS and size >= HEAD_WEIGHT):
+        padded = _padded(x, _decoding_rows(rows))
+        return _ONEDNN_OF_AVX2(padded, weight, None, "none", [], "")[:rows]
+    return (weight @ x.t()).t().contiguous()
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
