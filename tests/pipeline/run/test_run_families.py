@@ -41,7 +41,12 @@ FAMILIES = {
     "granitemoehybrid": "granite-4",
     "phi3": "phi-4-mini",
     "lfm2": "lfm2",
+    "nemotron_h": "nemotron-3",
+    "laguna": "laguna-s-2.1",
+    "hy_v3": "hy3",
 }
+# Trained with adapters alone, in SFT and RL.
+ADAPTED = ("qwen3_next", "hy_v3")
 # Computed by transformers; what their configurations need besides.
 OTHER_CLASSES: dict[str, dict[str, Any]] = {
     "qwen3_next": {
@@ -53,6 +58,11 @@ OTHER_CLASSES: dict[str, dict[str, Any]] = {
         **dict(num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=16, num_key_value_heads=1),
     },
     "phi3": {},
+    "nemotron_h": {
+        **dict(layers_block_type=["linear_attention", "moe", "full_attention", "moe"], mamba_num_heads=4, mamba_head_dim=16, ssm_state_size=8),
+        **dict(n_groups=1, head_dim=16, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, moe_shared_expert_intermediate_size=16),
+        **dict(num_hidden_layers=4, chunk_size=16),
+    },
     "lfm2": {"layer_types": ["conv", "full_attention"]},
 }  # fmt: skip
 LATENT = {
@@ -146,6 +156,8 @@ def test_a_family_goes_through_sft_and_rl_in_its_own_chat_format(
         "--out",
         str(out),
     ]
+    for stage in ("sft", "rl.update") if model_type in ADAPTED else ():
+        words += ["--set", f"{stage}.lora.rank=4"]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=280, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr[-3000:] + ran.stdout[-1000:]
     session = read_session(next((out / "sessions").glob("*.jsonl")))
@@ -160,6 +172,7 @@ def test_a_family_goes_through_sft_and_rl_in_its_own_chat_format(
     assert sft["steps"] == 3 and sft["sampled_tokens"] and sft["heldout_loss"]
     rl = json.loads((out / "rl" / "summary.json").read_text())
     assert len(rl["curve"]) == 2 and rl["mismatch"]["k3"] < 1e-9 and rl["mismatch"]["tokens"]
+    assert (out / "rl" / "adapter").is_dir() == (out / "sft" / "adapter").is_dir() == (model_type in ADAPTED)
     before = None
     for folder in (init, out / "sft" / "checkpoint", out / "rl" / "checkpoint"):
         after = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()

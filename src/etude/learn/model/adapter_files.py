@@ -31,7 +31,6 @@ from etude.learn.model.adapters import (
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.hf_keys import place_of
 from etude.learn.model.lora_settings import LoraSettings
-from etude.learn.model.transformers_backend.config import refuse
 from etude.learn.weights.adapter_folder import CONFIG, TENSORS, BaseError, adapted_checkpoint
 from etude.learn.weights.hf_files import CheckpointError, read_object
 
@@ -114,10 +113,8 @@ def save_adapter(model: CausalLM, settings: LoraSettings, folder: Path, base: Pa
 def put_adapter(model: CausalLM, folder: Path, base: Path) -> LoraSettings:
     """Put the adapter of `folder` next to the weights of `model`, which is the trunk of `base` in fp32; its settings.
 
-    Raises CheckpointError for an adapter that is damaged or of a kind that is not supported, BaseError for one of another base, and ValueError for
-    a model that transformers computes.
+    Raises CheckpointError for an adapter that is damaged or of a kind that is not supported, and BaseError for one of another base.
     """
-    refuse(model.config, f"the adapter {folder}")
     settings = read_adapter_settings(folder)
     metadata, found = _read_tensors(folder)
     expected = metadata.get(DIGEST)

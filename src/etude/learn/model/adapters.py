@@ -3,7 +3,8 @@
 The weights of the model are frozen and never written: a change of a weight is scale * B A, and merging computes new tensors. So switching
 adapters off gives the base model bit for bit. The token embedding, the head, norms and routers have no adapters.
 
-A fused matrix (gate and up) has one pair A, B for each matrix that the checkpoint's family stores, as PEFT has.
+A fused matrix (gate and up) has one pair A, B for each matrix that the checkpoint's family stores, as PEFT has. In a model of transformers the linear
+layers of its blocks have adapters, and its experts none (`TransformersLM.linear_layers`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from etude.learn.model.experts import Experts, ExpertWeights
 from etude.learn.model.hf_keys import place_of
 from etude.learn.model.linear import Linear, linear
 from etude.learn.model.lora_settings import ALL_LINEAR, ATTENTION, DENSE, EXPERTS, LoraSettings
-from etude.learn.model.transformers_backend.config import refuse
+from etude.learn.model.transformers_backend.language_model import INNER, TransformersLM
 from etude.learn.weights.state import state_digest
 
 LORA = "lora_"  # what the names of an adapter's parameters begin with
@@ -35,12 +36,14 @@ class LoraLinear(Linear):
 
     lora_magnitude: Tensor | None
 
-    def __init__(self, base: Linear, blocks: int, settings: LoraSettings, generator: torch.Generator) -> None:
+    def __init__(
+        self, base: Linear | nn.Linear, blocks: int, settings: LoraSettings, generator: torch.Generator
+    ) -> None:
         nn.Module.__init__(self)
         self.weight = base.weight
         self.register_parameter("bias", base._parameters["bias"])
         outputs, inputs = base.weight.shape
-        self.scale, self.active, self.compute = settings.scale, True, base.compute
+        self.scale, self.active, self.compute = settings.scale, True, getattr(base, "compute", None)
         dtype = _trained_type(base.weight, settings)
         self.lora_a = nn.Parameter(base.weight.new_empty(blocks, settings.rank, inputs, dtype=dtype))
         self.lora_b = nn.Parameter(base.weight.new_zeros(blocks, outputs // blocks, settings.rank, dtype=dtype))
@@ -143,6 +146,10 @@ def target_names(model: CausalLM, settings: LoraSettings) -> list[str]:
     """The names of the modules that get adapters. Raises ValueError for a target that the model does not have."""
     candidates = {name: _labels(name, model) for name, _ in adaptable(model)}
     wanted = {ATTENTION, DENSE} if settings.targets == ALL_LINEAR else set(settings.targets)
+    if EXPERTS in wanted and isinstance(model, TransformersLM):
+        raise ValueError(
+            f"lora.targets names {EXPERTS}, which have no adapters in {model.config.family} of transformers; leave it out"
+        )
     known = {ATTENTION, DENSE, EXPERTS} | {label for labels in candidates.values() for label in labels}
     if settings.targets != ALL_LINEAR and (unknown := sorted(wanted - known)):
         raise ValueError(f"lora.targets names {unknown[0]!r}, and this model has only {', '.join(sorted(known))}")
@@ -163,8 +170,11 @@ def target_names(model: CausalLM, settings: LoraSettings) -> list[str]:
     return chosen
 
 
-def adaptable(model: CausalLM) -> Iterator[tuple[str, Linear | Experts]]:
+def adaptable(model: CausalLM) -> Iterator[tuple[str, Linear | Experts | nn.Linear]]:
     """Every module that may have adapters, by its name."""
+    if isinstance(model, TransformersLM):
+        yield from model.linear_layers()
+        return
     for name, module in model.blocks.named_modules(prefix="blocks"):
         if isinstance(module, Experts) and place_of(f"{name}.gate_up", model.config)[1].per_expert:
             yield name, module
@@ -174,6 +184,8 @@ def adaptable(model: CausalLM) -> Iterator[tuple[str, Linear | Experts]]:
 
 def hf_modules(name: str, model: CausalLM) -> list[str]:
     """The modules of the checkpoint's family that a linear layer of ours holds, one a block of its rows."""
+    if isinstance(model, TransformersLM):
+        return [name.removeprefix(INNER)]
     prefix, place = place_of(f"{name}.weight", model.config)
     return [(prefix + key).removesuffix(".weight") for key in place.keys]
 
@@ -183,7 +195,8 @@ def _labels(name: str, model: CausalLM) -> list[str]:
     if name.endswith(".experts"):
         return [EXPERTS]
     modules = [module.rpartition(".")[2] for module in hf_modules(name, model)]
-    return [ATTENTION if ".attention." in name else DENSE, *modules]
+    attention = any(part.endswith(("attn", "attention")) for part in name.split(".")[:-1])  # linear attention too
+    return [ATTENTION if attention else DENSE, *modules]
 
 
 def add_adapters(model: CausalLM, settings: LoraSettings, names: list[str] | None = None) -> None:
@@ -191,7 +204,6 @@ def add_adapters(model: CausalLM, settings: LoraSettings, names: list[str] | Non
 
     Draft layers stay trainable. Raises ValueError for a model that has adapters, or a target that it does not have.
     """
-    refuse(model.config, "lora")
     if has_adapters(model):
         raise ValueError("the model has adapters already; merge them first")
     chosen = target_names(model, settings) if names is None else names
@@ -205,10 +217,12 @@ def add_adapters(model: CausalLM, settings: LoraSettings, names: list[str] | Non
         base = model.get_submodule(name)
         if isinstance(base, Experts):
             _replace(model, name, LoraExperts(base, settings, generator))
-        elif isinstance(base, Linear):
+        elif isinstance(base, Linear | nn.Linear):
             _replace(model, name, LoraLinear(base, len(hf_modules(name, model)), settings, generator))
         else:
             raise TypeError(f"{name} is a {type(base).__name__}, and adapters exist for Linear and Experts alone")
+    if isinstance(model, TransformersLM):
+        model.require_called(chosen)
 
 
 def _round_base(model: CausalLM) -> None:
@@ -280,7 +294,8 @@ def trained_state(model: nn.Module) -> dict[str, Tensor]:
     """What training changes: the whole state dict of a plain model; adapters, draft layers and buffers of one that has adapters."""
     if not has_adapters(model):
         return model.state_dict()
-    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    named = model.named_parameters(remove_duplicate=False)  # a tied head has two names in a class of transformers
+    frozen = {name for name, parameter in named if not parameter.requires_grad}
     return {name: tensor for name, tensor in model.state_dict().items() if name not in frozen}
 
 
@@ -306,16 +321,19 @@ def fold_adapters(model: CausalLM) -> None:
     """Turn a model with adapters into the plain model that computes the same, in place. Everything is trainable again."""
     for name, module in adapted_modules(model).items():
         if isinstance(module, LoraLinear):
-            plain: Linear | Experts = Linear.__new__(Linear)
+            own = nn.Linear if isinstance(model, TransformersLM) else Linear
+            outputs, inputs = module.weight.shape
+            with torch.device("meta"):
+                plain: Linear | Experts | nn.Linear = own(inputs, outputs, bias=module.bias is not None)
             weights = {"weight": module.effective_weight(), "bias": module.bias}
         else:
             plain = Experts.__new__(Experts)
+            nn.Module.__init__(plain)
+            plain.activation = module.activation
             weights = {stack: module.effective_weight(stack) for stack in EXPERT_WEIGHTS}
             weights |= {"gate_up_bias": module.gate_up_bias, "down_bias": module.down_bias}
-        nn.Module.__init__(plain)
-        plain.compute = module.compute
-        if isinstance(plain, Experts) and isinstance(module, LoraExperts):
-            plain.activation = module.activation
+        if not isinstance(plain, nn.Linear):
+            plain.compute = module.compute
         for key, tensor in weights.items():
             plain.register_parameter(key, None if tensor is None else nn.Parameter(tensor.detach()))
         _replace(model, name, plain)

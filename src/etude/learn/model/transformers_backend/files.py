@@ -11,10 +11,8 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from etude.learn.model.transformers_backend.config import read_transformers_config, transformers
-from etude.learn.model.transformers_backend.language_model import TransformersLM
+from etude.learn.model.transformers_backend.language_model import INNER, TransformersLM
 from etude.learn.weights.hf_files import CheckpointError
-
-INNER = "inner."  # what names of a `TransformersLM`'s state begin with
 
 
 def load_transformers(

@@ -6,7 +6,7 @@ batching work as for our own classes. Classes that can't be called so go by rows
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -24,6 +24,9 @@ from etude.learn.model.transformers_backend.config import TransformersConfig, co
 from etude.learn.model.transformers_backend.routers import Routing
 from etude.learn.model.transformers_backend.rows import RowPass, SlotCaches
 from etude.learn.model.transformers_backend.survey import survey
+
+INNER = "inner."  # what names of a `TransformersLM`'s state and modules begin with
+ROUTERS = ("gate", "router", "shared_expert_gate")  # last names of linear layers that have no adapters
 
 
 class GivenStates:
@@ -192,6 +195,34 @@ class TransformersLM(CausalLM):
         finally:
             self._given = None
         return logits.view(*x.shape[:-1], -1)
+
+    def linear_layers(self) -> Iterator[tuple[str, nn.Linear]]:
+        """By name the linear layers that may have adapters: those within blocks, but routers, gates of experts and experts. A subclass of nn.Linear
+        computes something else and is left out."""
+        blocks = {id(module) for block in self._layers() for module in block.modules()}
+        for name, module in self.inner.named_modules():
+            *parents, last = name.split(".")
+            if id(module) in blocks and type(module) is nn.Linear and last not in ROUTERS and "experts" not in parents:
+                yield INNER + name, module
+
+    @torch.no_grad()
+    def require_called(self, names: Sequence[str]) -> None:
+        """Raises ValueError for a module that a forward does not call: the class reads its weight in another way, and an adapter would change
+        nothing."""
+        called: set[str] = set()
+        hooks = [
+            self.get_submodule(name).register_forward_hook(lambda *_, name=name: called.add(name)) for name in names
+        ]
+        try:
+            self(torch.zeros(1, 2, dtype=torch.long, device=self.embed.weight.device))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if unused := [name.removeprefix(INNER) for name in names if name not in called]:
+            raise ValueError(
+                f"{unused[0]} ({len(unused)} such) can have no adapter: {type(self.inner).__name__} does not call it; leave "
+                f"{unused[0].rpartition('.')[2]} out of lora.targets"
+            )
 
     @property
     def _base(self) -> Any:
