@@ -39,15 +39,15 @@ Job = dict[str, Any]
 
 def decode(job: Job) -> dict[str, Any]:
     """Our engine, as the bench and RL ask it."""
-    import torch
     from published_peers import prompts
 
     from etude.agent.policy.protocol import Request
     from etude.learn.engine.policy import EnginePolicy
+    from etude.learn.engine.service import leave_cores_to_engine
     from etude.learn.engine.settings import EngineSettings
     from etude.learn.model.checkpoint import load_checkpoint
 
-    torch.set_num_threads(job["threads"])
+    leave_cores_to_engine()
     most = max(job["batches"])
     limits = {"max_slots": most, "max_batch": most, "max_len": job["prompt_tokens"] + job["new_tokens"] + 8}
     precision = "bf16" if job["dtype"] == "bfloat16" else "fp32"

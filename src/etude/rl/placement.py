@@ -23,7 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from etude.learn.engine.adapter_merger import merger_for
 from etude.learn.engine.core import EngineCore
-from etude.learn.engine.service import EngineService
+from etude.learn.engine.service import EngineService, leave_cores_to_engine
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.engine.vllm.child import EngineGone
 from etude.learn.engine.vllm.service import VllmService
@@ -128,7 +128,7 @@ class EngineProcess(EngineService):
     ) -> None:
         """`lora`: of the trainer (`rl.update.lora`), which then publishes adapters alone."""
         os.nice(niceness)  # of this thread, and of the sampling thread that it starts
-        torch.set_num_threads(settings.threads)
+        leave_cores_to_engine()
         model = load_checkpoint(checkpoint, drafts=settings.draft_tokens > 0, impl=impl)
         fit_heap(model)
         merge = merger_for(checkpoint, lora, impl)

@@ -19,7 +19,7 @@ from etude.learn.engine import service
 from etude.learn.engine.batching import BatchingClient
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.policy import EnginePolicy
-from etude.learn.engine.service import EngineService, EngineThread
+from etude.learn.engine.service import EngineService, EngineThread, leave_cores_to_engine
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.weights.errors import WeightsError
 from etude.learn.weights.publisher import Publisher
@@ -273,3 +273,14 @@ def test_tokens_between_two_deliveries_come_in_one(monkeypatch: pytest.MonkeyPat
     thread._next_delivery_at = time.monotonic()
     thread._step()
     assert pieces == [2, 6]
+
+
+def test_a_process_that_only_samples_leaves_its_threads_to_the_engine() -> None:
+    before = torch.get_num_threads()
+    try:
+        leave_cores_to_engine()
+        assert torch.get_num_threads() == 1
+        with EngineThread(core(threads=2)) as thread:
+            assert thread.call(lambda _: torch.get_num_threads()).result() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -15,7 +15,7 @@ from etude.agent.chat.load import load_renderer
 from etude.agent.chat.renderer import Renderer, RenderError
 from etude.agent.policy.protocol import Request
 from etude.learn.engine.core import EngineCore
-from etude.learn.engine.service import EngineThread
+from etude.learn.engine.service import EngineThread, leave_cores_to_engine
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.model.checkpoint import load_checkpoint
 from etude.learn.serve.answer_reader import AnswerReader, text_feed
@@ -111,6 +111,7 @@ def open_model(
     """The model and its engine, which is not started yet. Raises CheckpointError, and ValueError for a context that the model lacks."""
     tokenizer = HubTokenizer.load(folder)
     renderer, problem = _renderer(folder)
+    leave_cores_to_engine()
     model = load_checkpoint(folder)
     limit = model.config.context_length
     if context is not None and context > limit:

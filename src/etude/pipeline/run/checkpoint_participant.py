@@ -57,6 +57,7 @@ def _open_policy(
     """Our engine in this process, or vLLM where the recipe's engine is vLLM. A nano model has the recipe's engine as it is, but for drafts: this
     many sessions at once decode quicker without them."""
     from etude.learn.engine.policy import EnginePolicy
+    from etude.learn.engine.service import leave_cores_to_engine
     from etude.learn.engine.settings import EngineSettings
     from etude.learn.engine.vllm.policy import VllmPolicy
     from etude.learn.model.checkpoint import load_checkpoint
@@ -72,6 +73,7 @@ def _open_policy(
         )
     if engine.kind == "vllm":
         return VllmPolicy(folder, engine if nano else engine.model_copy(update=limits), name=name)
+    leave_cores_to_engine()
     model = load_checkpoint(folder)
     return EnginePolicy.start(
         model, engine if nano else EngineSettings.model_validate(limits), name=name, renderer=renderer

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from etude.learn.engine.policy import EnginePolicy
+from etude.learn.engine.service import leave_cores_to_engine
 from etude.learn.engine.vllm.found import vllm_version
 from etude.learn.engine.vllm.policy import VllmPolicy
 from etude.learn.model.causal_lm import CausalLM
@@ -29,6 +30,7 @@ def open_policy(context: Context, folder: Path, name: str, **changes: object) ->
     decode quicker without drafts, so there are none. Raises CheckpointError, UnsupportedConfig, and NoVllm where the recipe's Python has no vLLM."""
     engine = context.recipe.engine.model_copy(update={"draft_tokens": 0} | changes)
     if engine.kind == "etude":
+        leave_cores_to_engine()
         return EnginePolicy.start(load_model(context, folder), engine, name=name)
     log = context.folder / "vllm" / f"{name}.log"
     context.log.note(
