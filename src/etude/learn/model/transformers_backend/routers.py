@@ -2,8 +2,8 @@
 
 Router modules of transformers 5 (named ...Router) call `topk` and compute weights of what it returns. The last call chooses the experts; calls before
 it choose groups of them. Its answer is replaced by the experts that a rollout visited, with their live scores, so weights and gradients are the
-class's own. A router that does not return what its last `topk` chose is not understood: the model then has no routes, and nothing is replayed. One
-without any `topk` chooses by the token's id (DeepSeek-V4's first layers), which needs no replay, or in a way that is not understood (Phi-MoE).
+class's own. A router that does not return what its last `topk` chose, or calls none (Phi-MoE), is not understood: the model then has no routes, and
+nothing is replayed. Routers that choose by the token's id (named ...HashRouter, DeepSeek-V4's first layers) need no replay and are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ClassRouter:
     bias: Tensor | None = None
 
     def __init__(self, routing: Routing, index: int, layer: int, module: nn.Module) -> None:
-        self.layer, self.index, self._routing = layer, index, routing
+        self.layer, self._routing, self._index = layer, routing, index
         self.seen: list[tuple[int, int]] = []  # of the last forward, (candidates, chosen) of each call of topk
         self.returned = False  # whether the last forward returned what its last topk chose
         self.experts: Tensor | None = None  # (N, K) of the last forward
@@ -52,7 +52,7 @@ class ClassRouter:
         forced = self._routing.forced
         if forced is not None and len(self.seen) == self._routing.calls:
             with torch.no_grad(), torch._C.DisableTorchFunction():
-                experts = self.choose(scores.detach(), forced[:, self.index])
+                experts = self.choose(scores.detach(), forced[:, self._index])
             values = scores.gather(-1, experts)
         self.experts = experts.detach()
         return values, experts
@@ -98,7 +98,8 @@ class Routing:
         """Of the router modules of `inner`, in the order of layers; `understand` says later whether they are any use."""
         routing = cls()
         for name, module in inner.named_modules():
-            if type(module).__name__.endswith("Router"):
+            kind = type(module).__name__
+            if kind.endswith("Router") and not kind.endswith("HashRouter"):
                 layer = next((int(part) for part in name.split(".") if part.isdigit()), len(routing.routers))
                 routing.routers.append(ClassRouter(routing, len(routing.routers), layer, module))
         return routing
@@ -106,9 +107,6 @@ class Routing:
     def understand(self) -> dict[str, Any]:
         """After a forward, the fields of the model's configuration that say what is recorded; empty where there is no router, or one is not
         understood."""
-        self.routers = [router for router in self.routers if router.seen]
-        for index, router in enumerate(self.routers):
-            router.index = index
         shapes = {tuple(router.seen) for router in self.routers}
         if len(shapes) != 1 or not all(router.returned for router in self.routers):
             return {}
