@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from etude.learn.model.rope import query_factors
 from etude.learn.model.settings import ModelSettings
 
 # Of the logits' standard deviation: the root mean square of the difference, and the largest one. Two attention kernels of transformers differ by as
-# much (up to 4e-6 at the largest) on these models.
+# much (up to 4e-6 at the largest) on these models. Where transformers' own rounding is larger (7.7e-6 for two of the OLMo 2 models), twice that.
 RMS_TOLERANCE, MAX_TOLERANCE = 1e-6, 5e-6
 GRADIENT_TOLERANCE = 1e-5  # of the largest gradient of the parameter
 SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 30))]
@@ -37,11 +38,18 @@ def tokens(seed: int, rows: int = 3, length: int = 40) -> torch.Tensor:
     return torch.randint(0, VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(seed))
 
 
-def assert_equal_logits(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+def assert_equal_logits(ours: torch.Tensor, theirs: torch.Tensor, peer: torch.nn.Module, ids: torch.Tensor) -> None:
     difference = (ours - theirs) / theirs.std()
     assert theirs.std() > 0.1
     assert difference.square().mean().sqrt() <= RMS_TOLERANCE
-    assert difference.abs().max() <= MAX_TOLERANCE
+    largest = float(difference.abs().max())
+    assert largest <= MAX_TOLERANCE or largest <= 2 * own_rounding(theirs, peer, ids)
+
+
+def own_rounding(theirs: torch.Tensor, peer: torch.nn.Module, ids: torch.Tensor) -> float:
+    """The largest difference of transformers' fp32 logits from those of the same class in fp64, of their standard deviation."""
+    exact = copy.deepcopy(peer).double()(ids).logits
+    return float(((theirs.double() - exact) / theirs.std()).abs().max())
 
 
 @all_families
@@ -52,7 +60,7 @@ def test_logits_and_files_equal_transformers(family: str, seed: int, tmp_path: P
     model = load_checkpoint(tmp_path / "theirs")
     with torch.no_grad():
         theirs = peer(ids).logits
-        assert_equal_logits(model(ids).logits, theirs)
+        assert_equal_logits(model(ids).logits, theirs, peer, ids)
     save_checkpoint(model, tmp_path / "ours")
     back, found = peer_class(family).from_pretrained(
         tmp_path / "ours", dtype=torch.float32, attn_implementation="eager", output_loading_info=True
@@ -61,7 +69,7 @@ def test_logits_and_files_equal_transformers(family: str, seed: int, tmp_path: P
     state = back.state_dict()
     assert all(torch.equal(state[name], tensor) for name, tensor in peer.state_dict().items())
     with torch.no_grad():
-        assert_equal_logits(back.eval()(ids).logits, theirs)
+        assert_equal_logits(back.eval()(ids).logits, theirs, peer, ids)
     again = load_checkpoint(tmp_path / "ours")
     assert again.config == model.config
     assert all(torch.equal(again.state_dict()[name], tensor) for name, tensor in model.state_dict().items())
