@@ -106,8 +106,9 @@ def folder(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "checkpoints/sft-nano", here / "runs/laptop/rl/checkpoint")
     shutil.copytree(SESSIONS, here / "runs/laptop/sessions")
     source = ExerciseSource(ExerciseSettings())
-    for number, task_id in enumerate(source.ids("heldout", level="one-bug")[:2]):
-        write_task(source.task(task_id), here / "tasks" / str(number))
+    for split in ("heldout", "train"):  # sessions are collected of the one, suites made of the other
+        for number, task_id in enumerate(source.ids(split, level="one-bug")[:2]):
+            write_task(source.task(task_id), here / "tasks" / f"{split}-{number}")
     Publisher(WeightStore(here / "STORE")).publish(model.state_dict(), 0)
     (here / "recipes").mkdir()
     (here / "recipes/corpus.toml").write_text(LIBRARY)
