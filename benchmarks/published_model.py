@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import resource
 import subprocess
@@ -21,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from etude.cli.main import SHORT_SPIN
 from etude.pipeline.run.machine import machine
 
 HERE = Path(__file__).resolve().parent
@@ -219,6 +221,7 @@ def options() -> argparse.Namespace:
 
 def main() -> None:
     if sys.argv[1:2] == ["--ours"]:
+        os.environ.setdefault("GOMP_SPINCOUNT", SHORT_SPIN)  # as the command has it
         print(json.dumps(OURS[sys.argv[2]](json.loads(sys.argv[3]))))
         return
     from etude.learn.model.named_checkpoint import checkpoint_folder

@@ -16,9 +16,18 @@ from run_in_threads import a_run, check_whole, live
 
 from etude.learn.engine.settings import EngineSettings
 from etude.rl.ledger import RlLedger
-from etude.rl.reload import ANSWERS, REQUEST, Reload, ReloadRefused, answers, ask, changed_settings, in_force
+from etude.rl.reload import ANSWERS, REQUEST, Reload, ReloadRefused, answers, ask, changed_settings, fitted_to, in_force
 from etude.rl.reloader import Reloader
 from etude.rl.settings import RlSettings
+
+
+def test_the_engine_has_as_many_threads_as_the_trainer_unless_it_has_a_number_of_its_own() -> None:
+    engine = EngineSettings(threads=3)
+    found = [
+        fitted_to(RlSettings.model_validate({"threads": 2} | own), engine).threads
+        for own in ({}, {"engine_threads": 1}, {"engine_threads": 4})
+    ]
+    assert found == [2, 1, 4]
 
 
 def test_a_run_whose_engine_and_trainer_are_replaced_is_whole_and_counts_no_death(checkpoint: Path, tmp_path: Path):

@@ -74,7 +74,8 @@ def in_force(folder: Path, engine: EngineSettings) -> EngineSettings:
 
 def fitted_to(rl: RlSettings, engine: EngineSettings) -> EngineSettings:
     """As the run's processes take it: a slot for each rollout at least, and the threads of the rl section."""
-    return engine.model_copy(update={"max_slots": max(engine.max_slots, rl.slots), "threads": rl.threads})
+    threads = rl.engine_threads or rl.threads
+    return engine.model_copy(update={"max_slots": max(engine.max_slots, rl.slots), "threads": threads})
 
 
 def changed_settings(engine: EngineSettings, settings: dict[str, Any]) -> EngineSettings:

@@ -173,7 +173,12 @@ class RlSettings(BaseModel):
     threads: int = Field(
         default=1,
         ge=1,
-        description="threads of the engine and of the trainer each; they work at the same time unless sync",
+        description="threads of the trainer, and of the engine unless engine_threads says otherwise; they work at the same time unless sync",
+    )
+    engine_threads: int | None = Field(
+        default=None,
+        ge=1,
+        description="threads of the engine; left out: as many as the trainer's. One is fastest where the trainer has all cores (docs/rl.md)",
     )
     device: Literal["cpu", "cuda"] = Field(
         default="cpu",

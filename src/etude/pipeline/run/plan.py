@@ -43,6 +43,7 @@ ADDED_SETTINGS: dict[str, Any] = {
     "model.impl": "auto",
     "exercises.wording": "words",
     "rl.threads": 1,  # of rewarded_sft, which always had one
+    "rl.engine_threads": None,
 }
 ADDED_SETTINGS |= {f"model.{key}": 0.0 for key in ("query_growth", "window_partial_rotary")}
 ADDED_SETTINGS |= {"model.layer_heads": [], "model.attention_gate": "none"}
