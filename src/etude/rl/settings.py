@@ -178,7 +178,7 @@ class RlSettings(BaseModel):
     engine_threads: int | None = Field(
         default=None,
         ge=1,
-        description="threads of the engine; left out: as many as the trainer's. One is fastest where the trainer has all cores (docs/rl.md)",
+        description="threads of the engine; left out: as many as the trainer's (docs/rl.md)",
     )
     device: Literal["cpu", "cuda"] = Field(
         default="cpu",
