@@ -17,8 +17,9 @@ import numpy as np
 
 from etude.core.trace.segment import Rollout, Segment
 from etude.learn.model.config import ModelConfig
+from etude.learn.model.count import ComputeCost
 from etude.learn.model.settings import ModelSettings
-from etude.learn.train.balance import ComputeCost, bundles, dealt, imbalance, rows_to_train
+from etude.learn.train.balance import bundles, dealt, imbalance, rows_to_train
 
 PROMPT, SHORTEST, TAIL, GROUPS, SIZE = 300, 200, 1.2, 16, 8
 

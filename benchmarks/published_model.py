@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import resource
 import subprocess
@@ -22,7 +21,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from etude.cli.main import SHORT_SPIN
 from etude.pipeline.run.machine import machine
 
 HERE = Path(__file__).resolve().parent
@@ -221,7 +219,6 @@ def options() -> argparse.Namespace:
 
 def main() -> None:
     if sys.argv[1:2] == ["--ours"]:
-        os.environ.setdefault("GOMP_SPINCOUNT", SHORT_SPIN)  # as the command has it
         print(json.dumps(OURS[sys.argv[2]](json.loads(sys.argv[3]))))
         return
     from etude.learn.model.named_checkpoint import checkpoint_folder

@@ -12,14 +12,17 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 # Other work may share the machine: how long one example takes is no promise, and speed has tests of its own.
-settings.register_profile("etude", deadline=None)
-settings.load_profile("etude")
+# A property gets a hundred examples in nightly runs, and thirty in others.
+settings.register_profile("nightly", deadline=None)
+settings.register_profile("default", deadline=None, max_examples=30)
+settings.load_profile("default")
 
 # Test models are tiny: a second thread only waits, and on a busy machine it waits long. Read when torch is first imported,
 # here and in the processes that tests start.
@@ -74,7 +77,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 NIGHTLY_TIMEOUT_S = 900
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--all"):
+        settings.load_profile("nightly")  # before tests are imported, which read it
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in _beyond_samples(items):
+        item.add_marker(pytest.mark.nightly)
     nightly = [item for item in items if item.get_closest_marker("nightly")]
     for item in nightly:
         if not item.get_closest_marker("timeout"):
@@ -84,6 +94,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if nightly:
         config.hook.pytest_deselected(items=nightly)
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+
+
+GOLDEN = (5**0.5 - 1) / 2
+
+
+def _beyond_samples(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Of each test marked `sample(n)` the parameter sets but n of those that run by default. Places follow the golden ratio: at even steps,
+    sets that combine two parameters could all have the same value of one."""
+    sets: dict[tuple[Any, int], list[pytest.Item]] = {}
+    for item in items:
+        marker = item.get_closest_marker("sample")
+        if marker and not item.get_closest_marker("nightly"):
+            sets.setdefault((getattr(item, "function", None), marker.args[0]), []).append(item)
+    for (_, count), found in sets.items():
+        places = dict.fromkeys(int(len(found) * (number * GOLDEN % 1)) for number in range(20 * len(found)))
+        kept = set(list(places)[:count])
+        yield from (item for place, item in enumerate(found) if place not in kept)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -107,6 +134,18 @@ def _lacking_walls() -> str:
         return ""
 
     return asyncio.run(look())
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path) -> Path:
+    """A cache folder of the test alone, for XDG_CACHE_HOME of the processes that it starts. The sandbox's runner in it is the one of all
+    tests: compiling it takes every process with an empty cache five seconds, and several times that next to other tests."""
+    shared = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "etude" / "native"
+    shared.mkdir(parents=True, exist_ok=True)
+    folder = tmp_path / "cache"
+    (folder / "etude").mkdir(parents=True)
+    (folder / "etude" / "native").symlink_to(shared)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -70,7 +70,9 @@ async def test_a_model_that_is_not_there_is_reported_to_the_editor_which_may_try
                 await agent.new_session(cwd=str(tmp_path))
 
 
+@pytest.mark.nightly
 @pytest.mark.walls
+@pytest.mark.usefixtures("own_cache")
 async def test_a_checkpoint_serves_an_editor_too(tmp_path: Path) -> None:
     """The same model opening as everywhere: the laptop model, its engine in the server's process."""
 

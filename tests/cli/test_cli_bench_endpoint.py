@@ -73,6 +73,7 @@ def test_a_hostile_policy_scores_0_and_ends_no_bench(here: Here, tmp_path: Path)
     assert not (tmp_path / "r" / "faults.jsonl").exists()  # each attempt is the model's error, none the machine's
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)  # 3 s on a quiet core, behind a download the first time
 def test_two_suites_in_one_command_lie_side_by_side_and_share_a_budget(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -173,6 +174,7 @@ def test_another_runs_directory_is_left_alone(here: Here, tmp_path: Path) -> Non
     assert done.returncode == 1 and "another run" in done.stderr and (tmp_path / "recipe.toml").read_text() == ""
 
 
+@pytest.mark.nightly
 def test_without_a_package_index_the_real_suite_is_refused_before_any_suite_is_asked(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def test_its_sessions_are_sessions_as_any_and_hold_what_it_was_asked_and_changed
     assert path.with_suffix(".patch").read_text() and session.of("verdict")[0].data["score"] == 1.0
 
 
+@pytest.mark.nightly
 def test_who_submits_at_once_gets_nothing_and_who_never_ends_is_stopped_after_the_turns_of_the_effort(
     here: Here, tmp_path: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_who_submits_at_once_gets_nothing_and_who_never_ends_is_stopped_after_th
     assert {entry.data["text"] for entry in read_session(path).of("tool_result")} == {"again\nand\n"}
 
 
+@pytest.mark.nightly
 def test_an_endpoint_that_dies_midway_ends_the_agents_too_and_the_same_command_goes_on(
     here: Here, tmp_path: Path
 ) -> None:

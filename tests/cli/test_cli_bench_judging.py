@@ -95,6 +95,7 @@ def test_a_judge_decides_each_pass_its_agreement_is_shown_and_nothing_is_asked_t
     assert not any("expert" in text or "cheats@" in text for text in asked)
 
 
+@pytest.mark.nightly
 def test_a_run_may_name_its_judge_at_once_and_conditions_tell_whether_one_was_missing(
     here: Here, tmp_path: Path
 ) -> None:
@@ -135,6 +136,7 @@ class Runner(Judge):
         return {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": usage}
 
 
+@pytest.mark.nightly
 def test_an_agentic_grader_runs_on_what_each_attempt_left(here: Here, bench: Path) -> None:
     with serving(Runner()) as lab:
         words = ("bench", "judge", str(bench), "--recipe", "ci", "--agentic", "--judge", f"{lab.url}#runner", "--json")

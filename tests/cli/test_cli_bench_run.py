@@ -54,6 +54,7 @@ def test_the_reference_gets_all_idling_and_cheating_nothing_and_two_runs_are_equ
     assert not any(path.read_text() for path in (tmp_path / "a" / "sessions" / "nop@medium").glob("*.patch"))
 
 
+@pytest.mark.nightly
 def test_three_models_at_efforts_have_curves_costs_and_a_front(here: Here, tmp_path: Path) -> None:
     with serving(Market(tasks=exercises())) as lab:
         done = here(
@@ -161,6 +162,7 @@ def test_an_endpoint_that_dies_midway_is_one_line_and_the_same_command_goes_on(
     assert len(lab.asked) - before == 1 + TASKS - kept and report(tmp_path / "r")["unfinished"] == []
 
 
+@pytest.mark.nightly
 def test_sigkill_midway_loses_no_pass_and_counts_none_twice(here: Here, tmp_path: Path) -> None:
     words = [*BASE, "--passes", "3", "--concurrency", "2", "--only", "--policy", "nop", "--policy", "expert"]
     assert here(*words, "--out", str(tmp_path / "whole")).returncode == 0

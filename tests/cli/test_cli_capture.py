@@ -36,6 +36,7 @@ def etude(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*ETUDE, *words], cwd=cwd, env=environment, capture_output=True, text=True, timeout=100)
 
 
+@pytest.mark.nightly
 def test_an_agent_s_session_with_a_checkpoint_is_a_sample_with_logprobs_versions_and_routes(tmp_path: Path) -> None:
     agent = [sys.executable, "-c", AGENT + "sys.exit(3)"]
     done = etude("run", "--json", "--model", str(CHECKPOINT), "--task", "tally", "--", *agent, cwd=tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,24 @@ def test_an_engine_of_another_type_than_the_trainer_is_refused(tmp_path: Path) -
         go(prepare(["ci"], ["engine.compute=bf16"], tmp_path / "r"), TRAINED, dry_run=True)
     both = prepare(["ci"], ["engine.compute=bf16", "rl.update.compute=bf16"], tmp_path / "r")
     assert go(both, TRAINED, dry_run=True).document["recipe"]["engine"]["compute"] == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("sft.loop.parallel.experts=3", "experts = 3 does not divide shard = 2"),
+        ("mtp.loop.device=cuda", 'mtp.loop.parallel has 2 ranks and mtp.loop.device = "cuda"'),
+        ("model.impl=transformers", "set it to one rank"),
+        ("model.experts=5", "sft.loop.parallel: experts = 2, and the model's layers have 5 experts"),
+    ],
+)
+def test_a_layout_that_a_stage_can_not_have_is_refused_before_anything_starts(
+    setting: str, message: str, tmp_path: Path
+) -> None:
+    layout = ["sft.loop.parallel.shard=2", "sft.loop.parallel.experts=2", "mtp.loop.parallel.replicate=2"]
+    init = [f"model.init={ROOT / 'checkpoints' / 'sft-nano'}"] if "impl" in setting else []
+    with pytest.raises(RecipeError, match=re.escape(message)):
+        go(prepare(["laptop"], [*layout, *init, setting], tmp_path / "r"), ["mtp", "sft"], dry_run=True)
 
 
 def test_a_missing_recipe_lists_those_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,7 @@ def lines(draw: st.DrawFn, command: Any) -> list[str]:
     return [*options, *(["--", *arguments] if arguments else [])]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("words", LONG, ids=" ".join)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())

@@ -12,7 +12,6 @@ import pytest
 
 from etude.cli import answer
 from etude.cli.answer import BROKEN_PIPE, Answer, give
-from etude.cli.main import SHORT_SPIN
 from etude.pipeline.run.manifest import RunManifest
 
 MODULES = ["etude", "etude.cli.main"]
@@ -29,22 +28,6 @@ def start(module: str, *words: str, home: Path, stdout: int = subprocess.PIPE) -
 def test_the_command_is_a_module_and_a_new_machine_has_no_sessions_yet(module: str, tmp_path: Path) -> None:
     out, err = start(module, "session", "list", home=tmp_path).communicate()
     assert out.startswith(f"no sessions yet in {tmp_path / 'sessions'}") and err == ""
-
-
-@pytest.mark.parametrize(
-    ("given", "spins"), [({}, SHORT_SPIN), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "")]
-)
-def test_threads_that_wait_sleep_soon_unless_a_person_says_otherwise(given: dict[str, str], spins: str) -> None:
-    code = """
-import atexit, os, sys
-from etude.cli.main import main
-atexit.register(lambda: print(os.environ.get("GOMP_SPINCOUNT", "")))
-sys.argv = ["etude", "--version"]
-main()
-"""
-    plain = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
-    done = subprocess.run([sys.executable, "-c", code], env=plain | given, capture_output=True, text=True)
-    assert done.stdout.splitlines()[1:] == [spins], done.stderr
 
 
 def test_without_words_it_prints_its_help_and_no_error(tmp_path: Path) -> None:

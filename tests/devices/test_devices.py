@@ -51,6 +51,7 @@ def assert_alike(one: Any, other: Any, where: str = "") -> None:
         assert one == pytest.approx(other, rel=1e-4, abs=1e-5), where
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("device", ["pretend", pytest.param("cuda", marks=needs_gpu)])
 @pytest.mark.parametrize("what", PIECES)
 def test_results_off_the_cpu_equal_those_of_the_cpu(what: str, device: str) -> None:

@@ -192,6 +192,7 @@ def limits(folder: Path) -> Iterator[int]:
         yield from {0, size // 3, size - 1, size}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_full_disk_is_an_error_and_what_lies_there_is_old_or_new(name: str, tmp_path: Path) -> None:
     writer = WRITERS[name]

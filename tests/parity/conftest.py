@@ -4,5 +4,5 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-for folder in (HERE, HERE.parent / "tasks" / "importers"):
+for folder in (HERE, HERE.parent / "tasks" / "importers", HERE.parent / "learn" / "model"):
     sys.path.insert(0, str(folder))  # tests are no package: this is how they share a module

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import peft
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
 
 
 def main() -> None:
@@ -21,14 +21,18 @@ def main() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         folder = Path(asked["folder"])
-        base = AutoModelForCausalLM.from_pretrained(folder / "base", dtype=torch.float32)
+        config = transformers.AutoConfig.from_pretrained(folder / "base")
+        # Not every class of text is registered as a causal LM; a file of ours may name no class.
+        kind = getattr(transformers, (config.architectures or ["AutoModelForCausalLM"])[0])
+        base = kind.from_pretrained(folder / "base", dtype=torch.float32)
+        torch.manual_seed(0)  # of the drawn adapter
         if asked["options"] is None:
             model = peft.PeftModel.from_pretrained(base, folder / "adapter").eval()
         else:
-            config = peft.LoraConfig(
+            lora = peft.LoraConfig(
                 r=4, lora_alpha=8, task_type="CAUSAL_LM", init_lora_weights=False, **asked["options"]
             )
-            model = peft.get_peft_model(base, config).eval()
+            model = peft.get_peft_model(base, lora).eval()
             model.save_pretrained(folder / "adapter")
         with torch.no_grad():
             save_file(

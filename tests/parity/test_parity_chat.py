@@ -145,6 +145,15 @@ def test_a_published_directory_is_sound_and_its_template_is_as_the_docs_say(name
 
 
 @pytest.mark.nightly
+def test_a_published_template_of_no_family_is_read_as_it_is(tmp_path: Path) -> None:
+    """Gemma's first one, which refuses a system prompt and trims."""
+    report = check_model(published_folder(PublishedModel("template", "gemma-3", "gemma2", "gemma"), tmp_path))
+    assert report.family == "template" and report.sound
+    (template,) = [check for check in report.checks if check.name == "template"]
+    assert template.state == "ok", template
+
+
+@pytest.mark.nightly
 def test_a_session_of_mistral_is_encoded_as_mistral_common_does(tmp_path: Path) -> None:
     python = require_python("mistral")
     answers = [turn for turn in trajectories.turns(thinks=False, markers=["[INST]", "</s>"]) if turn.calls]

@@ -74,7 +74,7 @@ def test_a_folder_or_environment_that_is_not_ours_is_never_emptied(checkout: Pat
     assert (home / precious).read_text() == "x"
 
 
-SPREAD = "-n auto --maxprocesses 8 --dist loadfile "
+SPREAD = f"-n {min(8, len(os.sched_getaffinity(0)) * 3 // 2)} --dist loadfile "
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Ray on this machine: a start that a busy machine was too slow for is tried again, and leaves nothing behind."""
+"""Ray on this machine: a start that a busy machine was too slow for is tried again and leaves nothing behind; what its actors' threads do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from etude.rl import local_ray
-from etude.rl.local_ray import STARTS, LocalRay, SlowMachine
+from etude.rl.local_ray import SHORT_SPIN, STARTS, LocalRay, SlowMachine
 
 ray = pytest.importorskip("ray")
 LATE = "The current node timed out during startup. This could happen because some of the raylet failed to startup."
@@ -62,3 +62,19 @@ def test_any_other_failure_is_raised_at_once(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(Exception, match="no space left"), LocalRay(tmp_path / "ray.json"):
         pytest.fail("it was not started")
     assert len(slow.temps) == 1 and not slow.temps[0].exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"), [({}, SHORT_SPIN), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "")]
+)
+def test_threads_of_actors_that_wait_sleep_soon_unless_a_person_says_otherwise(
+    given: dict[str, str], spins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = local_ray.os.environ
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        variables.pop(name, None)
+    variables |= given
+    seen: list[str] = []
+    monkeypatch.setattr(ray, "init", lambda **_: seen.append(variables.get("GOMP_SPINCOUNT", "")))
+    with LocalRay(tmp_path / "ray.json"):
+        assert seen == [spins]

@@ -174,6 +174,7 @@ async def test_two_ranks_train_what_one_does_and_again_to_the_bit(checkpoint, fo
     assert gaps == [f"{group:06d}.npy" for group in range(STEPS * PER_STEP)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("die_at", "draft_every"), [([0, 1], 0), ([0, 4], 0), ([3, 0], 0), ([0, 4], 1)])
 async def test_a_rank_that_dies_takes_all_with_it_and_they_come_back_to_the_same_digests(
     checkpoint, folder, die_at, draft_every

@@ -30,6 +30,7 @@ def test_the_engine_has_as_many_threads_as_the_trainer_unless_it_has_a_number_of
     assert found == [2, 1, 4]
 
 
+@pytest.mark.nightly
 def test_a_run_whose_engine_and_trainer_are_replaced_is_whole_and_counts_no_death(checkpoint: Path, tmp_path: Path):
     run = a_run(checkpoint, tmp_path, save_every=100)
     ask(tmp_path, Reload(id="one", settings={"max_batch": 3}))

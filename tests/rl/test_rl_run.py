@@ -132,6 +132,7 @@ def segment_of(session: Session, entry: Entry) -> int:
     return sum(one.type == "summary" and one.id < entry.id for one in session.entries)
 
 
+@pytest.mark.nightly
 def test_draft_layers_keep_up_with_the_policy(checkpoint, tmp_path):
     """Engines draft with the newest; and the trainer's death in the midst of it changes no bit: the run compares the digests."""
     run = a_run(checkpoint, tmp_path, drafts={"every": 1})
@@ -142,6 +143,7 @@ def test_draft_layers_keep_up_with_the_policy(checkpoint, tmp_path):
     assert 0 <= summary["times"]["engine_acceptance_1"] <= 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "die_at",
     [
@@ -162,6 +164,7 @@ def test_a_process_that_dies_comes_back_and_the_run_is_whole(checkpoint, tmp_pat
     check_whole(run)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("die_at", [{"poll": 5}, {"stage": 3}, {"apply": 4}, {"submit_many": 4}], ids=str)
 def test_one_of_two_engines_dies_and_the_run_is_whole(checkpoint, tmp_path, die_at):
     run = a_run(checkpoint, tmp_path, engines=2, steps=4)
@@ -170,6 +173,7 @@ def test_one_of_two_engines_dies_and_the_run_is_whole(checkpoint, tmp_path, die_
     check_whole(run)
 
 
+@pytest.mark.nightly
 def test_an_engine_that_died_too_often_is_given_up_while_another_lives(checkpoint, tmp_path):
     run = a_run(checkpoint, tmp_path, engines=2, max_restarts=0, steps=4)
     live(run, engine={"stage": 3})
@@ -180,6 +184,7 @@ def test_an_engine_that_died_too_often_is_given_up_while_another_lives(checkpoin
     assert all(size > 0 for size in deltas[-2:])  # the chain waits for it no longer
 
 
+@pytest.mark.nightly
 def test_a_process_that_keeps_dying_stops_the_run_which_goes_on_when_run_again(checkpoint, tmp_path):
     run = a_run(checkpoint, tmp_path, max_restarts=0, eval_every=1, eval_tasks=1, save_every=3)
     with pytest.raises(ProcessLost, match="the trainer process died 1 times"):
@@ -204,6 +209,23 @@ def test_only_a_step_killed_before_its_line_gets_one_when_it_is_trained_again(tm
     assert first == recorded
     assert second.values["pass_rate"] == 1.0 and second.advantages == [0.5]
     assert "eval_pass_rate" not in second.values  # no engine serves yet: a figure would be made up
+
+
+def test_the_pass_rate_of_a_step_counts_the_groups_that_were_set_aside(tmp_path):
+    run = a_run(tmp_path / "none", tmp_path)
+    follower = StepFollower(run, None, KeptSessions(tmp_path / "sessions", run.settings, []), None)  # type: ignore[arg-type]
+    trained, failed = (
+        RolloutGroup(number, "t", 2, -1, {i: Rollout(f"{number}{i}", "t", number, [], {"outcome": outcome}) for i, outcome in enumerate(outcomes)})
+        for number, outcomes in enumerate([[1.0, 0.0], [0.0, 0.0]])
+    )  # fmt: skip
+    follower.on_set_aside(failed)
+    for step in (0, 1):
+        asyncio.run(
+            follower.on_replay(StepResult(step, "digest", [{"outcome": 1.0}, {"outcome": 0.0}], [0.5, -0.5]), [trained])
+        )
+    first, second = (record.values for record in read(tmp_path / "steps.jsonl"))
+    assert (first["pass_rate"], first["uniform_groups"], first["set_aside"]) == (0.25, 0.5, 1)
+    assert (second["pass_rate"], second["uniform_groups"], second["set_aside"]) == (0.5, 0, 0)
 
 
 def test_an_alarm_stands_in_its_step_with_its_cause_and_reaches_the_summary(tmp_path):
@@ -276,6 +298,7 @@ def test_the_synchronous_baseline_trains_on_fresh_rollouts_only(checkpoint, tmp_
     assert summary["staleness"]["max"] == 0 and summary["counts"]["swapped_in_flight"] == 0
 
 
+@pytest.mark.nightly
 def test_a_mastered_template_is_served_harder_siblings_and_the_schedule_stays(checkpoint: Path, tmp_path: Path) -> None:
     """As after groups that were all solved: the journal of an earlier life says so."""
     run = a_run(checkpoint, tmp_path / "run", harder_above=0.8, keep_sessions=0)
@@ -291,6 +314,7 @@ def test_a_mastered_template_is_served_harder_siblings_and_the_schedule_stays(ch
     assert sum(shares) * run.settings.groups_per_step == len(deeper - set(ids))
 
 
+@pytest.mark.nightly
 def test_evaluations_run_on_a_lent_engine_at_the_steps_own_version_while_training_goes_on(checkpoint, tmp_path):
     run = a_run(checkpoint, tmp_path, engines=2, eval_every=1, eval_tasks=2)
     summary, _ = live(run)
@@ -302,6 +326,7 @@ def test_evaluations_run_on_a_lent_engine_at_the_steps_own_version_while_trainin
     assert summary["steps"] == 3
 
 
+@pytest.mark.nightly
 def test_groups_of_one_are_held_against_what_their_category_earned_also_by_a_trainer_that_came_back(
     checkpoint, tmp_path
 ):
@@ -319,6 +344,7 @@ def test_groups_of_one_are_held_against_what_their_category_earned_also_by_a_tra
     assert any(record.advantages != [0.0] * 4 for record in records)
 
 
+@pytest.mark.nightly
 def test_rewards_and_feedback_of_a_killed_run_are_those_of_its_first_life(checkpoint, tmp_path):
     changes = {"todos": {"from_step": 2, "weights": {"broken_calls": 0.1, "unfinished_todos": 0.0}}}
     settings = {"rewards": {"schedule": changes}, "feedback": {"weight": 0.5}, "save_every": 3}

@@ -22,6 +22,7 @@ def test_a_seed_tells_the_same_story_and_another_one_another():
     assert simulate(replace(SMALL, seed=1))["story"] != first["story"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("part", range(4))
 def test_runs_of_chance_proportions_come_to_their_end_whole(part: int):
     _search(range(part * 15, part * 15 + 15))
@@ -90,6 +91,7 @@ def test_the_trainer_does_not_wait_for_what_is_published():
     assert times[50.0] < 1.25 * times[1.0]
 
 
+@pytest.mark.nightly
 def test_first_come_first_trained_waits_longer_than_whatever_is_finished():
     """Heavy tails: who may be overtaken holds the trainer up least."""
     idle = {}

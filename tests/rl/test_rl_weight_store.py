@@ -59,6 +59,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.nightly
 def test_a_run_over_a_bucket_with_a_region_behind_a_relay_is_whole(
     checkpoint: Path, tmp_path: Path, access: Server
 ) -> None:

@@ -216,6 +216,21 @@ async def test_a_slow_policy_has_the_limit_for_each_turn_and_not_for_the_whole_t
     assert found.tries == 1 and found.outcome.reason == "done" and found.seconds["agent"] > 3.0
 
 
+async def test_a_turn_that_an_engine_of_ours_computes_may_take_longer_than_the_limit():
+    class Working(ScriptedPolicy):
+        async def complete(self, request: Request) -> Completion:
+            assert request.on_alive is not None
+            for _ in range(8):
+                await asyncio.sleep(0.25)
+                request.on_alive()
+            return await super().complete(request)
+
+    limits = FAST.model_copy(update={"limit_s": 1.5, "attempts": 1})
+    policy = Working([call("done", message="over")])
+    found = await attempt(TASK, setup(MemoryPool(), policy=policy, settings=limits))
+    assert found.tries == 1 and found.outcome.reason == "done" and found.seconds["agent"] > 1.5
+
+
 async def test_a_batch_keeps_order_bounds_concurrency_and_names_faults():
     pool = MemoryPool(create=[Unsupported("no")])
     running, most = 0, 0

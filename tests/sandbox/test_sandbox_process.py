@@ -246,6 +246,7 @@ async def test_limits_hold(alone: SandboxPool) -> None:
     await box.kill()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("depth", "rc"), [(300, 0), (2500, 0), pytest.param(6000, 137, marks=pytest.mark.nightly)])
 async def test_a_tree_however_deep_is_the_command_s_own_doing(alone: SandboxPool, depth: int, rc: int) -> None:
     """Below 4,096 folders it is counted; a deeper one is more than the disk allows, and ends the command that makes it."""

@@ -125,6 +125,7 @@ async def test_of_many_windows_one_that_anybody_writes_tells_nothing_and_of_few_
     assert len(audit_problems(await scan_for_leaks(replace(copied, solution={"tally.py": long}), shop))) == 1
 
 
+@pytest.mark.nightly
 async def test_a_sound_task_is_a_good_row_and_is_not_checked_twice(shop: SandboxPool, tmp_path: Path):
     task = await made(shop, {})
     write_task(task, tmp_path / "tasks" / "one")

@@ -292,6 +292,12 @@ async def test_what_takes_too_much_ends_its_own_process_alone(
         await run_bounded(function)
 
 
+async def test_the_time_that_imports_take_is_not_counted_as_the_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = "import etude.tasks.bounded as b; b.CPU_S = 1; import time\nwhile time.process_time() < 1.5: pass\nchild()"
+    monkeypatch.setattr(bounded_module, "_CHILD", bounded_module._CHILD.replace("; child()", f"; {busy}"))
+    assert await run_bounded(returning, 1) == 2
+
+
 def killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

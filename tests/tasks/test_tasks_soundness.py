@@ -27,6 +27,7 @@ async def _sound(source: ExerciseSource, level: str, pool: SandboxPool, count: i
             assert found.sound, found.complaint()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("level", LEVELS)
 async def test_reference_scores_one_and_nothing_else_does(
     source: ExerciseSource, pool: SandboxPool, level: str
@@ -41,6 +42,7 @@ async def test_64_tasks_of_each_level_are_sound(source: ExerciseSource, pool: Sa
     await _sound(source, level, pool, 64)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_task_leaks(source: ExerciseSource, level: str) -> None:
     for split in SPLITS:

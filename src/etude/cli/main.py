@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import sys
 from typing import Annotated, Any
 
@@ -17,10 +16,6 @@ from etude.cli.answer import Interrupted, give
 from etude.cli.verbs import APP_SETTINGS, LazyGroup
 from etude.core.events.stopping import raise_when_stopped
 from etude.core.redact.keys import MaskedRecord
-
-# How often an OpenMP thread of torch looks for work before it sleeps: for microseconds instead of 3 ms. Trainer and engine of RL share the cores, and
-# one that waits keeps the other from computing (docs/log/smollm2.md: decoding at a tenth of its speed). Read when torch is loaded, also in children.
-SHORT_SPIN = "1000"
 
 HELP = "Train a coding agent end to end: base model, SFT, asynchronous RL in sandboxes, bench and report."
 
@@ -67,8 +62,6 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a file's name may have no encoding in UTF-8
     raise_when_stopped()
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", SHORT_SPIN)
     logging.setLogRecordFactory(MaskedRecord)
     words = sys.argv[1:]
     ours = words[: words.index("--")] if "--" in words else words  # what follows is another's command

@@ -57,7 +57,7 @@ def check(
     from dataclasses import asdict
 
     from etude.agent.chat.check import check_model
-    from etude.learn.model.loadable import describe_adapter, loadable
+    from etude.learn.model.checkpoint import describe_adapter, loadable
     from etude.learn.model.named_checkpoint import named_folder
     from etude.learn.weights.adapter_folder import is_adapter
 
@@ -89,7 +89,9 @@ def check(
 def merge(
     adapter: Annotated[
         Path,
-        typer.Argument(metavar="ADAPTER", help="A directory with adapter_config.json, as PEFT or a stage writes it."),
+        typer.Argument(
+            metavar="ADAPTER", help="A directory with adapter_config.json, as PEFT or a stage writes it, or a hub name."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for the merged checkpoint.")],
     base: _Base = None,
@@ -97,9 +99,10 @@ def merge(
 ) -> Answer:
     """Merge a LoRA or DoRA adapter into the weights of its base: a plain Hugging Face directory in fp32."""
     from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
-    from etude.learn.model.named_checkpoint import joined_folder
+    from etude.learn.model.named_checkpoint import joined_folder, named_folder
     from etude.learn.weights.adapter_folder import is_adapter
 
+    adapter = named_folder(adapter)
     if not is_adapter(adapter):
         raise FileNotFoundError(f"{adapter} holds no adapter_config.json; give the directory of an adapter")
     if out.exists():

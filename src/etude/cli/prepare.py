@@ -266,6 +266,28 @@ def require_one_compute(run: Run, selected: list[str]) -> None:
         )
 
 
+def require_layouts(run: Run, selected: list[str]) -> None:
+    """Raises RecipeError now if a selected stage could not split its model over the ranks that its loop names."""
+    from etude.learn.model.transformers_backend.config import implementation_of
+    from etude.pipeline.recipe.errors import RecipeError
+    from etude.pipeline.recipe.read import find_checkpoint
+    from etude.pipeline.run.limits import expert_count
+
+    recipe = run.located
+    loops = {f"pretrain.{name}.loop": (name, getattr(recipe.pretrain, name).loop) for name in ("base", "short", "long")}
+    loops |= {"mtp.loop": ("mtp", recipe.mtp.loop), "sft.loop": ("sft", recipe.sft.loop)}
+    split = {table: loop for table, (stage, loop) in loops.items() if stage in selected and loop.parallel.ranks > 1}
+    folder = str(recipe.run.sft_checkpoint or recipe.model.init)
+    for table, loop in split.items():
+        here = find_checkpoint(folder) if folder else None
+        # A checkpoint that is fetched later is judged by its stage, before its ranks start.
+        own = here is None or implementation_of(here, recipe.model.impl) == "etude"
+        try:
+            loop.parallel.require(table, experts=expert_count(recipe), own=own, device=loop.device)
+        except ValueError as error:
+            raise RecipeError([str(error)]) from None
+
+
 def _find_checkpoints(recipe: Recipe) -> None:
     """What the recipe names relative to the repository is found from any folder. From its root the name stays as it is."""
     from etude.pipeline.recipe.read import find_checkpoint

@@ -16,6 +16,7 @@ from etude.cli.prepare import (
     prepare,
     require_checkpoints,
     require_demonstrations,
+    require_layouts,
     require_levels,
     require_one_compute,
     require_plugins,
@@ -63,6 +64,7 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     require_tasks(run, selected)
     require_levels(run, selected)
     require_one_compute(run, selected)
+    require_layouts(run, selected)
     require_temperature(run, selected)
     require_plugins(run, selected)
     if dry_run:

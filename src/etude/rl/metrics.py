@@ -34,10 +34,8 @@ def step_values(
     sampled = sum(int(segment.sampled.sum()) for rollout in rollouts for segment in rollout.segments)
     values = {
         "rollouts": float(len(rollouts)),
-        "pass_rate": _mean([float(rollout.rewards["outcome"] >= 1.0) for rollout in rollouts]),
         "reward": _mean([sum(parts.values()) for parts in components]),
         "advantage_abs": _mean([abs(value) for value in advantages]),
-        "uniform_groups": _uniform_share(rollouts),
         "staleness_max": float(max(ages, default=0)),
         "staleness_mean": _mean([float(age) for age in ages]),
         "in_flight_swaps": float(sum(len(versions(rollout)) - 1 for rollout in rollouts if versions(rollout))),
@@ -59,6 +57,16 @@ def step_values(
     for phase in ("create", "policy", "tools", "export", "grade", "all"):
         values[f"rollout_{phase}_s"] = _mean([r.info.get("seconds", {}).get(phase, 0.0) for r in rollouts])
     return values
+
+
+def outcome_values(groups: Sequence[Sequence[float]]) -> dict[str, float]:
+    """How a step's tasks went, from the outcomes of all groups made for it, those that were set aside included: the share of rollouts that solved
+    theirs, and of groups whose outcomes are all the same, which teach nothing but effort and manners."""
+    outcomes = [outcome for group in groups for outcome in group]
+    return {
+        "pass_rate": _mean([float(outcome >= 1.0) for outcome in outcomes]),
+        "uniform_groups": _mean([float(len(set(group)) == 1) for group in groups]),
+    }
 
 
 def component_values(measured: Sequence[dict[str, float]], weights: dict[str, float]) -> dict[str, float]:
@@ -155,14 +163,6 @@ COUNTED = {
 
 def _counts(steps: Sequence[dict[str, float]]) -> dict[str, Any]:
     return {name: int(sum(step.get(figure, 0) for step in steps)) for name, figure in COUNTED.items()}
-
-
-def _uniform_share(rollouts: Sequence[Rollout]) -> float:
-    """Share of groups whose outcomes are all the same: they teach nothing but effort and manners."""
-    outcomes: dict[int, set[float]] = {}
-    for rollout in rollouts:
-        outcomes.setdefault(rollout.group, set()).add(rollout.rewards["outcome"])
-    return _mean([float(len(values) == 1) for values in outcomes.values()])
 
 
 def _routed(rollout: Rollout) -> int:

@@ -12,7 +12,7 @@ from etude.rl.controller import StepResult
 from etude.rl.engines import Engines, Replica
 from etude.rl.groups import RolloutGroup
 from etude.rl.harder_tasks import HarderTasks
-from etude.rl.metrics import component_values, step_values, tool_shares, versions
+from etude.rl.metrics import component_values, outcome_values, step_values, tool_shares, versions
 from etude.rl.preflight import Starvation
 from etude.rl.rewards.alarms import AlarmMonitor
 from etude.rl.run_context import RunContext
@@ -52,7 +52,7 @@ class StepFollower:
         self._engines = engines
         self._evaluation: asyncio.Task[None] | None = None
         self._watch = AlarmMonitor()
-        self._aside = 0  # groups set aside since the last step
+        self._aside: list[list[float]] = []  # outcomes of the groups set aside since the last step
         self._recorded: set[int] = set()  # by earlier lives
         for record in read(run.folder / "steps.jsonl"):
             self._recorded.add(record.step)
@@ -101,7 +101,7 @@ class StepFollower:
 
     def on_set_aside(self, group: RolloutGroup[Rollout]) -> None:
         """A group that is not trained is still heard of by who makes tasks harder."""
-        self._aside += 1
+        self._aside.append(_outcomes(group))
         self._hear([group])
 
     async def _evaluate_aside(self, lent: Replica, record: StepRecord) -> None:
@@ -126,9 +126,9 @@ class StepFollower:
         values = step_values(step.step, rollouts, step.components, step.advantages)
         for name, value in step.values.items():
             values[DRIFT.get(name, name)] = value
-        values["set_aside"], self._aside = float(self._aside), 0
-        made = len(groups) + values["set_aside"]  # whatever is set aside is uniform too
-        values["uniform_groups"] = (values["uniform_groups"] * len(groups) + values["set_aside"]) / made
+        aside, self._aside = self._aside, []
+        values["set_aside"] = float(len(aside))
+        values |= outcome_values([*map(_outcomes, groups), *aside])
         values |= component_values(step.measured, step.weights) | tool_shares(rollouts) | evaluated
         counts: Counter[int] = Counter()
         for rollout in rollouts:
@@ -161,7 +161,7 @@ class StepFollower:
         if self._harder is None:
             return {}
         for group in groups:
-            self._harder.record_scores(group.index, [rollout.rewards["outcome"] for rollout in group.members])
+            self._harder.record_scores(group.index, _outcomes(group))
         return self._harder.figures({group.index: group.task_id for group in groups})
 
     async def _evaluate(self, setup: AttemptSetup) -> dict[str, float]:
@@ -179,3 +179,7 @@ class StepFollower:
         if not batch.attempts:
             return {}
         return {"eval_pass_rate": sum(attempt.verdict.passed for attempt in batch.attempts) / len(batch.attempts)}
+
+
+def _outcomes(group: RolloutGroup[Rollout]) -> list[float]:
+    return [rollout.rewards["outcome"] for rollout in group.members]

@@ -105,8 +105,8 @@ class Attempt:
 
 
 class ProgressDeadline(NullObserver):
-    """Moves the end of a try on with each entry that its session records. So a slow policy, or one that many sessions share, is given all its
-    turns, and a try that hangs ends."""
+    """Moves the end of a try on with each entry that its session records, and with each sign of life of an engine that samples its turn. So a
+    slow policy, or one that many sessions share, is given all its turns, and a try that hangs ends."""
 
     def __init__(self, timeout: asyncio.Timeout, limit_s: float) -> None:
         self._timeout, self._limit_s = timeout, limit_s
@@ -287,6 +287,7 @@ async def _run_agent(
                 inbox=inbox,
                 approver=_approver(setup, name),
                 watcher=progress,
+                on_alive=progress.extend,
             ),
         )
         return await agent.run()

@@ -20,6 +20,7 @@ class AttemptJob:
     name: str
     seed: int | None = None
     group: int = 0
+    member: int = 0  # of the group
 
 
 @dataclass

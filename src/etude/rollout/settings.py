@@ -18,8 +18,8 @@ class AttemptSettings(BaseModel):
     limit_s: float = Field(
         default=300.0,
         gt=0,
-        description="a try whose session records nothing for this many seconds hangs, which is an infrastructure error; another "
-        "harness, whose turns are not recorded here, has this long in all",
+        description="a try whose session records nothing for this many seconds hangs, which is an infrastructure error; the time in "
+        "which an engine of ours computes its turn does not count; another harness, whose turns are not recorded here, has this long in all",
     )
     memory_mb: int = Field(default=512, ge=32, description="memory of a sandbox, MiB")
     max_export_bytes: int = Field(default=4 << 20, ge=1, description="most bytes of files an agent may leave behind")

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def connect(tmp_path: Path) -> Connect:
+def connect(tmp_path: Path, own_cache: Path) -> Connect:
     @asynccontextmanager
     async def connected(
         approval: str = "commands", *, files: bool = False, walls: str = "none"

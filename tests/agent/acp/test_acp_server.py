@@ -189,6 +189,7 @@ async def test_what_can_not_be_done_is_refused_with_the_remedy(connect: Connect,
             await agent.prompt(session.session_id, [acp.image_block("aGk=", "image/png")])
 
 
+@pytest.mark.nightly
 async def test_a_projects_mcp_server_is_asked_for_at_the_first_prompt(connect: Connect, folder: Path) -> None:
     row = {"command": sys.executable, "args": [str(MCP_SCRIPT)]}
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"shelf": row}}))

@@ -35,6 +35,7 @@ async def test_commands_run_in_the_sandbox_and_edits_go_through_the_editor(
         assert results[-1] == "failed"  # the repository's own data
 
 
+@pytest.mark.nightly
 @pytest.mark.walls
 async def test_folders_next_to_that_the_sandbox_can_not_open_are_reported(
     connect: Connect, folder: Path, tmp_path: Path

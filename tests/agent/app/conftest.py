@@ -20,11 +20,11 @@ from app_lab import SHOP, git
 
 
 @pytest.fixture
-def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def homes(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where sessions lie."""
     monkeypatch.setenv("ETUDE_SESSIONS", str(tmp_path / "sessions"))
     monkeypatch.setenv("ETUDE_AGENTS", str(tmp_path / "agents"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(own_cache))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("ETUDE_MODEL", "ETUDE_MODEL_NAME", "ETUDE_CONFIG", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)

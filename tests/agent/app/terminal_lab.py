@@ -30,7 +30,8 @@ class Screen:
     def text(self) -> str:
         return _ESCAPES.sub("", self.raw)
 
-    def until(self, *wanted: str, seconds: float = 20.0) -> None:
+    def until(self, *wanted: str, seconds: float = 60.0) -> None:
+        """The limit is for a machine that other tests keep busy."""
         until_s = time.monotonic() + seconds
         while not all(words in self.text for words in wanted):
             assert time.monotonic() < until_s, f"{wanted} not in:\n{self.text}"

@@ -73,6 +73,7 @@ def test_an_agent_works_in_its_own_tree_and_its_work_is_merged(shop: Path, etude
     assert git(shop, "branch", "--list", "etude/*") == "" and git(shop, "worktree", "list").count("\n") == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.walls
 def test_a_merge_that_conflicts_is_refused_with_what_to_do_and_changes_nothing(shop: Path, etude: Etude) -> None:
     with serving(fixer) as lab:

@@ -129,6 +129,7 @@ def test_out_of_turns_is_exit_status_1(shop: Path, etude: Etude) -> None:
     assert done.code == 1 and "used up its turns" in done.err and len(lab.asked) == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.walls
 def test_a_hanging_command_is_stopped_by_ctrl_c_and_the_session_ends_well(shop: Path, homes: Path) -> None:
     def hangs(messages: list[dict[str, Any]]) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def test_a_request_streams_and_edits_are_shown_as_coloured_diffs(shop: Path) -> 
     assert result[1].startswith("(The person took back your edits of shop.py") and result[1].endswith("and now?")
 
 
+@pytest.mark.nightly
 def test_words_steer_or_wait_and_ctrl_c_stops_then_leaves(shop: Path, homes: Path) -> None:
     def play(messages: list[dict[str, Any]]) -> dict[str, Any]:
         last = messages[-1]
@@ -103,6 +104,7 @@ def test_calls_are_asked_for_in_the_line_and_a_reason_is_reported(shop: Path) ->
     assert lab.asked[2]["messages"][-1]["content"] == "not allowed: not this file"
 
 
+@pytest.mark.nightly
 def test_effort_changes_for_the_next_request_and_the_conversation_stays(shop: Path, homes: Path) -> None:
     with serving(parrot) as lab, terminal(shop, "-m", lab.url) as screen:
         screen.until("/help")
@@ -120,6 +122,7 @@ def test_effort_changes_for_the_next_request_and_the_conversation_stays(shop: Pa
     assert len(session_files(homes)) == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("said", ["\x1b]0;title\x07red \x1b[31m", "tab\tand \u202e"])
 def test_what_a_model_says_can_not_steer_the_terminal(said: str, shop: Path) -> None:
     with (
@@ -161,6 +164,7 @@ def test_a_projects_server_is_asked_for_in_the_line_and_remembered(shop: Path) -
             assert "allow it?" not in screen.text
 
 
+@pytest.mark.nightly
 def test_the_person_has_it_summed_up_and_finds_words_and_sessions_again(shop: Path, homes: Path) -> None:
     def play(messages: list[dict[str, Any]]) -> dict[str, Any]:
         last = messages[-1]["content"]
@@ -199,6 +203,7 @@ def test_the_person_has_it_summed_up_and_finds_words_and_sessions_again(shop: Pa
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("round", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 3, 4))])
 def test_keys_while_something_is_printed_are_keys(round: int, shop: Path) -> None:
     """Ctrl-D in the middle of a flood of text leaves; Enter before it speaks."""

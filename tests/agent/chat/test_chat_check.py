@@ -14,7 +14,8 @@ from etude.agent.chat.byte_tokenizer import byte_tokenizer
 from etude.agent.chat.check import CheckpointReport, check_model
 from etude.agent.chat.families import FAMILIES, UnknownFamily, by_name
 from etude.agent.chat.family import FamilyRenderer
-from etude.agent.chat.load import load_renderer, read_template
+from etude.agent.chat.files import read_template
+from etude.agent.chat.load import load_renderer
 
 # What Kimi K2's template does, in a few lines: enough to hold the renderer against.
 KIMI = """

@@ -36,6 +36,7 @@ def test_every_mock_turn_reads_back_as_it_was_said(real: FamilyRenderer) -> None
         assert ids[-1] in real.stop_ids
 
 
+@pytest.mark.sample(15)
 @settings(max_examples=25)
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
@@ -200,6 +201,7 @@ SCHEMAS = st.recursive(
 )
 
 
+@pytest.mark.sample(15)
 @settings(max_examples=40)
 @given(schema=SCHEMAS)
 def test_a_tool_with_a_value_of_any_kind_can_be_declared(real: FamilyRenderer, schema: dict[str, Any]) -> None:

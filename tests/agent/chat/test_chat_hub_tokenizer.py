@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.agent.chat.family import FamilyRenderer
+from etude.agent.chat.files import read_template
 from etude.agent.chat.hub_tokenizer import MARK, HubTokenizer, any_of
-from etude.agent.chat.load import read_config, read_template
+from etude.agent.chat.load import read_config
 
 plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -24,6 +25,7 @@ def spelt(draw: st.DrawFn) -> list[str]:
     return draw(st.lists(plain | st.sampled_from(["", MARK, f"{MARK}3{MARK}", "<|", "|>", "<", "\n"]), max_size=6))
 
 
+@pytest.mark.sample(15)
 @settings(max_examples=25)
 @given(pieces=spelt(), number=st.integers(0, 99))
 def test_guarded_text_comes_back_as_it_was_and_holds_no_marker(

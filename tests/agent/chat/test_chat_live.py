@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ def test_the_pieces_of_every_mock_turn_make_its_text_and_its_thinking(real: Fami
             assert all(call.name in result["call"] for call in said.calls)
 
 
+@pytest.mark.sample(15)
 @settings(max_examples=25)
 @given(text=WORDS, thinking=WORDS, value=WORDS, called=st.booleans(), seed=st.integers(0, 9))
 def test_any_text_is_reported_whole(
@@ -55,6 +57,7 @@ def test_any_text_is_reported_whole(
     assert (result["text"], result["thinking"]) == (said.text.strip(), said.thinking.strip())
 
 
+@pytest.mark.sample(15)
 @settings(max_examples=40)
 @given(ids=st.lists(st.integers(0, 700), max_size=60), seed=st.integers(0, 9))
 def test_no_ids_break_a_listener(real: FamilyRenderer, ids: list[int], seed: int) -> None:

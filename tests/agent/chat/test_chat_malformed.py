@@ -133,6 +133,7 @@ def check_damaged(renderer: FamilyRenderer, draws: int, seed: int) -> None:
         assert Message.from_json(message.to_json()) == message
 
 
+@pytest.mark.sample(15)
 def test_malformed_turns_always_get_a_typed_answer(real: FamilyRenderer) -> None:
     check_damaged(real, 120, seed=7)
 
@@ -143,6 +144,7 @@ def test_ten_thousand_malformed_turns_always_get_a_typed_answer(real: FamilyRend
     check_damaged(real, 10_000 // len(FAMILIES) + 1, seed=11)
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("loop", ["<parameter=a>\n", '<parameter name="a">', "[", "</parameter>", "\\"])
 def test_a_turn_that_repeats_itself_is_read_in_no_time(real: FamilyRenderer, loop: str) -> None:
     call = Message("assistant", "", calls=(ToolCall("c0", "write_file", {"path": "p", "text": loop * 2000}),))

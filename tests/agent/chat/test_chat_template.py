@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import etude
-from etude.agent.chat.load import family_of, load_renderer, read_config, read_template
+from etude.agent.chat.files import read_template
+from etude.agent.chat.load import family_of, load_renderer, read_config
 from etude.agent.chat.template import ChatTemplate, TemplateError
 
 DATE = "2025-08-05"

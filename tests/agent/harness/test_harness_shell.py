@@ -241,6 +241,7 @@ print(client.recv(9).decode())
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "start", ["{} &", "nohup {} &", "({} &)", "setsid {} &", "{} > log 2>&1 &", "setsid nohup {} </dev/null & disown"]
 )

@@ -172,6 +172,7 @@ def fitting(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     return {"string": words, "integer": st.integers(0, 5), "boolean": st.booleans()}[schema["type"]]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SKINS)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())

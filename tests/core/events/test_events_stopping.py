@@ -251,6 +251,7 @@ def test_signal_handlers_are_made_in_one_place() -> None:
     assert found == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_verb_that_serves_says_what_stopped_it(tmp_path: Path, number: int) -> None:
     """Through typer, which answers a KeyboardInterrupt with a bare status."""

@@ -45,6 +45,7 @@ def _packages() -> list[tuple[str, dict]]:
     ]
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize(
     ("kind", "package"), [pytest.param(kind, package, id=f"{kind}:{package['name']}") for kind, package in _packages()]
 )

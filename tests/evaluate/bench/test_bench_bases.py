@@ -62,6 +62,7 @@ def silent(words: str) -> None:
     pass
 
 
+@pytest.mark.nightly
 def test_one_document_holds_every_measure_of_every_checkpoint(found, code: Path, tmp_path: Path):
     asked = material(found, [code], [recorded(tmp_path / "sessions")], SMALL, None)
     document = compare(found, asked, SMALL, ALL, ResultCache(tmp_path / "out"), silent)
@@ -98,6 +99,7 @@ def test_perplexity_is_the_report_s_on_the_same_files_in_alphabetical_order(foun
     assert document["checkpoints"][0]["perplexity"]["tokens"] > document["checkpoints"][1]["perplexity"]["tokens"]
 
 
+@pytest.mark.nightly
 def test_nothing_is_measured_twice_and_a_stopped_comparison_goes_on(found, code: Path, tmp_path: Path, monkeypatch):
     asked, kept = material(found, [code], [], SMALL, None), ResultCache(tmp_path / "out")
     measured: list[tuple[str, str]] = []

@@ -41,6 +41,7 @@ def harness(behaviour: str) -> HarnessSettings:
     return targeted_suite(behaviour).manifest.apply_limits(HARNESS)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("behaviour", behaviours())
 async def test_who_behaves_scores_one_and_who_misbehaves_in_just_that_way_zero(
     behaviour: str, pool: SandboxPool

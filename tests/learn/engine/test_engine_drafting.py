@@ -45,7 +45,10 @@ def tokens(completion: Completion) -> SampledTokens:
     return completion.tokens
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 4,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_guesses_are_those_of_layers_that_read_the_session_afresh(data: st.DataObject) -> None:
     """Sessions go on, fork, share their beginning, lose their slot, and run with others, guessed for or not."""
@@ -150,6 +153,7 @@ def test_unlikely_guesses_and_stop_tokens_end_the_guessing(monkeypatch: pytest.M
     assert len(core.stats.drafted) == 1
 
 
+@pytest.mark.nightly
 def test_draft_layers_catch_up_when_guessing_kept_ending_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two layers, one guess a step: the second layer runs only now and then, and is right when it guesses again."""
     core, drafter = checking(model_of("deepseek_v3", 2), changed(max_len=200))

@@ -61,7 +61,10 @@ def asked(draw: st.DrawFn) -> list[Request]:
     return requests
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 3,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(
     requests=asked(),
     family=st.sampled_from(["deepseek_v3", "qwen3_moe"]),

@@ -8,14 +8,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(1, str(Path(__file__).parents[1] / "engine"))
+sys.path.insert(2, str(Path(__file__).parents[2] / "parity"))
 
 import test_engine_vllm_families as vllm
 import test_model_families as tests
+import test_parity_peft_families as peft
 
 from etude.learn.model.families import FAMILIES
 
-# Whose adapters are compared with those of PEFT (`tests/parity/test_parity_peft.py`).
-ADAPTER_FAMILIES = ("llama", "qwen3_moe")
 PAGE = Path(__file__).parents[3] / "docs" / "models.md"
 BEGIN, END = "<!-- families: written by tests/learn/model/families_table.py -->\n", "<!-- end of families -->\n"
 PROOFS = {
@@ -56,6 +56,7 @@ PUBLISHED = {
 
 def table() -> str:
     """A row for each family: `yes` where a test has it among its cases, `-` where there is nothing to do, `no` else."""
+    adapted = _cases(peft.test_adapters_have_the_same_logits_here_and_in_peft)
     answered = _cases(vllm.test_vllm_samples_what_the_trainer_computes_before_and_after_a_swap)
     head = ["family (`model_type`)", "published models", *PROOFS, "LoRA", "vLLM"]
     lines = [" | ".join(["", *head, ""]).strip(), "|" + "---|" * len(head)]
@@ -65,8 +66,7 @@ def table() -> str:
             "yes" if name in _cases(proof) else "-" if dense and column == "replay" else "no"
             for column, proof in PROOFS.items()
         ]
-        adapters = "yes" if name in ADAPTER_FAMILIES else "no"
-        row = [f"`{name}`", PUBLISHED[name], *cells, adapters, "yes" if name in answered else "no"]
+        row = [f"`{name}`", PUBLISHED[name], *cells, *("yes" if name in them else "no" for them in (adapted, answered))]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
 

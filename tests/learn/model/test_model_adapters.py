@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from family_lab import transformers_model
 from safetensors.torch import load_file, save_file
 
 from etude.learn.model.adapter_files import put_adapter, read_adapter_settings, save_adapter, to_peft
@@ -23,12 +24,14 @@ from etude.learn.model.adapters import (
 from etude.learn.model.cache import KVCache
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.learn.model.experts import Experts
+from etude.learn.model.families import FAMILIES
 from etude.learn.model.init import new_model
-from etude.learn.model.lora_settings import LoraSettings
+from etude.learn.model.lora_settings import ATTENTION, DENSE, EXPERTS, LoraSettings
 from etude.learn.model.settings import ModelSettings
 from etude.learn.weights.hf_files import CheckpointError
 
-EVERYWHERE = ["attention", "dense", "experts"]
+EVERYWHERE = [ATTENTION, DENSE, EXPERTS]
 
 
 def adapted(model: CausalLM, **settings) -> LoraSettings:
@@ -125,6 +128,19 @@ def test_files_come_back_bit_exact(any_model, ids, tmp_path: Path, settings) -> 
     save_checkpoint(any_model, tmp_path / "merged")
     with torch.no_grad():
         assert (load_checkpoint(tmp_path / "merged")(ids).logits - any_model(ids).logits).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_adapters_of_every_family_come_back_from_files(family: str, tmp_path: Path) -> None:
+    transformers_model(family, 3).save_pretrained(tmp_path / "base")  # type: ignore[operator]
+    model = load_checkpoint(tmp_path / "base")
+    stacked = any(isinstance(module, Experts) for _, module in adaptable(model))  # not in gpt-oss
+    lora = adapted(model, targets=[ATTENTION, EXPERTS if stacked else DENSE])
+    save_adapter(model, lora, tmp_path / "adapter", tmp_path / "base")
+    again = load_checkpoint(tmp_path / "base")
+    put_adapter(again, tmp_path / "adapter", tmp_path / "base")
+    theirs = again.state_dict()
+    assert all(torch.equal(theirs[name], tensor) for name, tensor in model.state_dict().items())
 
 
 @pytest.mark.parametrize("dora", [False, True])

@@ -15,7 +15,8 @@ from tokenizers.models import WordLevel
 
 from etude.learn.model import checkpoint
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.model.checkpoint import load_checkpoint, load_config, read_tensors, save_checkpoint
+from etude.learn.model.checkpoint import load_checkpoint, load_config, save_checkpoint
+from etude.learn.model.checkpoint_tensors import read_tensors
 from etude.learn.model.hf_config import UnsupportedConfig
 from etude.learn.model.hf_keys import CheckpointError, MissingTensors, UnexpectedTensors, WrongShape
 
@@ -109,10 +110,12 @@ def test_unexpected_tensors_are_named(mla: CausalLM, tmp_path: Path) -> None:
 
 def test_wrong_shapes_are_named(mla: CausalLM, tmp_path: Path) -> None:
     save_checkpoint(mla, tmp_path / "c")
+    rewrite(tmp_path / "c", lambda t: t.update({"model.norm.weight": torch.zeros(47)}))
+    with pytest.raises(WrongShape, match=r"model\.norm\.weight is \(47,\) in the checkpoint, the model needs \(48,\)"):
+        load_checkpoint(tmp_path / "c")
+    save_checkpoint(mla, tmp_path / "c")
     rewrite(tmp_path / "c", lambda t: t.update({"lm_head.weight": torch.zeros(96, 48)}))
-    with pytest.raises(
-        WrongShape, match=r"lm_head\.weight is \(96, 48\) in the checkpoint, the model needs \(97, 48\)"
-    ):
+    with pytest.raises(CheckpointError, match="has 96 rows, and config.json says vocab_size 97"):
         load_checkpoint(tmp_path / "c")
 
 

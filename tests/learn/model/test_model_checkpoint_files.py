@@ -17,10 +17,9 @@ from etude.core.trace.message import Message, ToolCall
 from etude.learn.corpus.tokenizer import train_tokenizer
 from etude.learn.model.card import Training, origin_of
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
+from etude.learn.model.checkpoint import check_companions, load_checkpoint, loadable, save_checkpoint
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.init import draw
-from etude.learn.model.loadable import loadable
 from etude.learn.model.settings import ModelSettings
 from etude.learn.model.vocabulary import with_rows
 from etude.learn.weights.hf_files import CheckpointError

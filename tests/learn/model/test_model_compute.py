@@ -115,6 +115,7 @@ def k3_of(rollouts: list[Rollout], model: CausalLM, compute: Compute) -> float:
     return PolicyTrainer(copy.deepcopy(model), None, settings).score(rollouts).mismatch.k3
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("compute", ["fp32", "bf16"])
 def test_engine_and_trainer_agree_in_either_type(family: str, compute: Compute) -> None:

@@ -180,9 +180,12 @@ def test_long_contexts_are_read_in_place_with_the_same_logits(
     assert (got[0] - got[1]).abs().max() <= TOLERANCE
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("long_context", [0, 1 << 17], ids=["contexts read in place", "contexts copied"])
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=settings.default.max_examples // 4,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_sessions_that_share_a_beginning_get_the_logits_of_their_own_full_forward(

@@ -204,6 +204,40 @@ def test_what_minimax_publishes_is_read_and_written_and_other_values_are_refused
     assert written["rotary_dim"] == 64 and written["scoring_func"] == "sigmoid", "vLLM reads them"
 
 
+@pytest.mark.parametrize(
+    ("family", "extra", "message"),
+    [
+        (
+            "qwen3_moe",
+            {"use_qk_norm": True, "qkv_bias": False, "shared_expert_intermediate_size": 0},
+            "",
+        ),  # Qwen3-Coder
+        ("qwen3_moe", {"use_qk_norm": False}, "use_qk_norm is False, and a qwen3_moe model has it otherwise"),
+        ("llama", {"use_qk_norm": True}, "use_qk_norm is True, and a llama model has it otherwise"),
+        ("llama", {"transformers.js_config": {"dtype": "q4"}, "is_llama_config": True}, ""),  # SmolLM2
+        ("deepseek_v3", {"auto_map": {"AutoModel": "modeling_deepseek.Model"}, "ep_size": 1}, ""),
+    ],
+)
+def test_keys_that_only_published_files_have_are_read_by_their_meaning(
+    family: str, extra: dict[str, object], message: str
+) -> None:
+    settings = ModelSettings.model_validate({"family": family, "layers": 2})
+    config = ModelConfig.from_settings(settings, VOCABULARY)
+    if message:
+        with pytest.raises(UnsupportedConfig, match=message):
+            from_hf_config(to_hf_config(config) | extra)
+    else:
+        assert from_hf_config(to_hf_config(config) | extra) == config
+
+
+def test_what_gemma_3_4b_leaves_out_is_the_default_of_its_class() -> None:
+    text = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
+    rope = {"rope_scaling": {"factor": 8.0, "rope_type": "linear"}}
+    whole = AutoConfig.for_model("gemma3", text_config=text | rope).text_config.to_dict()
+    published = {"model_type": "gemma3", "text_config": text | rope | {"model_type": "gemma3_text"}}
+    assert from_hf_config(published) == from_hf_config(whole)
+
+
 def test_a_tied_head_is_trained_and_saved_once() -> None:
     settings = ModelSettings.model_validate({"family": "llama", "hidden_size": 32, "tied": True})
     model = new_model(settings, VOCABULARY)

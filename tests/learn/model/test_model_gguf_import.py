@@ -11,9 +11,8 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-from etude.learn.model.checkpoint import load_checkpoint
+from etude.learn.model.checkpoint import load_checkpoint, loadable
 from etude.learn.model.gguf_import import import_gguf
-from etude.learn.model.loadable import loadable
 from etude.learn.weights.hf_files import CheckpointError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "weights"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import ctypes, resource, sys
 from torch import nn
@@ -32,6 +34,7 @@ def faults_of_a_later_round(mode: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.nightly
 def test_a_later_step_finds_its_memory_mapped():
     assert faults_of_a_later_round("as it is") > 1000 > 100 > faults_of_a_later_round("kept")
     assert faults_of_a_later_round("small") < 100

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from etude.learn.model.checkpoint import load_checkpoint, load_config, save_checkpoint
+from etude.learn.model.checkpoint import load_checkpoint, load_config, loadable, save_checkpoint
 from etude.learn.model.hf_config import UnsupportedConfig, from_hf_config, to_hf_config
 from etude.learn.model.init import new_model
-from etude.learn.model.loadable import loadable
 from etude.learn.model.settings import ModelSettings
 from etude.learn.weights.hf_files import INDEX, SINGLE, CheckpointError, tensor_files
 from etude.learn.weights.inspect import read_state
@@ -51,6 +50,7 @@ def equal(model) -> bool:
     return all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), MODEL.state_dict().values(), strict=True))
 
 
+@pytest.mark.nightly
 @given(st.data())
 def test_stale_copies_in_other_files_are_never_read(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("stale") / "c"
@@ -137,12 +137,21 @@ def test_a_damaged_config_is_a_typed_error(folder, text):
 
 
 @pytest.mark.parametrize(
-    "dtype", [torch.int8, torch.uint8, torch.int32, torch.int64, torch.float8_e4m3fn, torch.float8_e5m2, torch.bool]
+    ("dtype", "kind"),
+    [
+        (torch.int8, "I8"),
+        (torch.uint8, "U8"),
+        (torch.int32, "I32"),
+        (torch.int64, "I64"),
+        (torch.float8_e4m3fn, "F8_E4M3"),
+        (torch.float8_e5m2, "F8_E5M2"),
+        (torch.bool, "BOOL"),
+    ],
 )
-def test_quantised_weights_are_refused_by_name(folder, dtype):
+def test_quantised_weights_are_refused_by_name(folder, dtype, kind):
     key = "model.layers.0.self_attn.o_proj.weight"
     put(folder, {k: (t * 40).to(dtype) if k == key else t for k, t in load_file(folder / FILE).items()})
-    with pytest.raises(CheckpointError, match=f"{key} is {str(dtype).removeprefix('torch.')}: quantised"):
+    with pytest.raises(CheckpointError, match=f"{key} in {FILE} is {kind}: quantised"):
         load_checkpoint(folder)
 
 

@@ -15,13 +15,13 @@ from transformers.modeling_layers import MtpModel
 
 from etude.learn.model.cache import CacheSpan, KVCache
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.model.checkpoint import load_checkpoint, load_config, read_tensors, save_checkpoint
+from etude.learn.model.checkpoint import load_checkpoint, load_config, save_checkpoint
+from etude.learn.model.checkpoint_tensors import read_tensors
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.count import count_parameters
 from etude.learn.model.hf_keys import CheckpointError, MissingTensors
 from etude.learn.model.init import adopt_drafts, draw, with_drafts
 from etude.learn.model.mask import DocumentMask
-from etude.learn.model.mtp import ahead
 from etude.learn.model.settings import ModelSettings, YarnSettings
 
 TOLERANCE = 1e-5
@@ -49,7 +49,7 @@ def draft_states(model: CausalLM, ids: Tensor, mask: DocumentMask | None = None)
     hidden, turns = model(ids, mask).hidden.flatten(0, 1), model.rope.at(mask.positions.flatten())
     states = []
     for depth, layer in enumerate(model.mtp, 1):
-        hidden, _ = layer(hidden, model.embed(ahead(ids, depth)).flatten(0, 1), turns, mask)
+        hidden, _ = layer(hidden, model.embed(mask.ahead(ids, depth)).flatten(0, 1), turns, mask)
         states.append(hidden.view(*ids.shape, -1))
     return states
 
@@ -209,7 +209,7 @@ def test_extending_a_cache_gives_the_same_drafts(drafted: CausalLM, ids: Tensor)
             span = CacheSpan(cache, torch.arange(batch), torch.full((batch,), last - first), last - first)
             state, turns = hidden[:, first:last].flatten(0, 1), drafted.rope.at(span.positions)
             for depth, layer in enumerate(layers, 1):
-                seen = drafted.embed(ahead(ids, depth)[:, first:last].flatten())
+                seen = drafted.embed(DocumentMask.rows(*ids.shape).ahead(ids, depth)[:, first:last].flatten())
                 state = layer.extend(state, seen, turns, span)  # type: ignore[operator]
                 found[depth - 1].append(state.view(batch, last - first, -1))
             span.commit()
@@ -226,8 +226,9 @@ def test_a_packed_document_drafts_as_it_would_alone(drafted: CausalLM, ids: Tens
 
 
 def test_ahead_moves_left_and_repeats_the_end() -> None:
-    assert ahead(torch.tensor([[1, 2, 3]]), 1).tolist() == [[2, 3, 3]]
-    assert ahead(torch.tensor([[1, 2, 3]]), 4).tolist() == [[3, 3, 3]]
+    mask, ids = DocumentMask.rows(1, 3), torch.tensor([[1, 2, 3]])
+    assert mask.ahead(ids, 1).tolist() == [[2, 3, 3]]
+    assert mask.ahead(ids, 4).tolist() == [[3, 3, 3]]
 
 
 def test_draft_layers_are_counted_apart(any_model: CausalLM) -> None:

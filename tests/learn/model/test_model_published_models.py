@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from etude.learn.model.loadable import loadable
+from etude.learn.model.checkpoint import loadable
 from etude.learn.model.published_models import FetchError, PublishedModel, cached_model, fetch_model, find_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "weights"))

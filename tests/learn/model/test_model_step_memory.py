@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 import torch
 from family_lab import family_configuration
@@ -18,6 +19,9 @@ from etude.learn.model.families import FAMILIES
 from etude.learn.model.hf_config import from_hf_config
 from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.step_memory import FLOAT, ModelSize, engine_bytes, fitting_tokens, training_bytes
+from etude.learn.parallel.shared_training import ContextRank
+from etude.learn.train.batch import padded_batch
+from etude.learn.train.context_share import context_part
 
 ROWS, LENGTH = 8, 64
 
@@ -44,6 +48,23 @@ def test_a_step_keeps_what_is_predicted_within_a_tenth(family: str) -> None:
     size = ModelSize.of(config, ROWS * LENGTH, LENGTH)
     assert size.kept == pytest.approx(_counted(config, recompute=False), rel=0.1)
     assert size.kept_recomputing == pytest.approx(_counted(config, recompute=True), rel=0.1)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "deepseek_v3"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_that_share_a_row_keep_its_keys_and_values_each(family: str, ranks: int) -> None:
+    config, tokens = _config(family), 120
+    model = CausalLM(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.02)
+    ids = np.random.default_rng(0).integers(0, config.vocab_size, tokens)
+    batch, kept = padded_batch([ids], [np.ones(tokens, np.float32)]), 0
+    for rank in range(ranks):
+        part = context_part(batch, ContextRank(rank, ranks, lambda rows: rows.repeat(ranks, 1), token=10.0, pair=0.1))
+        nowhere = torch.zeros_like(part.real)
+        kept += kept_bytes(model, lambda: model(part.ids, part.mask(), logits_at=nowhere).hidden)  # noqa: B023
+    size = ModelSize.of(config, tokens, tokens)
+    assert kept / FLOAT / tokens == pytest.approx(size.kept + (ranks - 1) * size.gathered, rel=0.1)
 
 
 def test_adapters_need_no_moments_of_the_model() -> None:

@@ -85,6 +85,7 @@ def test_only_adapters_train_with_and_without_recomputation(model_type: str) -> 
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
 
 
+@pytest.mark.sample(2)
 @all_classes
 def test_a_saved_adapter_is_read_back_joined_with_its_base_and_merged(model_type: str, tmp_path: Path) -> None:
     save_checkpoint(TransformersLM(peer(model_type)), tmp_path / "base")

@@ -15,12 +15,11 @@ from transformers_lab import ATTENTION, SHAPES, peer, tokens
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.probe import MAX_MEAN_K3, compare, sample_probe
 from etude.learn.engine.settings import EngineSettings
-from etude.learn.model.checkpoint import load_checkpoint, load_config, save_checkpoint
+from etude.learn.model.checkpoint import load_checkpoint, load_config, loadable, save_checkpoint
 from etude.learn.model.compute import computing
 from etude.learn.model.count import count_parameters
 from etude.learn.model.hf_errors import UnsupportedConfig
 from etude.learn.model.init import with_drafts
-from etude.learn.model.loadable import loadable
 from etude.learn.model.mask import DocumentMask
 from etude.learn.model.transformers_backend.attention import MaskRule, UnsupportedAttention, attention, window_of
 from etude.learn.model.transformers_backend.config import TransformersConfig
@@ -75,6 +74,7 @@ def test_no_token_reaches_another_document(model_type: str) -> None:
     assert rms(model(first).logits, model(other).logits) > 0.1
 
 
+@pytest.mark.sample(8)
 @all_classes
 def test_gradients_equal_those_of_transformers(model_type: str) -> None:
     text = tokens(3, 30)
@@ -106,6 +106,7 @@ def test_rows_that_begin_alike_cost_their_beginning_once_and_give_the_same_state
         assert rms(states[torch.from_numpy(nodes)], expected) <= DECODE_TOLERANCE
 
 
+@pytest.mark.sample(8)
 @all_classes
 @pytest.mark.parametrize("long", [False, True], ids=["copied", "in place"])
 def test_decoding_behind_a_cache_gives_the_logits_of_the_whole(
@@ -128,6 +129,7 @@ def test_decoding_behind_a_cache_gives_the_logits_of_the_whole(
         assert (step - expected).abs().max() <= tolerance * whole.std()
 
 
+@pytest.mark.sample(4)
 @all_classes
 def test_the_engine_reports_the_logprobs_of_the_trainer(model_type: str) -> None:
     model = TransformersLM(peer(model_type))
@@ -136,6 +138,7 @@ def test_the_engine_reports_the_logprobs_of_the_trainer(model_type: str) -> None
     assert found.tokens == 768 and found.mean_k3 <= MAX_MEAN_K3 and found.routes_equal
 
 
+@pytest.mark.sample(4)
 @all_classes
 def test_a_checkpoint_is_read_back_bit_for_bit_by_us_and_by_transformers(model_type: str, tmp_path: Path) -> None:
     theirs = peer(model_type)
@@ -283,12 +286,24 @@ def test_what_only_our_own_classes_have_is_refused_with_the_setting_named() -> N
         with_drafts(model, 1, 0)
 
 
-def test_a_checkpoint_that_brings_code_is_refused(tmp_path: Path) -> None:
+def test_code_of_a_checkpoint_never_runs(tmp_path: Path) -> None:
+    """transformers' own class of the type computes it; a type that it does not have is refused."""
     peer("stablelm").save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModelForCausalLM": "evil.Model"}}))
-    with pytest.raises(UnsupportedConfig, match="auto_map: code of the checkpoint is never run"):
-        load_checkpoint(tmp_path)
+    plain = json.loads((tmp_path / "config.json").read_text())
+    code = "from pathlib import Path\n\nPath(__file__).with_name('ran').touch()\n"
+    for name in ("evil.py", "configuration_evil.py"):
+        (tmp_path / name).write_text(code)
+    mapped = {"AutoConfig": "configuration_evil.Config", "AutoModelForCausalLM": "evil.Model"}
+    (tmp_path / "config.json").write_text(json.dumps(plain | {"auto_map": mapped}))
+    model = load_checkpoint(tmp_path)
+    assert isinstance(model, TransformersLM) and not (tmp_path / "ran").exists()
+    save_checkpoint(model, tmp_path / "saved")
+    assert "auto_map" not in json.loads((tmp_path / "saved" / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(plain | {"auto_map": mapped, "model_type": "evil"}))
+    for impl in ("auto", "transformers"):
+        with pytest.raises(UnsupportedConfig, match="no class of evil: code of a checkpoint is never run|is 'evil'"):
+            load_checkpoint(tmp_path, impl=impl)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_weights_that_the_class_misses_are_named_instead_of_drawn(tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ def test_a_prompt_continues_the_longest_prompt_that_it_extends():
     assert sessions.park("c", (9,)) == [] and sessions.park("d", (8,)) == [a]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_command_with_status_0(number):
     nano = next((Path(__file__).parents[3] / "checkpoints").glob("*/config.json")).parent

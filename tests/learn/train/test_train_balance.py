@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.core.trace.segment import Rollout, Segment
+from etude.learn.model.count import ComputeCost
 from etude.learn.model.init import new_model
 from etude.learn.model.settings import ModelSettings
-from etude.learn.train.balance import FINEST, ComputeCost, bundles, deal, dealt, imbalance, rows_to_train
+from etude.learn.train.balance import FINEST, bundles, deal, dealt, imbalance, rows_to_train
 
 COST = ComputeCost(token=1000.0, pair=3.0)
 COSTS = st.lists(st.floats(0.01, 1e6), max_size=40)

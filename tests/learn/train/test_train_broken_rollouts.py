@@ -34,6 +34,7 @@ def break_logprob(rollouts, value):
     segment.logprobs[np.flatnonzero(segment.sampled)[1]] = value
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("graph_tokens", [0, 100_000])
 @pytest.mark.parametrize("what", ["advantage nan", "advantage inf", "advantage -inf", "logprob nan", "logprob inf"])
 def test_a_broken_rollout_costs_its_group_alone(model, make, what, graph_tokens):

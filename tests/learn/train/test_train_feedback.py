@@ -156,6 +156,7 @@ def at_turn(model, context):
         return torch.log_softmax(model(torch.tensor([*context, ASSISTANT])[None]).logits[0, -1], -1)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("settings", [{}, {"direction": "forward"}, {"top_k": 4}])
 def test_after_some_steps_the_unknown_tool_is_called_less_and_other_turns_stay_as_they_were(make, lesson, settings):
     if not lesson:

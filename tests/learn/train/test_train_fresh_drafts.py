@@ -58,6 +58,7 @@ def test_the_trunk_is_bit_for_bit_that_of_a_run_without_drafts(model, drafted, m
     assert not any(torch.equal(tensor, start[name]) for name, tensor in before.items() if tensor.dim() > 1)
 
 
+@pytest.mark.sample(1)
 def test_lessons_bring_acceptance_up_and_the_figures_say_so(model, make):
     drafted = with_drafts(model, 1, seed=1)
     rollouts = make.rollouts(model, 8)
@@ -118,6 +119,7 @@ def on(size: int, work: Callable[[Ranks], Any]) -> list[Any]:
         return list(pool.map(lambda rank: work(GlooRanks(meeting.address, "127.0.0.1", rank, size, 60)), range(size)))
 
 
+@pytest.mark.sample(1)
 def test_two_and_three_ranks_teach_what_one_does(drafted, make):
     rollouts = make.rollouts(drafted, 7)
 

@@ -96,6 +96,7 @@ def saved_step(out):
 _NIGHTLY = [pytest.param(stage, marks=pytest.mark.nightly) for stage in ("unpacked", "long")]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("stage", ["base", "sft", *_NIGHTLY])
 def test_a_run_killed_anywhere_goes_on_bit_identical(make, tmp_path, stage):
     steps, out = 40, tmp_path / "killed"
@@ -116,6 +117,14 @@ def test_a_run_killed_anywhere_goes_on_bit_identical(make, tmp_path, stage):
     if stage == "long":
         left = [load_checkpoint(folder / "midway").state_dict() for folder in (out, tmp_path / "straight")]
         assert all(torch.equal(left[0][name], left[1][name]) for name in left[0])
+
+
+def test_a_state_is_saved_after_a_time_where_steps_are_slow(make, tmp_path, monkeypatch):
+    monkeypatch.setattr("etude.learn.train.loop.SAVE_AFTER_S", 0.0)
+    saved = []
+    monkeypatch.setattr("etude.learn.train.loop.save_state", lambda folder, step, *_: saved.append(step))
+    train("base", make.model(), tmp_path, 3)  # checkpoint_every is 4
+    assert saved == [1, 2, 3]
 
 
 def test_a_finished_stage_trains_no_more(make, tmp_path):

@@ -43,6 +43,7 @@ def lessons(make, model: CausalLM) -> list:
     return [segment for rollout in make.rollouts(model, 12) for segment in rollout.segments]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("lora", [LORA, LoraSettings(rank=4, dora=True)])
 def test_sft_trains_adapters_alone_and_the_loss_falls(make, model, tmp_path: Path, lora: LoraSettings) -> None:
     before, data = copy.deepcopy(model.state_dict()), lessons(make, model)

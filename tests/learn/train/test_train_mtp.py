@@ -26,12 +26,11 @@ from etude.learn.model.mask import DocumentMask
 from etude.learn.train.batch import padded_batch
 from etude.learn.train.checkpoint import newest_state
 from etude.learn.train.losses import divergence
-from etude.learn.train.mtp import run_mtp
 from etude.learn.train.mtp_settings import MtpSettings
 from etude.learn.train.next_token import NextToken
 from etude.learn.train.optimizer import build_optimizers
 from etude.learn.train.pretrain import JointLearner, learner_of
-from etude.learn.train.self_distillation import DraftLearner, draft_layers, draft_states, draft_weights
+from etude.learn.train.self_distillation import DraftLearner, draft_layers, draft_states, draft_weights, run_mtp
 from etude.learn.train.settings import LoopSettings, OptimizerSettings, SftSettings
 from etude.learn.train.sft import run_sft
 from etude.learn.train.sources import PackedSource, packed_batch
@@ -129,7 +128,7 @@ def test_no_target_crosses_a_document(lengths, depth):
     documents = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))[None]
     mask = DocumentMask.packed(documents)
     weights = torch.rand(documents.shape, generator=torch.Generator().manual_seed(0)) + 0.1
-    found = draft_weights(weights, mask.positions, depth)
+    found = draft_weights(weights, mask, depth)
     for i in range(documents.shape[1]):
         target = i + depth + 1
         inside = target < documents.shape[1] and documents[0, target] == documents[0, i]

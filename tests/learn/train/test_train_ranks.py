@@ -15,10 +15,11 @@ import pytest
 import torch
 
 from etude.core.trace.segment import Rollout, Segment
+from etude.learn.parallel.shared_training import RankLost
 from etude.learn.train import gloo_ranks
 from etude.learn.train.gloo_ranks import GlooRanks, Rendezvous
 from etude.learn.train.policy_step import PolicyTrainer
-from etude.learn.train.ranks import ALONE, RankLost, Ranks
+from etude.learn.train.ranks import ALONE, Ranks
 from etude.learn.train.settings import PolicyStepSettings
 from etude.learn.weights.state import state_digest
 

@@ -172,7 +172,7 @@ def test_offline_takes_what_the_cache_holds(server: HubServer, monkeypatch: pyte
     folder = fetch()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     server.requests.clear()
-    assert fetch() == folder and hub.cached_folder(NAME) == folder and not server.requests
+    assert fetch() == folder and not server.requests
 
 
 def test_offline_takes_what_another_program_left_there(server: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,6 @@ def test_offline_without_a_cache_names_what_to_run(server: HubServer, monkeypatc
         HubError, match="HF_HUB_OFFLINE is set and the cache has no owner/model: run `etude model fetch owner/model`"
     ):
         fetch()
-    assert hub.cached_folder(NAME) is None
 
 
 def test_offline_with_half_a_cache_names_the_file_and_the_commit(
@@ -295,6 +294,25 @@ def test_a_repository_that_is_no_checkpoint_is_refused_by_name(
         fetch(HubName("owner/odd"))
     one_line(caught.value, *parts)
     assert not [name for name in server.downloads() if not name.endswith((".json", ".md", "LICENSE"))]
+
+
+def test_an_adapter_is_its_config_and_tensors_and_offline_is_taken_from_the_cache(
+    server: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"a" * 999, "README.md": b"# card"}
+    server.add("owner/lora", adapter | {"optimizer.pt": b"p", "checkpoint-9/adapter_model.safetensors": b"b"})
+    name = HubName("owner/lora")
+    folder = fetch(name)
+    assert held(folder) == adapter
+    for path in Path(constants.HF_HUB_CACHE).glob("models--owner--lora/trees/*"):
+        path.unlink()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert fetch(name) == folder
+
+
+def test_an_adapter_next_to_whole_weights_stays_on_the_hub(server: HubServer) -> None:
+    server.add("owner/both", FILES | {"adapter_config.json": b"{}", "adapter_model.safetensors": b"a"})
+    assert held(fetch(HubName("owner/both"))) == FILES | {"adapter_config.json": b"{}"}
 
 
 def test_files_whose_names_lead_elsewhere_are_not_taken(server: HubServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.learn.model.checkpoint import load_checkpoint, loadable, save_checkpoint
 from etude.learn.model.hf_config import UnsupportedConfig, read_config
 from etude.learn.model.init import new_model
-from etude.learn.model.loadable import loadable
 from etude.learn.model.settings import ModelSettings
 from etude.learn.weights.hf_files import INDEX, CheckpointError
 from etude.learn.weights.quantized import Dequantizer, scheme_of
@@ -70,10 +70,14 @@ def value_of(parts: dict[str, Tensor], key: str) -> Tensor:
     ).bfloat16()
 
 
-@pytest.fixture(params=["fp8", "int4"])
+@pytest.fixture(params=["fp8", "fp8 as MiniMax names it", "int4"])
 def quantised(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Tensor]]:
     """A checkpoint whose experts are quantised, in two files with one part of a tensor in each, and the weights that they stand for."""
-    settings, quantise = {"fp8": (FP8, to_fp8), "int4": (INT4, to_int4)}[request.param]
+    settings, quantise = {
+        "fp8": (FP8, to_fp8),
+        "fp8 as MiniMax names it": (FP8 | {"fmt": "float8_e4m3fn"}, to_fp8),
+        "int4": (INT4, to_int4),
+    }[request.param]
     model = new_model(
         ModelSettings(hidden_size=24, layers=2, heads=2, experts=4, moe_intermediate=40, kv_lora_rank=8), 31
     )
@@ -118,6 +122,24 @@ def test_a_quantised_checkpoint_loads_as_the_weights_that_it_holds(
     assert found.keys() == wanted.keys()
     assert all(torch.equal(found[key], wanted[key].float()) for key in wanted)
     assert "quantization_config" not in json.loads((tmp_path / "plain" / "config.json").read_text())
+
+
+def test_no_second_copy_of_the_weights_is_held_while_they_load(
+    quantised: tuple[Path, dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[weakref.ref[Tensor]] = []
+    held: list[int] = []
+    whole = Dequantizer.add
+
+    def add(self: Dequantizer, key: str, tensor: Tensor) -> tuple[str, Tensor] | None:
+        held.append(sum(one() is not None for one in read))
+        found = whole(self, key, tensor)
+        read.extend([] if found is None else [weakref.ref(found[1])])
+        return found
+
+    monkeypatch.setattr(Dequantizer, "add", add)
+    load_checkpoint(quantised[0])
+    assert len(read) == len(quantised[1]) and max(held) == 0
 
 
 def test_a_part_that_is_missing_is_named(quantised: tuple[Path, dict[str, Tensor]]) -> None:

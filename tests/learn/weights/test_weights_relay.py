@@ -374,6 +374,7 @@ def test_the_verb_copies_a_folder_and_says_what_it_did(folders: tuple[Path, Path
     assert inspect.verify(WeightStore(Path(region)))["whole"]
 
 
+@pytest.mark.nightly
 def test_the_verb_refuses_what_is_no_store(folders: tuple[Path, Path]) -> None:
     run, region = map(str, folders)
     answer = etude("relay", f"{run}-none", region)

@@ -76,6 +76,7 @@ def test_killed_in_the_middle_of_a_cell_it_goes_on_and_no_finished_stage_is_run_
     assert len(made) == len(set(made)) == 2 + 6 * 2  # base once a seed; sft and rl once a cell
 
 
+@pytest.mark.nightly
 def test_cells_of_a_seed_begin_with_what_the_key_does_not_reach(tmp_path: Path) -> None:
     assert launch(tmp_path).returncode == 0
     for value in (1, 10, 100):
@@ -83,6 +84,7 @@ def test_cells_of_a_seed_begin_with_what_the_key_does_not_reach(tmp_path: Path) 
         assert (tmp_path / "out" / "seed-1" / str(value) / "sft" / "made").read_text() == f"by {value}"
 
 
+@pytest.mark.nightly
 def test_the_line_is_fitted_within_seeds(tmp_path: Path) -> None:
     assert launch(tmp_path).returncode == 0
     found = json.loads((tmp_path / "out" / "ablation.json").read_text())

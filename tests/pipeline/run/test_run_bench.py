@@ -45,6 +45,7 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return json.loads((run / "bench" / "summary.json").read_text())
 
 
+@pytest.mark.nightly
 def test_each_policy_has_its_own_number_of_passes_and_the_discovery_level_more(summary: dict[str, Any]) -> None:
     found = summary["bench"]
     assert {name: found[name]["passes"] for name in ("sft", "rl", "expert")} == {"sft": 2, "rl": 2, "expert": 1}

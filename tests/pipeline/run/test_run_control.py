@@ -48,15 +48,19 @@ def test_a_source_with_too_few_tasks_says_so() -> None:
         control_tasks(found, 2.0)
 
 
-def sampled_with(monkeypatch, tmp_path, bad: set[int], most: int) -> tuple[GroupStore, str]:
+def sampled_with(
+    monkeypatch, tmp_path, bad: set[int], most: int, made: list[str] | None = None, slots: int = 32
+) -> tuple[GroupStore, str]:
     """The stage's sampling over six tasks of exercises; attempts at the tasks of these places meet faults."""
-    recipe = Recipe.model_validate({"rl": {"group_size": 2, "max_unreachable": most}})
+    recipe = Recipe.model_validate({"rl": {"group_size": 2, "max_unreachable": most, "slots": slots}})
+    made = [] if made is None else made
     context = Context(recipe, tmp_path, "attempts", EventLog(tmp_path / "events.jsonl"))
     store, tasks = GroupStore(tmp_path / "groups"), control_tasks(run_practice.practice(recipe), 6 / (40 * 16))
 
     async def attempt(task, setup, *, name, seed, group):
         if group in bad:
             raise InfraFault(f"{name}: no image")
+        made.append(name)
         rollout = Rollout(name, task.id, group, [], {"outcome": 1.0})
         return Attempt(rollout, Verdict(1.0), None, {}, {})  # type: ignore[arg-type]
 
@@ -75,5 +79,34 @@ def test_a_task_that_can_not_be_attempted_is_left_out_of_the_control_and_named(m
 
 
 def test_many_such_tasks_stop_the_control_by_the_setting(monkeypatch, tmp_path):
-    with pytest.raises(StageError, match="4 of 12 attempts, at 2 tasks, met infra faults, and rl.max_unreachable is 1"):
+    with pytest.raises(StageError, match="of 12 attempts, at 2 tasks, met infra faults, and rl.max_unreachable is 1"):
         sampled_with(monkeypatch, tmp_path, {2, 4}, 1)
+
+
+def test_attempts_at_groups_that_are_not_whole_outlive_a_stop(monkeypatch, tmp_path):
+    def broken(store, group, rollouts):
+        raise KeyboardInterrupt
+
+    made: list[str] = []
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(GroupStore, "save", broken)
+        sampled_with(patch, tmp_path, set(), 1, made, slots=1)
+    (first,) = made[:-1]
+    store, _ = sampled_with(monkeypatch, tmp_path, set(), 1, made)
+    assert made.count(first) == 1 and len(made) == 12 + 1
+    assert store.groups() == list(range(6)) and store.load(0)[0].id == first and not store.unfinished_groups()
+
+
+def test_a_kept_attempt_of_another_task_is_made_again(monkeypatch, tmp_path):
+    store = GroupStore(tmp_path / "groups")
+    store.keep(0, 0, 1, Rollout("another#0.1", "another", 0, [], {"outcome": 0.0}))
+    made: list[str] = []
+    store, _ = sampled_with(monkeypatch, tmp_path, set(), 1, made)
+    assert len(made) == 12 and "another" not in {rollout.task_id for rollout in store.load(0)}
+
+
+def test_no_attempt_starts_once_too_many_tasks_can_not_be_attempted(monkeypatch, tmp_path):
+    made: list[str] = []
+    with pytest.raises(StageError, match="3 of 12 attempts, at 2 tasks"):
+        sampled_with(monkeypatch, tmp_path, {1, 2, 3, 4, 5}, 1, made, slots=1)
+    assert len(made) == 2 and (tmp_path / "events.jsonl").read_text().count("no attempt: ") == 3

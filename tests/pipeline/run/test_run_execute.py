@@ -173,6 +173,7 @@ def test_stages_that_do_not_need_each_other_run_at_the_same_time(program: Path, 
     assert set(order[2:4]) == {("started", "sft"), ("started", "twin")}
 
 
+@pytest.mark.nightly
 def test_when_one_of_two_fails_the_other_is_stopped_and_goes_on_next_time(program: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     # Which of the two is further is not promised: sft fails once twin has begun, and twin doesn't end by itself.

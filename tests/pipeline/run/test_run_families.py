@@ -18,6 +18,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from etude.agent.chat.chat_family import TEMPLATE
 from etude.agent.chat.families import by_name
 from etude.agent.chat.load import load_renderer
 from etude.core.trace.reader import read_session
@@ -44,7 +45,14 @@ FAMILIES = {
     "nemotron_h": "nemotron-3",
     "laguna": "laguna-s-2.1",
     "hy_v3": "hy3",
+    "olmo2": TEMPLATE,
 }
+# Of no family, as OLMo 2's is: roles in words, and no tools.
+PLAIN = (
+    "{% for m in messages %}{% if m['role'] == 'assistant' %}{{ '<|assistant|>\\n' + m['content'] + '<|im_end|>\\n' }}"
+    "{% else %}{{ '<|' + m['role'] + '|>\\n' + m['content'] + '\\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
+)
 # Trained with adapters alone, in SFT and RL.
 ADAPTED = ("qwen3_next", "hy_v3")
 # Computed by transformers; what their configurations need besides.
@@ -113,10 +121,11 @@ update.graph_tokens = 0
 def checkpoint(tmp_path: Path, make_renderer: Callable[..., Any]) -> Callable[[str, str], Path]:
     def write(model_type: str, chat: str) -> Path:
         """A directory as a hub would give it: config, weights, tokenizer, and what tells the chat format."""
-        tokenizer = make_renderer(chat)._tokenizer
+        renderer = make_renderer("chatml" if chat == TEMPLATE else chat)
+        tokenizer = renderer._tokenizer
         shape: dict[str, Any] = dict(
             vocab_size=tokenizer.size, hidden_size=32, num_hidden_layers=2, intermediate_size=48, num_attention_heads=2,
-            max_position_embeddings=16_384, bos_token_id=None, pad_token_id=None, eos_token_id=make_renderer(chat).stop_ids[0],
+            max_position_embeddings=16_384, bos_token_id=None, pad_token_id=None, eos_token_id=renderer.stop_ids[0],
         )  # fmt: skip
         own = (
             {"num_key_value_heads": 2, **LATENT}
@@ -131,7 +140,8 @@ def checkpoint(tmp_path: Path, make_renderer: Callable[..., Any]) -> Callable[[s
         config = AutoConfig.for_model(model_type, **(shape | own))
         AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "init")
         (tmp_path / "init" / "tokenizer.json").write_text(tokenizer.serialized)
-        (tmp_path / "init" / "chat_template.jinja").write_text(f"{{# {' '.join(by_name(chat).shows)} #}}")
+        template = PLAIN if chat == TEMPLATE else f"{{# {' '.join(by_name(chat).shows)} #}}"
+        (tmp_path / "init" / "chat_template.jinja").write_text(template)
         return tmp_path / "init"
 
     return write

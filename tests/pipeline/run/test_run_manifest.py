@@ -18,19 +18,11 @@ from etude.pipeline.recipe.recipe import Recipe, RunSettings
 from etude.pipeline.run.execute import Run
 from etude.pipeline.run.lock import NotALock, RunLock, holder
 from etude.pipeline.run.manifest import NotARunDirectory, RunManifest, is_run_directory, remove, set_aside, split_owned
-from etude.pipeline.run.stage import Context, Stage
-
-BODY = f"{__name__}:body"
-
-
-def body(context: Context) -> None:
-    (context.folder / "made.json").write_text("x")
-    (context.folder / "deep").mkdir(exist_ok=True)
-    (context.folder / "deep" / "made.json").write_text("x")
+from etude.pipeline.run.stage import Stage
 
 
 def _stage(name: str, *after: str, seed: str = "rl.seed") -> Stage:
-    return Stage(name, after, (seed,), "test_run_manifest:body", "one process")
+    return Stage(name, after, (seed,), "manifest_body:body", "one process")
 
 
 @pytest.fixture
@@ -142,6 +134,7 @@ def test_a_stage_that_is_cleaned_is_made_again_and_keeps_a_persons_file(done: Ru
     assert not (done.folder / "base").exists()
 
 
+@pytest.mark.nightly
 def test_a_persons_files_survive_every_remaking_of_a_stage(done: Run, recipe: Recipe) -> None:
     for seed in range(1, 5):
         (done.folder / "base" / f"mine{seed}.txt").write_text("mine")

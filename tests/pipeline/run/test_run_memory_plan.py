@@ -55,6 +55,16 @@ def test_settings_that_save_memory_lower_the_prediction(fewer: str, more: str) -
     assert small < large
 
 
+def test_the_ranks_of_a_layout_are_counted_together() -> None:
+    alone, split, copied = (
+        memory_plan(_recipe(*LARGE, *(f"sft.loop.parallel.{key}=2" for key in keys)), ["sft"])[0]
+        for keys in ((), ("shard",), ("shard", "replicate"))
+    )
+    assert (alone.ranks, split.ranks, copied.ranks) == (1, 2, 4)
+    assert alone.trainer < split.trainer < 1.6 * alone.trainer < copied.trainer < 2 * split.trainer
+    assert "in 4 ranks" in lines([copied])[0]
+
+
 def test_a_stage_that_does_not_fit_is_named_with_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "memory_bytes", lambda: 2_000_000_000)
     plan = memory_plan(_recipe("sft.batch_tokens=200000"), ["sft"])

@@ -224,3 +224,17 @@ def test_a_recorded_setting_that_was_removed_without_effect_makes_no_stage_stale
     ledger.finish("a")
     (step,) = plan(CHAIN[:1], ledger, lambda stage: {"a.x": 0}, ["a"], lambda name: True)
     assert (step.action, step.why) == ("run", "sandbox.other was 1, is absent")
+
+
+@pytest.mark.parametrize("recorded", [{}, {"sft.loop.parallel.shard": 1}, {"sft.loop.parallel.shard": 4}])
+def test_a_stage_goes_on_over_other_ranks_and_is_not_made_again_for_them(
+    recorded: dict[str, int], tmp_path: Path
+) -> None:
+    ledger = StageLedger(tmp_path / "ledger.jsonl")
+    now = {"sft.seed": 0, "sft.loop.parallel.shard": 2}
+    ledger.start("a", {"sft.seed": 0} | recorded, {})
+    (step,) = plan(CHAIN[:1], ledger, lambda stage: now, ["a"], lambda name: True)
+    assert step.action == "resume"
+    ledger.finish("a")
+    (step,) = plan(CHAIN[:1], ledger, lambda stage: now, ["a"], lambda name: True)
+    assert step.action == "skip"

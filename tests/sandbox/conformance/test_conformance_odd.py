@@ -47,6 +47,7 @@ ODD: dict[str, Ask] = {
 }
 
 
+@pytest.mark.sample(32)
 @pytest.mark.parametrize("odd", ODD)
 async def test_a_number_that_makes_no_sense_is_refused_and_the_sandbox_lives_on(box: Sandbox, odd: str) -> None:
     with pytest.raises(UserError):

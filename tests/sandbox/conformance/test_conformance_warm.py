@@ -13,6 +13,7 @@ from etude.sandbox.spec import WORKDIR, SandboxSpec
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.warm]
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize(
     ("code", "rc"),
     [("pass", 0), ("raise SystemExit(3)", 3), ("1/0", 1), ("import sys; sys.exit('no')", 1), ("exit(4)", 4)],

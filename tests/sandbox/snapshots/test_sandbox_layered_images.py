@@ -93,6 +93,7 @@ def _etude(folder: Path, *words: str) -> tuple[int, dict]:
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.nightly
 async def test_the_verbs_add_list_export_import_verify_and_remove(root: Path, tmp_path: Path) -> None:
     store, other = ("--store", str(tmp_path / "one")), ("--store", str(tmp_path / "two"))
     code, made = _etude(tmp_path, "image", "add", "tiny:1", str(root), *store)

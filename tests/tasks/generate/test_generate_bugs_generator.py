@@ -107,6 +107,7 @@ async def test_a_bug_becomes_a_task_that_hides_the_test_which_shows_it(bench: Pr
     assert not (await grade(task, {path: text.encode() for path, text in task.files.items()}, bench.pool)).passed
 
 
+@pytest.mark.nightly
 async def test_a_bug_that_no_test_shows_or_that_another_shows_as_well_is_no_task(bench: ProofContext):
     found = {
         c.id.split("/")[2]: c
@@ -172,6 +173,7 @@ def test_facts_say_what_came_and_what_was_wanted_and_never_name_the_test():
     assert "3 tests, not part of this tree, fail" in facts([], {}, (), "`shop`", 3).headline
 
 
+@pytest.mark.nightly
 async def test_two_bugs_are_one_task_only_where_each_breaks_what_the_other_does_not(bench: ProofContext):
     codes = sources(FILES)
     trial = BugTrial(project(), bench, Concern(project()))

@@ -123,6 +123,7 @@ async def test_a_setter_of_a_preset_that_can_t_leave_out_its_shell_is_refused_to
     assert len(await setter.goals(PROJECT)) == 10 and "not allowed" in last(heard[1])
 
 
+@pytest.mark.nightly
 async def test_two_models_install_a_project_and_what_they_cost_is_reported(pool: SandboxPool, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for path, data in FILES.items():
@@ -154,6 +155,7 @@ async def test_two_models_install_a_project_and_what_they_cost_is_reported(pool:
         await again.build(PROJECT, [], [RecipeTrial(recipe, "no")])
 
 
+@pytest.mark.nightly
 async def test_a_try_is_shown_what_the_one_before_did_and_starts_from_the_untouched_tree(pool: SandboxPool) -> None:
     heard: list[Request] = []
     steps = [["false"], [HELPER]]

@@ -130,6 +130,7 @@ async def test_the_search_for_files_that_hang_ends_and_keeps_what_it_found(monke
     assert await _sound(bench, ["a", "b", "c"]) == [] and bench.runs == 1  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly
 async def test_steps_that_edit_the_project_s_own_files_are_no_install(pool: SandboxPool) -> None:
     with pytest.raises(ProjectDiscarded, match="change the tree's own thing.py"):
         await build(PROJECT, pool, Set(), Played(f"{BUILDS}; echo >> thing.py"))

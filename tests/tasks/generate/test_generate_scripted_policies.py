@@ -44,6 +44,7 @@ def _behaves(task: Task, files: dict[str, str]) -> bool:
     return True
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("level", [name for name, level in LEVELS.items() if level.winnable])
 @pytest.mark.parametrize("harness", [SETTINGS, SUMMARIZING], ids=["plain", "summarizing"])
 def test_every_competent_demonstration_ends_with_the_reference(
@@ -64,6 +65,7 @@ def test_competent_demonstrations_pass_their_visible_tests_when_they_run_them(so
         assert all(result == "pass" for tool, result in calls if tool == "test")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_demonstration_edits_again_after_a_failed_test(source: ExerciseSource, level: str) -> None:
     """The winning move of the discovery level: an edit, a failed test, another edit."""

@@ -15,6 +15,23 @@ TemplateCalls = Literal["all", "one", "declared", "none"]
 # Where its template takes tools from: its own field, one JSON text of the system message, or a list of JSON texts in `xml_tools`.
 TemplateTools = Literal["tools", "system", "xml_tools"]
 
+TEMPLATE = "template"  # the name of the format of a template that is no family's
+
+
+@dataclass(frozen=True)
+class TemplateWords:
+    """What a chat template writes around the texts of a conversation (`template_format.py`)."""
+
+    first: str  # in front of the first text of the user, where there is no system prompt
+    system: (
+        tuple[str, str] | None
+    )  # in front of the system prompt, and from it to the first text of the user; None: it has no place for one
+    asked: str  # from a text of the user to the assistant's
+    answered: str  # from a text of the assistant to the user's; begins with `end`
+    end: str  # the token that ends a turn
+    trims: tuple[str, ...]  # roles around whose texts blanks are left out
+    stops: tuple[str, ...] = ()  # further tokens that end a turn
+
 
 @dataclass(frozen=True)
 class ChatFamily:
@@ -51,6 +68,7 @@ class ChatFamily:
         tuple[str, str], ...
     ] = ()  # what a published template contains if it is broken, and what it does wrong
     revision: int = 0  # counts the changes of a format that this package writes itself
+    words: TemplateWords | None = None  # of a checkpoint whose template is no family's
 
     @property
     def always_keeps(self) -> bool:

@@ -15,8 +15,9 @@ from typing import Any, Sequence
 from etude.agent.chat import trajectories
 from etude.agent.chat.families import UnknownFamily
 from etude.agent.chat.family import FamilyRenderer
+from etude.agent.chat.files import read_json, read_template
 from etude.agent.chat.hub_tokenizer import HubTokenizer
-from etude.agent.chat.load import NANO, family_of, load_renderer, read_config, read_json, read_template
+from etude.agent.chat.load import NANO, family_of, load_renderer, read_config
 from etude.agent.chat.parity import template_differences
 from etude.agent.chat.renderer import Renderer
 from etude.core.trace.message import Message

@@ -167,11 +167,11 @@ FAMILIES: tuple[ChatFamily, ...] = (
         "qwen2", frozenset({"qwen2", "qwen2_moe"}), shows=("<|im_start|>", "You are a helpful assistant."), hides=("<tool_call>", "<think>"),
         markers=_IM[:3], **_HERMES, **_NO_TOOLS,
     ),
-    ChatFamily("smollm2", frozenset({"llama"}), shows=("named SmolLM",), markers=_IM[:3], **_HERMES, **_NO_TOOLS),
     ChatFamily(
         "chatml", frozenset({"llama", "mistral", "qwen2", "stablelm"}), shows=("<|im_start|>",), markers=_IM[:2],
         hides=("<tool_call>", "named SmolLM", "You are", "<think>", "<|im_sep|>"), **_HERMES, **_NO_TOOLS,
     ),
+    ChatFamily("smollm2", frozenset({"llama"}), shows=("named SmolLM",), markers=_IM[:3], **_HERMES, **_NO_TOOLS),
     ChatFamily(
         "granite-3", shows=("<|start_of_role|>",), hides=("<tool_call>", "<think>", "Knowledge Cutoff", "strftime_now"), call_begins="<tool_call>",
         **_GRANITE, **_NO_TOOLS,
@@ -333,6 +333,12 @@ def detect(model_type: str, template: str | None, vocabulary: Collection[str]) -
         raise UnknownFamily(
             f"config.json names no model_type, and {_names(fitting)} fit the tokenizer"
             f"{' and the template' if template is not None else ''}; name one with --family"
+        )
+    if template is None and len(fitting) != 1 and not any(family in marked for family in fitting):
+        raise UnknownFamily(
+            "there is no chat template, and the tokenizer has the tokens of "
+            + (f"none of {_names(fitting)}" if fitting else f"no format that is known by model type {model_type!r}")
+            + ": put the template of the instruct model, or one of your own, into the directory as chat_template.jinja"
         )
     if not fitting:
         raise UnknownFamily(

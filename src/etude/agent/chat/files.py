@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+MAX_TEMPLATE_BYTES = 4 << 20  # the largest of published models have 20 KB
 MAX_JSON_BYTES = 16 << 20  # with every added token in tokenizer_config.json the largest of published models have 1 MB
 
 
@@ -31,3 +32,21 @@ def read_json(file: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{file} holds no JSON object; save the checkpoint again")
     return found
+
+
+def read_template(folder: Path) -> str | None:
+    """The chat template: chat_template.jinja, or the one in tokenizer_config.json (of several, the one for tools).
+    Raises ValueError for a damaged file."""
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        return read_bounded(file, MAX_TEMPLATE_BYTES)
+    template = read_json(folder / "tokenizer_config.json").get("chat_template")
+    if isinstance(template, list):
+        rows = [row for row in template if isinstance(row, dict) and isinstance(row.get("name"), str)]
+        named = {row["name"]: row.get("template") for row in rows}
+        template = named.get("tool_use") or named.get("default")
+    if template is not None and not isinstance(template, str):
+        raise ValueError(
+            f"{folder / 'tokenizer_config.json'}: its chat_template is a {type(template).__name__}, not a text"
+        )
+    return template

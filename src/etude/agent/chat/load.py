@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from etude.agent.chat import families
+from etude.agent.chat.chat_family import TEMPLATE, ChatFamily
 from etude.agent.chat.family import FamilyRenderer
-from etude.agent.chat.files import read_bounded, read_json
+from etude.agent.chat.files import read_json, read_template
 from etude.agent.chat.hub_tokenizer import HubTokenizer
 from etude.agent.chat.nano import NanoRenderer
 from etude.agent.chat.renderer import Effort, Renderer
 from etude.agent.chat.special import CHAT_TOKENS
 
 NANO = "nano"
-MAX_TEMPLATE_BYTES = 4 << 20  # the largest of published models have 20 KB
 
 
 def load_renderer(
@@ -31,7 +31,7 @@ def load_renderer(
         family = family_of(folder, tokenizer)
     if family == NANO:
         return NanoRenderer.load(folder)
-    chosen = families.by_name(family)
+    chosen = _of_template(folder, tokenizer) if family == TEMPLATE else families.by_name(family)
     families.require_markers(chosen, tokenizer.words())
     return FamilyRenderer(chosen, tokenizer, effort=effort)
 
@@ -42,27 +42,25 @@ def family_of(folder: Path, tokenizer: HubTokenizer) -> str:
     if all(token in vocabulary for token in CHAT_TOKENS):
         return NANO
     model_type = str(read_config(folder).get("model_type", ""))
-    return families.detect(model_type, read_template(folder), vocabulary).name
+    template = read_template(folder)
+    try:
+        return families.detect(model_type, template, vocabulary).name
+    except families.UnknownFamily as error:
+        if template is None:
+            raise
+        return _of_template(folder, tokenizer, f"{error}. ").name
+
+
+def _of_template(folder: Path, tokenizer: HubTokenizer, unknown: str = "") -> ChatFamily:
+    """Imported here: the package of renderers costs half a second of start-up."""
+    from etude.agent.chat.template_format import NoPlainTemplate, template_family
+
+    try:
+        return template_family(folder, tokenizer)
+    except NoPlainTemplate as error:
+        raise families.UnknownFamily(f"{unknown}Its template alone does not say how to write it: {error}") from error
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """config.json, or nothing where there is none; raises ValueError if it is no JSON object."""
     return read_json(folder / "config.json")
-
-
-def read_template(folder: Path) -> str | None:
-    """The chat template: chat_template.jinja, or the one in tokenizer_config.json (of several, the one for tools).
-    Raises ValueError for a damaged file."""
-    file = folder / "chat_template.jinja"
-    if file.is_file():
-        return read_bounded(file, MAX_TEMPLATE_BYTES)
-    template = read_json(folder / "tokenizer_config.json").get("chat_template")
-    if isinstance(template, list):
-        rows = [row for row in template if isinstance(row, dict) and isinstance(row.get("name"), str)]
-        named = {row["name"]: row.get("template") for row in rows}
-        template = named.get("tool_use") or named.get("default")
-    if template is not None and not isinstance(template, str):
-        raise ValueError(
-            f"{folder / 'tokenizer_config.json'}: its chat_template is a {type(template).__name__}, not a text"
-        )
-    return template

@@ -25,6 +25,10 @@ def package_renderer(
     from renderers.configs import GptOssRendererConfig
     from renderers.qwen35 import Qwen35Renderer
 
+    if family.words is not None:
+        from etude.agent.chat.template_format import TemplateFormat
+
+        return TemplateFormat(family.words, tokenizer)
     if (written := _text_formats().get(family.name)) is not None:
         return written(tokenizer)
     options: dict[str, Any] = {**family.options, "thinking_retention": retention}

@@ -10,8 +10,8 @@ from etude.agent.chat import trajectories
 from etude.agent.chat.chat_family import ChatFamily
 from etude.agent.chat.conversation import package_messages
 from etude.agent.chat.family import FamilyRenderer
+from etude.agent.chat.files import read_template
 from etude.agent.chat.hub_tokenizer import HubTokenizer
-from etude.agent.chat.load import read_template
 from etude.agent.chat.renderer import Renderer
 from etude.agent.chat.template import ChatTemplate
 from etude.core.trace.message import Message
@@ -80,6 +80,8 @@ def _conversations(
         ([Message("system", "Be brief."), *asked], ()),
         (talk, ()),
     ]
+    if family.words is not None and family.words.system is None:
+        del plain_talk[1]  # what the template refuses
     if broken or family.template_calls == "none":
         return plain_talk
     if family.template_calls == "declared":

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Sequence
 
-from etude.agent.chat.load import read_json, read_template
+from etude.agent.chat.files import read_json, read_template
 
 RENDER_S = 10.0  # real templates take milliseconds
 MOST_ANSWER_BYTES = 128 << 20  # of a line of JSON: six bytes a character at most

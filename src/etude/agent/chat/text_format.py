@@ -75,10 +75,8 @@ class TextFormat:
         tools: Sequence[Row] | None = None,
     ) -> RenderedTokens | None:
         """The held tokens and what follows them; None for what is no extension of them."""
-        held = trim_to_turn_close(
-            list(previous_prompt_ids), list(previous_completion_ids), {*self._stops}, synthesize_close=self._stops[0]
-        )
-        if held is None or not new_messages or any(row["role"] == "assistant" for row in new_messages):
+        held = self._held(previous_prompt_ids, previous_completion_ids, new_messages)
+        if held is None:
             return None
         held += self.tokenizer.encode(self.end + self.after)[1:]  # Phi-3's end of a turn takes the blanks behind it
         owners = [-1] * len(held)
@@ -94,6 +92,12 @@ class TextFormat:
             message_indices=owners + [-1] * len(prompt),
             message_roles=[row["role"] for row in new_messages],
         )
+
+    def _held(self, prompt: Sequence[int], sampled: Sequence[int], new: Sequence[Row]) -> list[int] | None:
+        """Prompt and sampled turn up to the turn's end, which is added if it lacks; None if these messages can't follow it."""
+        if not new or any(row["role"] == "assistant" for row in new):
+            return None
+        return trim_to_turn_close(list(prompt), list(sampled), {*self._stops}, synthesize_close=self._stops[0])
 
     def spoken(self, row: Row, before: Sequence[Row]) -> list[int]:
         """An assistant message as sampled after the generation prompt."""

@@ -285,6 +285,7 @@ class Agent:
             effort=self._settings.effort,
             on_delta=None if self._dependencies.unwatched else self._observer.delta,
             on_wait=None if self._dependencies.unwatched else self._observer.waiting,
+            on_alive=self._dependencies.on_alive,
             extra={"summary": True} if summary else {},
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from etude.agent.chat.renderer import Renderer
@@ -31,6 +32,7 @@ class AgentDependencies:
     inbox: Inbox = field(default_factory=Inbox.closed_inbox)  # messages after the request; a closed one has none
     approver: Approver = field(default_factory=Approver)  # decides calls; the default asks no questions
     watcher: AgentObserver = field(default_factory=NullObserver)
+    on_alive: Callable[[], None] | None = None  # as `Request.on_alive`
     resumed: Session | None = None  # the session to resume
 
     @property

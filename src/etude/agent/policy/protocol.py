@@ -45,6 +45,8 @@ class Request:
     effort: Effort = "medium"
     on_delta: StreamCallback | None = field(default=None, compare=False)  # None: no streaming
     on_wait: Callable[[RetryWait], None] | None = field(default=None, compare=False)
+    # Called now and then while an engine of ours works, so that a slow turn is not taken for one that hangs.
+    on_alive: Callable[[], None] | None = field(default=None, compare=False)
     extra: dict[str, Any] = field(default_factory=dict)
 
 

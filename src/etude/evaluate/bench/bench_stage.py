@@ -115,7 +115,7 @@ class BenchStage:
 
 @dataclass
 class _StageProgress(NullCampaignObserver):
-    """Reports how many attempts have ended, failed ones included, and their mean score in percent."""
+    """Reports how many attempts have ended, failed ones included, and the mean score of the others in percent; notes each failure."""
 
     log: EventLog
     stage: str
@@ -123,17 +123,20 @@ class _StageProgress(NullCampaignObserver):
     whole: int
     ended: int
     solved: float
+    failed: int = 0
 
     def on_finish(self, job: CampaignJob[Any], record: Outcome) -> None:
         self.solved += record.score
         self._report()
 
     def on_failure(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+        self.failed += 1
+        self.log.note(self.stage, f"{self.policy}, no attempt: {fault}")
         self._report()
 
     def _report(self) -> None:
         self.ended += 1
-        average = round(100 * self.solved / self.ended, 1)
+        average = round(100 * self.solved / max(1, self.ended - self.failed), 1)
         self.log.progress(self.stage, self.ended, self.whole, policy=self.policy, average=average)
 
 

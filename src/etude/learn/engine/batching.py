@@ -7,7 +7,9 @@ time. Both are given as coroutines, so this knows neither Ray nor sockets, and t
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from etude.agent.policy.protocol import PolicyError, Request
 from etude.core.trace.completion import Completion
@@ -18,6 +20,24 @@ ReleaseMany = Callable[[list[str]], Awaitable[None]]
 
 # Turns of a group end together within a few decode steps; waiting this long halves the calls and costs a fraction of a step.
 GATHER_S = 0.003
+LOOK_S = 1.0  # between two looks at whether the engine of an open request works
+
+
+async def answered(
+    answer: asyncio.Future[Completion], alive_at: Callable[[], float], on_alive: Callable[[], None] | None
+) -> Completion:
+    """The answer, or the error that it holds. Until then `on_alive` is called after each look that found a later sign of life of the engine
+    (`alive_at`: when the last one was, in seconds of `time.monotonic`)."""
+    seen_at = time.monotonic()
+    try:
+        while on_alive is not None and not answer.done():
+            await asyncio.wait([answer], timeout=LOOK_S)
+            if alive_at() > seen_at:
+                seen_at = alive_at()
+                on_alive()
+        return await answer
+    finally:
+        answer.cancel()  # where the asker was cancelled: nothing may be set that nothing reads
 
 
 class BatchingClient:
@@ -39,21 +59,23 @@ class BatchingClient:
         self._gather_s = gather_s
         self._numbers = 0
         self._open: dict[int, asyncio.Future[Completion]] = {}
+        self._heard_at = 0.0  # monotonic: when the engine last answered a poll
         self._outbox: list[tuple[int, Request]] = []
         self._leaving: list[str] = []
         self._sender: asyncio.Task[None] | None = None
         self._collector: asyncio.Task[None] | None = None
 
     async def complete(self, request: Request) -> Completion:
-        """Raises PolicyError: the engine's own, or an infra fault if the engine cannot be reached."""
+        """Raises PolicyError: the engine's own, or an infra fault if the engine cannot be reached. An engine that answers polls counts as one
+        that works: whether its steps go on is for its owner to watch."""
         self._numbers += 1
         number = self._numbers
         answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._open[number] = answer
-        self._outbox.append((number, request))
+        self._outbox.append((number, replace(request, on_alive=None)))  # no callback leaves the process
         self._wake()
         try:
-            return await answer
+            return await answered(answer, lambda: self._heard_at, request.on_alive)
         finally:
             self._open.pop(number, None)
 
@@ -100,6 +122,7 @@ class BatchingClient:
             except Exception as error:  # noqa: BLE001 - as above
                 self._fail(PolicyError(f"the engine cannot be reached: {type(error).__name__}: {error}"))
                 return
+            self._heard_at = time.monotonic()
             for number, result in results:
                 answer = self._open.get(number)
                 if answer is None or answer.done():

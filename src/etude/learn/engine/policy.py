@@ -13,6 +13,7 @@ from typing import Any
 from etude.agent.chat.renderer import Renderer
 from etude.agent.policy.protocol import PolicyError, Request, StreamCallback
 from etude.core.trace.completion import Completion
+from etude.learn.engine.batching import answered
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.service import EngineThread, Result
 from etude.learn.engine.settings import EngineSettings
@@ -72,7 +73,7 @@ class EnginePolicy:
         on_tokens = None if stream is None else lambda tokens: _post(loop, forward, tokens.ids)
         ticket = self._thread.submit(request, lambda result: _post(loop, settle, result), on_tokens)
         try:
-            return await answer
+            return await answered(answer, lambda: self._thread.stepped_at, request.on_alive)
         except asyncio.CancelledError:
             ticket.add_done_callback(lambda done: None if done.exception() else self._thread.abort(done.result()))
             raise

@@ -67,6 +67,7 @@ class EngineThread:
         self._listeners: dict[int, _Listener] = {}  # by ticket, only for requests that are streamed
         self._dead: PolicyError | None = None
         self._stopping = False
+        self.stepped_at = time.monotonic()  # when the last step ended
         self._next_delivery_at = 0.0  # monotonic
         self._next_step_at = 0.0  # monotonic; keeps the steps of a thin batch apart
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -176,8 +177,9 @@ class EngineThread:
         for ticket, completion in self._core.step():
             self._listeners.pop(ticket, None)
             self._deliver.pop(ticket)(completion)
+        self.stepped_at = time.monotonic()
         if self._listeners:
-            self._deliver_tokens(time.monotonic())
+            self._deliver_tokens(self.stepped_at)
 
     def _deliver_tokens(self, now_s: float) -> None:
         """All streams at once, because one change of thread then serves them all; between two deliveries only first tokens."""

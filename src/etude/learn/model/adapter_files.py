@@ -39,6 +39,7 @@ PREFIX = "base_model.model."
 RANKS, ALPHAS = "rank_pattern", "alpha_pattern"  # by name of a module
 PLAIN_NAME = re.compile(r"\w+(\.\w+)*", re.ASCII)
 INNER, OUTER = "gate_up_proj", "down_proj"  # the stacks of experts, in the order in which PEFT wraps them
+STACKS = {"gate_up": f"mlp.experts.{INNER}", "down": f"mlp.experts.{OUTER}"}
 # The options of PEFT that are read, and those that describe how the adapter was trained and change nothing after it.
 READ = frozenset(
     ("peft_type", "task_type", "base_model_name_or_path", "r", "lora_alpha", "use_dora", "use_rslora", "target_modules", "target_parameters",
@@ -266,13 +267,9 @@ def _keys(name: str, model: CausalLM) -> dict[tuple[str, str], str]:
 
 
 def _fused(name: str, stack: str, model: CausalLM) -> str:
-    """The key of a fused stack of experts. Raises CheckpointError for a family that has none."""
-    prefix, place = place_of(f"{name}.{stack}", model.config)
-    if place.fused is None:
-        raise CheckpointError(
-            f"adapters on experts are not written for {model.config.family}; take experts out of lora.targets"
-        )
-    return prefix + place.fused
+    """The stack of experts in transformers' class: every family whose experts take adapters names it alike there, however its files do."""
+    prefix, _ = place_of(f"{name}.{stack}", model.config)
+    return prefix + STACKS[stack]
 
 
 def _read_tensors(folder: Path) -> tuple[dict[str, str], dict[str, Tensor]]:

@@ -63,7 +63,9 @@ class GroupedAttention(nn.Module):
 
     def forward(self, x: Tensor, turns: Rotations, mask: DocumentMask) -> Tensor:
         attention = partial(causal_attention, scale=self.scale, window=self.window, sinks=self.sinks)
-        return self._output(mask.attend(*self._project(x, turns), attention).flatten(1), x)
+        q, k, v = self._project(x, turns)
+        k, v = mask.context(k, v)
+        return self._output(mask.attend(q, k, v, attention).flatten(1), x)
 
     def _output(self, mixed: Tensor, x: Tensor) -> Tensor:
         """mixed (N, heads * width) of the tokens x (N, hidden), gated and projected."""
@@ -183,6 +185,7 @@ class LatentAttention(nn.Module):
 
     def forward(self, x: Tensor, turns: Rotations, mask: DocumentMask) -> Tensor:
         q_nope, q_rope, latent, k_rope = self._project(x, turns)
+        latent, k_rope = mask.context(latent, k_rope)
         k_nope, v = self.kv_b(latent).view(-1, self.heads, self.nope + self.value).split((self.nope, self.value), -1)
         q = torch.cat((q_nope, q_rope), -1)  # (N, heads, nope + rope)
         k = torch.cat((k_nope, k_rope.expand(-1, self.heads, -1)), -1)

@@ -131,8 +131,9 @@ def causal_attention(
     if beginning is not None:
         if not window and sinks is None and reads_in_place(q, k, v):
             return shared_attention(q, k, v, beginning, scale)
+        unseen = max(0, len(beginning[0]) - window + 1) if window else 0
         k, v = (
-            torch.cat((first.expand(len(q), *first.shape), own), 1)
+            torch.cat((first[unseen:].expand(len(q), *first[unseen:].shape), own), 1)
             for first, own in zip(beginning, (k, v), strict=True)
         )
     if (

@@ -12,46 +12,47 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from etude.learn.model.adapter_files import put_adapter
-from etude.learn.model.adapters import fold_adapters, merged_state
+from etude.learn.model.adapters import adapted_modules, fold_adapters, merged_state
 from etude.learn.model.card import Training
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint_files import TOKEN_IDS, Companions
+from etude.learn.model.checkpoint_tensors import (
+    check_size,
+    check_weight,
+    model_tensors,
+    prefix_of,
+    read_tensors,
+    stored_keys,
+    tensor_headers,
+)
 from etude.learn.model.config import ModelConfig
-from etude.learn.model.count import count_parameters
 from etude.learn.model.hf_config import (
     DRAFT_LAYERS,
-    WRAPPED,
-    WRAPPERS,
-    raw_config,
     read_config,
     text_config,
     to_hf_config,
 )
-from etude.learn.model.hf_keys import MissingTensors, from_hf, ignorable, layer_of, to_hf
+from etude.learn.model.hf_keys import fill, ignorable, layer_of, match_keys, to_hf
 from etude.learn.model.settings import Impl
 from etude.learn.model.transformers_backend.config import (
     TransformersConfig,
     implementation_of,
     read_transformers_config,
 )
-from etude.learn.model.transformers_backend.files import load_transformers, write_weights
-from etude.learn.model.transformers_backend.language_model import TransformersLM
+from etude.learn.model.transformers_backend.language_model import TransformersLM, load_transformers, write_weights
 from etude.learn.weights.adapter_folder import adapted_checkpoint
-from etude.learn.weights.hf_files import INDEX, CheckpointError, read_object, tensor_files
-from etude.learn.weights.quantized import Dequantizer, scheme_of
+from etude.learn.weights.hf_files import INDEX, SINGLE, CheckpointError, read_object
 
-WEIGHT_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 # The size other writers split at; readers hold one shard at a time.
 SHARD_BYTES = 5 * 2**30
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
@@ -180,12 +181,37 @@ def load_checkpoint(
     if absent or not drafts:
         config = config.model_copy(update={"mtp_layers": 0})
     check_size(config, folder)
+    found = tensor_headers(folder, config)
     model = CausalLM(config).to(dtype)
-    prefix = prefix_of(folder)
-    found = read_tensors(folder, lambda key: belongs(key, prefix, config))
-    found = {key.removeprefix(prefix): tensor for key, tensor in found.items()}
-    from_hf(model.state_dict(), found, config)
+    fill(model.state_dict(), found, model_tensors(folder, config), config)
     return _in_range(model, dtype).to(device)
+
+
+def loadable(folder: Path, impl: Impl = "auto") -> str:
+    """What it is, in words. Raises CheckpointError or UnsupportedConfig, naming what can't be loaded. Reads headers and no weights, but for a model
+    that transformers computes: its class is called, and the words say which way it goes."""
+    if implementation_of(folder, impl) == "transformers":
+        model = load_transformers(folder)
+        return f"{model.config.family} of transformers, {model.config.layers} layers, {model.config.context_length:,} positions; {model.way}"
+    config = read_config(folder)
+    summary = f"{config.family}, {config.layers} layers, {config.context_length:,} positions"
+    if not (folder / INDEX).exists() and not (folder / SINGLE).exists():
+        return f"{summary}; no weights are here"
+    config = config.model_copy(update={"mtp_layers": 0})  # draft layers are loaded only where a stage asks for them
+    check_size(config, folder)
+    with torch.device("meta"):
+        model = CausalLM(config)
+    found = tensor_headers(folder, config)
+    match_keys(model.state_dict(), found, config)
+    return f"{summary}; {len(found):,} tensors"
+
+
+def describe_adapter(adapter: Path, base: Path) -> str:
+    """What an adapter is, in words, after loading it on its base. Raises CheckpointError."""
+    model = load_checkpoint(base)
+    settings = put_adapter(model, adapter, base)
+    kind = "DoRA" if settings.dora else "LoRA"
+    return f"{kind} of rank {settings.rank}, alpha {settings.alpha:g}, on {len(adapted_modules(model)):,} modules of {base}"
 
 
 def _in_range(model: CausalLM, dtype: torch.dtype) -> CausalLM:
@@ -215,89 +241,6 @@ def draft_tensors(folder: Path | str, trunk: ModelConfig) -> dict[str, Tensor]:
     if config.model_copy(update=stretch) != trunk:
         raise CheckpointError(f"the draft layers of {folder} belong to a model of another shape than the one saved")
     return read_tensors(folder, lambda key: (layer_of(key) or 0) >= config.layers and not ignorable(key, config))
-
-
-def read_tensors(folder: Path | str, wanted: Callable[[str], bool] = lambda _key: True) -> dict[str, Tensor]:
-    """Tensors of a checkpoint directory by their key on disk: all, or those that are wanted. Raises CheckpointError for a damaged
-    directory, and by name for a tensor that is no weight (`check_weight`).
-    """
-    folder = Path(folder)
-    tensors: dict[str, Tensor] = {}
-    quantized = dequantizer_of(folder)
-    for name, listed in tensor_files(folder).items():
-        try:
-            with safe_open(folder / name, framework="pt") as file:
-                there = set(file.keys())
-                named = there if listed is None else listed
-                taken = sorted(key for key in named if wanted(quantized.tensor_of(key)))
-                if absent := [key for key in taken if key not in there]:
-                    raise MissingTensors(
-                        f"{folder / name} lacks {absent[0]}, which {INDEX} says is there; the checkpoint is incomplete"
-                    )
-                for key in taken:
-                    if (whole := quantized.add(key, file.get_tensor(key))) is not None:
-                        tensors[whole[0]] = whole[1]
-                        check_weight(*whole)
-        except SafetensorError as error:
-            raise CheckpointError(f"{folder / name} can't be read ({error}); the checkpoint is damaged") from error
-    quantized.require_complete()
-    return tensors
-
-
-def dequantizer_of(folder: Path) -> Dequantizer:
-    """What reads the quantised weights of a checkpoint directory. Raises CheckpointError."""
-    raw = raw_config(folder) if (folder / "config.json").is_file() else {}
-    scheme = scheme_of(raw.get("quantization_config") or text_config(raw).get("quantization_config"))
-    return Dequantizer(scheme, set() if scheme is None else stored_keys(folder))
-
-
-def stored_keys(folder: Path) -> set[str]:
-    """The names of all tensors of a checkpoint directory, from the index or the files' headers. Raises CheckpointError."""
-    keys: set[str] = set()
-    for name, listed in tensor_files(folder).items():
-        if listed is not None:
-            keys |= listed
-            continue
-        try:
-            with safe_open(folder / name, framework="np") as file:
-                keys |= set(file.keys())
-        except SafetensorError as error:
-            raise CheckpointError(f"{folder / name} can't be read ({error}); the checkpoint is damaged") from error
-    return keys
-
-
-def check_weight(name: str, tensor: Tensor) -> None:
-    """Raises CheckpointError for a tensor that is no weight: integers, 8-bit floats without their scales, or a number that is not finite."""
-    if tensor.dtype not in WEIGHT_TYPES:
-        kind = str(tensor.dtype).removeprefix("torch.")
-        raise CheckpointError(
-            f"{name} is {kind}: quantised weights can't be loaded; convert the checkpoint to bf16 or fp32 first"
-        )
-    if tensor.numel() and not all(bound.isfinite() for bound in tensor.aminmax()):
-        raise CheckpointError(
-            f"{name} holds numbers that are not finite (NaN or infinity): the checkpoint is damaged; take another"
-        )
-
-
-def prefix_of(folder: Path | str) -> str:
-    """What the keys of the language model's tensors begin with in a checkpoint directory."""
-    return WRAPPED if raw_config(folder).get("model_type") in WRAPPERS else ""
-
-
-def belongs(key: str, prefix: str, config: ModelConfig) -> bool:
-    """Whether a tensor on disk is one of the model's."""
-    return key.startswith(prefix) and not ignorable(key.removeprefix(prefix), config)
-
-
-def check_size(config: ModelConfig, folder: Path | str) -> None:
-    """Raises CheckpointError before memory is taken for a model that the files can't fill, at half a byte a parameter, the least that is read."""
-    size = sum((Path(folder) / name).stat().st_size for name in tensor_files(Path(folder)))
-    count = count_parameters(config)
-    if count.total + count.drafts > 2 * size:
-        raise CheckpointError(
-            f"{folder}: config.json describes a model of {count.total + count.drafts:,} parameters, and its files hold {size:,} bytes: the "
-            "checkpoint is damaged, incomplete or of another model"
-        )
 
 
 def _write_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:

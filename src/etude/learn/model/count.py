@@ -1,7 +1,8 @@
-"""How many parameters a model has, in all and per token, without building it."""
+"""How many parameters a model has, in all and per token, without building it, and what a token costs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,3 +33,24 @@ def count_parameters(config: ModelConfig) -> ParameterCount:
     total = sum(p.numel() for p in model.parameters()) - drafts
     routed = sum(p.numel() for name, p in model.blocks.named_parameters() if ".experts." in name)
     return ParameterCount(total, total - routed + routed * config.experts_per_token // max(config.experts, 1), drafts)
+
+
+@dataclass(frozen=True)
+class ComputeCost:
+    """Multiply-adds of a forward: `token` for each token, `pair` for each token and each that it sees, itself among them."""
+
+    token: float
+    pair: float
+
+    @classmethod
+    def of_model(cls, config: ModelConfig) -> ComputeCost:
+        """Active parameters for a token; in every layer, scores and sums of the heads for a pair."""
+        if config.attention == "latent":
+            widths = config.nope_dim + config.rope_dim + config.v_dim
+        else:
+            widths = 2 * config.head_dim
+        return cls(float(count_parameters(config).active), float(config.layers * config.heads * widths))
+
+    def of(self, tokens: int, rows: Sequence[int]) -> float:
+        """`tokens` that run, laid out as attention rows of these lengths."""
+        return self.token * tokens + self.pair * sum(length * (length + 1) / 2 for length in rows)

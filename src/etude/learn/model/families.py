@@ -209,7 +209,11 @@ FAMILIES: dict[str, ModelFamily] = {
         switches=_DENSE_ONLY
         | {"qk_norm": "head", "norm_place": "both", "norm_offset": True, "embed_scale": True, "activation": "gelu_tanh"},
         keys=_DENSE | _GROUPED | _BIASES | {"score_width": "query_pre_attn_scalar"},
-        absent={"qkv_bias": False, "out_bias": False, "tied": True, "score_width": 256, "rope_theta": 1e6, "window_rope_theta": 1e4},
+        # Files of Gemma 3 4B and larger leave out what is the class's default.
+        absent={
+            "qkv_bias": False, "out_bias": False, "tied": True, "score_width": 256, "rope_theta": 1e6, "window_rope_theta": 1e4,
+            "vocab_size": 262_208, "heads": 8, "kv_heads": 4, "head_dim": 256, "max_positions": 131_072, "norm_eps": 1e-6,
+        },  # fmt: skip
         constants={"hidden_activation": "gelu_pytorch_tanh", "use_bidirectional_attention": False},
         layouts=("layer_types",),
         window_period=6,

@@ -33,7 +33,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "partial_rotary_factor": (1,), "no_rope_layers": ([],), "attention_chunk_size": (), "index_topk": (), "attention_multiplier": (),
     "attn_logit_softcapping": (0,), "final_logit_softcapping": (0,), "logit_scale": (1,), "logits_scaling": (1,), "alibi": (False,),
     "embedding_multiplier": (1,), "residual_multiplier": (1,), "qkv_bias": (False,), "mlp_bias": (False,), "attention_bias": (False,),
-    "shared_expert_intermediate_size": (0,), "use_sliding_window": (False,), "use_qk_norm": (), "clip_qkv": (), "use_bias": (False,),
+    "shared_expert_intermediate_size": (0,), "use_sliding_window": (False,), "clip_qkv": (), "use_bias": (False,),
     "use_mla": (), "layernorm_epsilon": (), "use_bidirectional_attention": (False,), "attention_out_bias": (False,), "use_logit_softcap": (False,),
     "rope_interleave": (False,), "rope_interleaved": (False,), "no_rope_layer_interval": (), "router_jitter_noise": (0,), "gating": (False,),
     "moe_router_logit_softcapping": (0,), "moe_apply_router_weight_on_input": (False,), "scale_depth": (), "scale_emb": (), "dim_model_base": (),
@@ -56,7 +56,7 @@ HARMLESS = frozenset(
     "output_router_logits router_aux_loss_coef aux_loss_alpha seq_aux ep_size moe_layer_freq quantization_config unsloth_version unsloth_fixed "
     "model_name initial_context_length experts_per_token enable_moe_fp32_combine moe_intermediate_size use_mtp num_mtp_modules "
     "mtp_transformer_layers shared_intermediate_size shared_moe_mode max_window_layers sliding_window sliding_window_pattern rms_norm_type "
-    "norm_topk_prob_eps mlp_intermediate_size".split()
+    "norm_topk_prob_eps mlp_intermediate_size transformers.js_config".split()
 )
 
 
@@ -173,7 +173,10 @@ def _require_known(raw: Mapping[str, Any], family: ModelFamily) -> None:
     for key, value in raw.items():
         if key in read or value is None or key.startswith("_"):
             continue
-        if key in NEUTRAL:
+        if key == "use_qk_norm":
+            if value != bool(family.switches.get("qk_norm")):
+                raise UnsupportedConfig(f"{key} is {value!r:.60}, and a {raw.get('model_type')} model has it otherwise")
+        elif key in NEUTRAL:
             if value not in NEUTRAL[key] and not _all_alike(key, value):
                 raise UnsupportedConfig(f"{key} is {value!r:.60}, which this model code does not compute")
         elif key not in HARMLESS:

@@ -8,7 +8,7 @@ expert keys (`mlp.experts.gate_up_proj`), as some writers leave them, are read a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -177,14 +177,28 @@ class HasShape(Protocol):
 
 def from_hf(own: Mapping[str, Tensor], found: Mapping[str, Tensor], config: ModelConfig) -> None:
     """Fill our tensors in place from `found`. Raises before any is written if keys or shapes do not match."""
-    with torch.no_grad():
-        for name, keys in match_keys(own, found, config).items():
-            layout = place_of(name, config)[1].layout
-            if layout is not None:
-                own[name].copy_(layout.from_disk(found[keys[0]]))
-                continue
-            for key, rows in _rows(own[name], keys, _per_expert(name, keys, config)):
-                rows.copy_(found[key])
+    fill(own, found, found.items(), config)
+
+
+@torch.no_grad()
+def fill(
+    own: Mapping[str, Tensor],
+    shapes: Mapping[str, HasShape],
+    tensors: Iterable[tuple[str, Tensor]],
+    config: ModelConfig,
+) -> None:
+    """The same from tensors that come one after the other, of which `shapes` says beforehand what they are; none is held after it was copied."""
+    places: dict[str, tuple[Tensor, TensorLayout | None]] = {}
+    for name, keys in match_keys(own, shapes, config).items():
+        layout = place_of(name, config)[1].layout
+        if layout is not None:
+            places[keys[0]] = own[name], layout
+            continue
+        places |= {key: (rows, None) for key, rows in _rows(own[name], keys, _per_expert(name, keys, config))}
+    for key, tensor in tensors:
+        rows, layout = places[key]
+        rows.copy_(tensor if layout is None else layout.from_disk(tensor))
+        del tensor
 
 
 def match_keys(own: Mapping[str, Tensor], found: Mapping[str, HasShape], config: ModelConfig) -> dict[str, list[str]]:

@@ -89,9 +89,20 @@ class DocumentMask:
             return flat
         return pick(flat, self._layout[0])
 
+    def context(self, *parts: Tensor) -> tuple[Tensor, ...]:
+        """What keys and values are made of, (N, ...) tensors of these tokens: those of all tokens that they see. Here these are all there are."""
+        return parts
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention) -> Tensor:
-        """Queries, keys and values of tokens (N, heads, width) to what each token mixes (N, heads, width), by an attention over rows."""
+        """Queries, keys and values of tokens (N, heads, width) to what each token mixes (N, heads, width), by an attention over rows. Keys and
+        values are of what `context` gave."""
         return self.to_tokens(attention(self.to_rows(q), self.to_rows(k), self.to_rows(v)))
+
+    def ahead(self, x: Tensor, steps: int) -> Tensor:
+        """x (B, T, ...) moved left: place i holds what stood at i + steps. The last `steps` places repeat the last one, and are of no use: causality
+        keeps them from all others, and a caller that predicts from them must leave them out."""
+        places = torch.arange(x.shape[1], device=x.device).add_(steps).clamp_(max=x.shape[1] - 1)
+        return x.index_select(1, places)
 
     def dense(self) -> Tensor:
         """(B, T, T) bool, True where query t may see key s."""

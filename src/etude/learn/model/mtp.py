@@ -44,7 +44,7 @@ class MtpLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Hidden states (N, H) for the head and the next depth, and the experts chosen (N, K), None in a dense model.
 
-        `hidden` (N, H) is normed, `embedded` (N, H) the embedding of the token that this depth looks at (see `ahead`), `turns`
+        `hidden` (N, H) is normed, `embedded` (N, H) the embedding of the token that this depth looks at (`DocumentMask.ahead`), `turns`
         from `Rope.at` at the positions of `hidden`.
         """
         x, experts = self.block(self._join(hidden, embedded), turns, mask, None)
@@ -57,11 +57,3 @@ class MtpLayer(nn.Module):
 
     def _join(self, hidden: Tensor, embedded: Tensor) -> Tensor:
         return self.eh_proj(torch.cat((self.enorm(embedded), self.hnorm(hidden)), -1)).to(hidden.dtype)
-
-
-def ahead(x: Tensor, steps: int) -> Tensor:
-    """x (B, T, ...) moved left: place i holds what stood at i + steps. The last `steps` places repeat the last one, and are
-    of no use: causality keeps them from all others, and a caller that predicts from them must leave them out.
-    """
-    places = torch.arange(x.shape[1], device=x.device).add_(steps).clamp_(max=x.shape[1] - 1)
-    return x.index_select(1, places)

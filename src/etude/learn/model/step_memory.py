@@ -33,7 +33,7 @@ PREFILL_BLOCKS = 2
 @dataclass(frozen=True)
 class ModelSize:
     """Numbers of a model: all parameters, those that are trained, and what a step keeps of each token, with and without `recompute`. `rounded`: of
-    the parameters, those that are held in bf16."""
+    the parameters, those that are held in bf16. `gathered`: what every rank that shares a row's tokens keeps of each, in layers without a window."""
 
     parameters: int
     trained: int
@@ -41,6 +41,7 @@ class ModelSize:
     kept_recomputing: int
     block: int  # of one token in the largest block
     rounded: int = 0
+    gathered: int = 0
 
     @classmethod
     def of(cls, config: ModelConfig, tokens: int, row_tokens: int, lora: LoraSettings | None = None) -> ModelSize:
@@ -54,7 +55,8 @@ class ModelSize:
         ends = 2 * config.hidden_size
         added, rounded = (0, 0) if lora is None else adapter_parameters(config, lora)
         trained, recomputing = count if lora is None else added, config.layers * config.hidden_size + ends
-        return cls(count + added, trained, sum(blocks) + ends, recomputing, max(blocks), rounded)
+        gathered = sum(_keys(config) for layer in range(config.layers) if not config.window_of(layer))
+        return cls(count + added, trained, sum(blocks) + ends, recomputing, max(blocks), rounded, gathered)
 
     def of_token(self, recompute: bool) -> tuple[int, int]:
         """Numbers of a token: kept for the backward pass, and there in addition while its micro-batch goes through that pass."""
@@ -87,6 +89,18 @@ def training_bytes(
     step = FLOAT * (held * kept + tokens * again) + LOGIT_COPIES * LOGIT_BYTES
     gradients = FLOAT * size.trained
     return _states(size, copies) + (step + gradients if held > tokens else max(step, gradients))
+
+
+def split_training_bytes(
+    size: ModelSize, tokens: int, *, ranks: int, replicate: int = 1, context: int = 1, recompute: bool = False
+) -> int:
+    """All ranks together of a training whose parameters are kept `replicate` times, each split over ranks / replicate: what one process has, spread
+    over them, the copies, the further processes, the whole model that the first rank keeps, and the keys and values that `context` ranks gather of
+    the tokens that they share."""
+    states = _states(size, 0) - PROCESS_BYTES
+    more = (ranks - 1) * (PROCESS_BYTES + LOGIT_COPIES * LOGIT_BYTES) + FLOAT * size.parameters
+    more += 0 if recompute else FLOAT * (context - 1) * tokens * size.gathered
+    return training_bytes(size, tokens, recompute=recompute) + (replicate - 1) * (states + FLOAT * size.trained) + more
 
 
 def fitting_tokens(
@@ -142,6 +156,13 @@ def _grouped(config: ModelConfig, layer: int) -> int:
     normed = 2 * (queries + keys) if config.qk_norm != "none" else 0
     expanded = 2 * (queries - keys) if BLOCKS_ARE_FASTER or config.window or config.sinks else 0
     return normed + expanded + 3 * queries + 2 * keys + _gates(config, layer)
+
+
+def _keys(config: ModelConfig) -> int:
+    """Numbers of a token that queries of other tokens read: keys and values, with latents what they are expanded from too."""
+    if config.attention == "latent":
+        return config.kv_lora_rank + config.rope_dim + config.heads * (config.nope_dim + config.rope_dim + config.v_dim)
+    return 2 * config.kv_heads * config.head_dim
 
 
 def _gates(config: ModelConfig, layer: int) -> int:

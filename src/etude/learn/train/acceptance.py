@@ -23,7 +23,6 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.model.mtp import ahead
 from etude.learn.train.batch import like_lengths, padded_batch
 from etude.learn.train.losses import chunk_positions
 from etude.learn.train.self_distillation import draft_states, draft_weights
@@ -96,8 +95,8 @@ def measure_acceptance(
         mask = batch.mask()
         hidden = model(batch.ids, mask, logits_at=torch.zeros_like(batch.real)).hidden
         for depth, (states, _) in enumerate(draft_states(model, hidden, batch.ids, mask), 1):
-            at = draft_weights(batch.weights, mask.positions.to(batch.ids.device), depth) > 0  # (B, T)
-            accepted = _accepted(model, states[at], ahead(hidden, depth)[at], temperature)  # (R, N)
+            at = draft_weights(batch.weights, mask, depth) > 0  # (B, T)
+            accepted = _accepted(model, states[at], mask.ahead(hidden, depth)[at], temperature)  # (R, N)
             rows, places = (index.numpy() for index in at.cpu().nonzero(as_tuple=True))
             bucket = np.searchsorted(POSITIONS, places + depth + 1, side="right") - 1
             owner = np.asarray(numbers)[rows]

@@ -20,35 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from etude.core.trace.segment import Rollout
-from etude.learn.model.config import ModelConfig
-from etude.learn.model.count import count_parameters
+from etude.learn.model.count import ComputeCost
 
 # A bundle may cost this share of what a rank should carry: at most so much more than the mean ends up on one rank. Finer cuts
 # would compute more common beginnings twice.
 FINEST = 0.25
 
 Row = tuple[int, int]  # (rollout, segment)
-
-
-@dataclass(frozen=True)
-class ComputeCost:
-    """Multiply-adds of a forward: `token` for each token, `pair` for each token and each that it sees, itself among them."""
-
-    token: float
-    pair: float
-
-    @classmethod
-    def of_model(cls, config: ModelConfig) -> ComputeCost:
-        """Active parameters for a token; in every layer, scores and sums of the heads for a pair."""
-        if config.attention == "latent":
-            widths = config.nope_dim + config.rope_dim + config.v_dim
-        else:
-            widths = 2 * config.head_dim
-        return cls(float(count_parameters(config).active), float(config.layers * config.heads * widths))
-
-    def of(self, tokens: int, rows: Sequence[int]) -> float:
-        """`tokens` that run, laid out as attention rows of these lengths."""
-        return self.token * tokens + self.pair * sum(length * (length + 1) / 2 for length in rows)
 
 
 @dataclass(frozen=True)

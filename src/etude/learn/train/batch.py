@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -28,6 +29,8 @@ class TrainBatch:
     real: Tensor  # (B, T) bool, False at padding
     documents: Tensor | None = None  # (B, T) int64
     tree: TreeMask | None = None  # of a batch of one row, whose tokens are the nodes of a tree
+    whole_weight: Tensor | None = None  # of a rank's share: the weights of the whole batch together
+    whole_checksum: int | None = None  # of a rank's share: that of the whole batch
 
     def to(self, device: torch.device) -> TrainBatch:
         """The same there; itself where it is there already."""
@@ -35,7 +38,41 @@ class TrainBatch:
             return self
         documents = None if self.documents is None else self.documents.to(device)
         tree = None if self.tree is None else self.tree.to(device)
-        return TrainBatch(self.ids.to(device), self.weights.to(device), self.real.to(device), documents, tree)
+        total = None if self.whole_weight is None else self.whole_weight.to(device)
+        here = (self.ids.to(device), self.weights.to(device), self.real.to(device), documents, tree, total)
+        return TrainBatch(*here, self.whole_checksum)
+
+    @property
+    def rows(self) -> int:
+        """Rows that a rank may have apart from others."""
+        return len(self.ids) if self.tree is None else len(self.tree.tree.rows)
+
+    def share(self, rows: Sequence[int]) -> TrainBatch:
+        """The part of a rank that gets these rows. The losses of all ranks' parts add up to that of the whole, and so do their gradients and real
+        tokens. A rank without rows gets one that counts nothing, for it has to make the same forwards and backwards as the others."""
+        total = self.weights.sum()
+        chosen, counts = list(rows) or [0], bool(rows)
+        if self.tree is not None:
+            return self._share_of_tree(chosen, counts, total)
+        documents = None if self.documents is None else self.documents[chosen]
+        weights, real = self.weights[chosen] * counts, self.real[chosen] & counts
+        return TrainBatch(self.ids[chosen], weights, real, documents, None, total, self.checksum)
+
+    def _share_of_tree(self, chosen: list[int], counts: bool, total: Tensor) -> TrainBatch:
+        """A token that several rows share counts where the first of them is."""
+        assert self.tree is not None
+        whole = self.tree.tree
+        first: dict[int, int] = {}
+        for number, row in enumerate(whole.rows):
+            for node in row.tolist():
+                first.setdefault(node, number)
+        part = TokenTree([whole.ids[whole.rows[number]] for number in chosen], [None] * len(chosen))
+        origin = np.zeros(len(part.ids), np.int64)
+        for number, nodes in zip(chosen, part.rows, strict=True):
+            origin[nodes] = whole.rows[number]
+        own = torch.tensor([counts and first[node] in chosen for node in origin.tolist()])[None]
+        ids, weights = torch.from_numpy(part.ids)[None], self.weights[:, torch.from_numpy(origin)]
+        return TrainBatch(ids, weights * own, own, None, TreeMask(part), total, self.checksum)
 
     def mask(self) -> DocumentMask:
         """Who may attend to whom."""
@@ -52,6 +89,13 @@ class TrainBatch:
             return *predicting_states(hidden, self.ids, at), self.weights[at]
         nodes = at[0].nonzero().squeeze(1)
         return hidden[0].index_select(0, self.tree.parents[nodes]), self.ids[0][nodes], self.weights[0][nodes]
+
+    @property
+    def checksum(self) -> int:
+        """CRC-32 of the tokens, the same on every rank."""
+        if self.whole_checksum is not None:
+            return self.whole_checksum
+        return zlib.crc32(self.ids.cpu().numpy().tobytes())
 
     @property
     def token_count(self) -> int:

@@ -16,8 +16,9 @@ import torch
 
 from etude.core.trace.segment import Rollout, Segment
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.count import ComputeCost
 from etude.learn.train.acceptance import measure_acceptance
-from etude.learn.train.balance import ComputeCost, dealt, rows_to_train
+from etude.learn.train.balance import dealt, rows_to_train
 from etude.learn.train.batch import TrainBatch, like_lengths, padded_batch
 from etude.learn.train.mtp_settings import FreshDraftsSettings
 from etude.learn.train.optimizer import build_optimizers

@@ -17,7 +17,7 @@ import torch
 import torch.distributed
 from torch import Tensor
 
-from etude.learn.train.ranks import RankLost
+from etude.learn.parallel.shared_training import RankLost
 
 DIST: Any = torch.distributed  # its stubs lack most of what is used here
 GLOO = DIST.ProcessGroupGloo

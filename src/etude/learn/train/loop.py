@@ -12,26 +12,27 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from etude.core.events.log import EventLog
 from etude.learn.model.adapters import load_trained_state, trained_state
-from etude.learn.model.compute import computing
-from etude.learn.model.device import on_device
-from etude.learn.model.heap import LARGE_PARAMETERS, return_freed_memory
+from etude.learn.parallel.shared_training import ALONE, OptimizedParameters, SharedTraining
 from etude.learn.train.batch import BatchSource, TrainBatch
 from etude.learn.train.checkpoint import load_state, newest_state, save_state
-from etude.learn.train.optimizer import Optimizers, build_optimizers
+from etude.learn.train.context_share import share_of
+from etude.learn.train.optimizer import Optimizers
 from etude.learn.train.schedule import lr_factor
-from etude.learn.train.settings import LoopSettings, OptimizerSettings, ScheduleSettings
+from etude.learn.train.settings import LoopSettings, ScheduleSettings
 from etude.learn.train.watch import TrainingWatch
 
 # A spike is judged against the mean of about the last 1 / (1 - 0.95) = 20 losses, and not before as many were seen.
 MEAN_DECAY = 0.95
 MEAN_WARMUP_STEPS = 20
+# A state is saved after this time also where `checkpoint_every` steps take longer: a stopped run of a large model loses no more.
+SAVE_AFTER_S = 600.0
 
 
 class OtherData(Exception):
@@ -83,6 +84,7 @@ class TrainingLoop:
     out: Path
     log: EventLog
     watches: Sequence[TrainingWatch] = ()
+    shared: SharedTraining = ALONE
     progress: TrainingProgress = field(default_factory=TrainingProgress)
 
     def run(self) -> TrainingResult:
@@ -91,19 +93,20 @@ class TrainingLoop:
             torch.set_num_threads(self.settings.threads)
         self._resume()
         self.model.train()
-        saved_at = self.progress.step
+        saved_at, saved_s = self.progress.step, time.monotonic()
         while self._done() < 1.0 and not self.progress.stopped:
             started = time.process_time()
             batch = self.source.next()
             if batch is None:
                 break
             figures = self._step(batch)
-            self.progress.core_s += time.process_time() - started
+            self.progress.core_s += float(self.shared.total(torch.tensor(time.process_time() - started)))
             self._report(figures)
             self._watch()
-            if self.progress.stopped or self.progress.step % self.settings.checkpoint_every == 0:
+            late = self.shared.same(time.monotonic() - saved_s > SAVE_AFTER_S)
+            if self.progress.stopped or late or self.progress.step % self.settings.checkpoint_every == 0:
                 self._save()
-                saved_at = self.progress.step
+                saved_at, saved_s = self.progress.step, time.monotonic()
         if saved_at != self.progress.step:
             self._save()
         self.model.eval()
@@ -112,23 +115,28 @@ class TrainingLoop:
         return TrainingResult(p.step, p.core_s, p.tokens, p.skipped, p.mean_loss, p.stopped)
 
     def _watch(self) -> None:
-        """Every watch looks at every step; the first that wants to stop gives the reason."""
-        reasons = [watch.after(self.progress.step, self._done()) for watch in self.watches]
-        self.progress.stopped = next(filter(None, reasons), "")
+        """Every watch looks at every step, on the first rank; the first that wants to stop gives the reason."""
+        now = self.progress.step, self._done()
+        if self.shared.same(any(watch.due(*now) for watch in self.watches)):
+            self.shared.show()
+        reasons = [watch.after(*now) for watch in self.watches]
+        self.progress.stopped = self.shared.same(next(filter(None, reasons), ""))
         if self.progress.stopped:
+            self.shared.take()  # a watch may have gone back to earlier weights
             self.log.note(self.stage, f"stopped: {self.progress.stopped}")
 
     def _step(self, batch: TrainBatch) -> dict[str, float]:
         p = self.progress
         factor = lr_factor(self.schedule, self._done())
         self.optimizers.set_factor(factor)
-        loss = self.loss(batch.to(next(self.model.parameters()).device))
-        value = float(loss.detach())
+        mine = share_of(batch, self.shared)
+        loss = self.loss(mine.to(next(self.model.parameters()).device))
+        value = float(self.shared.total(loss.detach()))
         figures = {"loss": value, "lr_factor": factor}
         if fault := self._fault(value):
             return figures | self._skip(fault, value)
         loss.backward()
-        norm = self.optimizers.clip()
+        norm = self.optimizers.clip(self.shared.norm)
         if not math.isfinite(norm):
             return figures | self._skip("gradient is not finite", norm)
         self.optimizers.step()
@@ -193,7 +201,12 @@ class TrainingLoop:
             "watches": [watch.state() for watch in self.watches],
             "torch_rng": torch.get_rng_state(),
         }
-        save_state(self.out / "state", self.progress.step, state, self.settings.keep_checkpoints)
+        keep = self.settings.keep_checkpoints
+        save_state(self.out / "state", self.progress.step, state, keep, self.shared, self._optimized)
+
+    @property
+    def _optimized(self) -> OptimizedParameters:
+        return [[p for group in part.param_groups for p in group["params"]] for part in self.optimizers.parts]
 
     @property
     def _data(self) -> str:
@@ -206,7 +219,7 @@ class TrainingLoop:
             for watch in self.watches:
                 watch.begin()
             return
-        state = load_state(path)
+        state = load_state(path, self.shared, self._optimized)
         if state.get("data", self._data) not in (self._data, getattr(self.source, "former_digest", self._data)):
             raise OtherData(
                 f"{path} was trained on other data than this run has: its place in the data means nothing there. Give it the data that it had, or "
@@ -215,61 +228,11 @@ class TrainingLoop:
         load_trained_state(self.model, state["model"])
         changed = self.optimizers.load_state_dict(state["optimizers"])
         self.source.restore(state["source"])
-        for watch, seen in zip(self.watches, state["watches"], strict=True):
-            watch.restore(seen)
+        if self.shared.rank == 0:
+            for watch, seen in zip(self.watches, state["watches"], strict=True):
+                watch.restore(seen)
         self.progress = TrainingProgress(**state["progress"])
         torch.set_rng_state(state["torch_rng"])
         self.log.note(self.stage, f"going on after step {self.progress.step}")
         if changed:
             self.log.note(self.stage, f"with other settings of the optimizer than before: {', '.join(changed)}")
-
-
-class TrainingStage(Protocol):
-    """The settings that every supervised stage has."""
-
-    @property
-    def optimizer(self) -> OptimizerSettings: ...
-    @property
-    def schedule(self) -> ScheduleSettings: ...
-    @property
-    def loop(self) -> LoopSettings: ...
-
-
-class StageLearner(Protocol):
-    """The objective of a stage; holds no parameters of the model, which may be new objects on another device."""
-
-    def loss(self, batch: TrainBatch) -> Tensor: ...
-    def after_step(self) -> dict[str, float]: ...
-
-
-def train_stage(
-    stage: str,
-    key: str,
-    settings: TrainingStage,
-    model: nn.Module,
-    taught: nn.Module,
-    source: BatchSource,
-    learner: StageLearner,
-    out: Path,
-    log: EventLog,
-    watches: Sequence[TrainingWatch] = (),
-) -> TrainingResult:
-    """Trains `taught`, which is `model` or a part of it, in place, where the settings of the table `key` say; back on the CPU after it."""
-    how = settings.loop
-    if sum(parameter.numel() for parameter in model.parameters()) >= LARGE_PARAMETERS:
-        return_freed_memory()
-    with on_device(model, how.device, f"{key}.loop.device"), computing(model, how.compute, how.recompute):
-        loop = TrainingLoop(
-            stage=stage,
-            model=model,
-            optimizers=build_optimizers(taught, settings.optimizer),
-            source=source,
-            loss=learner.loss,
-            after_step=learner.after_step,
-            settings=settings.loop,
-            schedule=settings.schedule,
-            out=out,
-            log=log,
-            watches=watches,
-        )
-        return loop.run()

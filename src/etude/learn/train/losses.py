@@ -41,9 +41,12 @@ def logprobs_and_entropy(
     return out[0], out[1].detach()
 
 
-def weighted_cross_entropy(hidden: Tensor, targets: Tensor, weights: Tensor, head: Head) -> Tensor:
-    """Sum of weight * -log p over the chosen positions, divided by the sum of weights; 0 where nothing has a weight. All (N, ...)."""
-    total = weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)
+def weighted_cross_entropy(
+    hidden: Tensor, targets: Tensor, weights: Tensor, head: Head, whole: Tensor | None = None
+) -> Tensor:
+    """Sum of weight * -log p over the chosen positions, divided by the sum of weights or by `whole`, that of a batch of which these are a part; 0
+    where nothing has a weight. All (N, ...)."""
+    total = (weights.sum() if whole is None else whole).clamp(min=torch.finfo(weights.dtype).tiny)
     return -(weights * token_logprobs(hidden, targets, head)).sum() / total
 
 

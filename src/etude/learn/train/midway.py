@@ -20,8 +20,11 @@ class Midway:
     def begin(self) -> None:
         self._saved = False
 
+    def due(self, step: int, done: float) -> bool:
+        return not self._saved and done >= self._share
+
     def after(self, step: int, done: float) -> str:
-        if not self._saved and done >= self._share:
+        if self.due(step, done):
             self._save()
             self._saved = True
         return ""

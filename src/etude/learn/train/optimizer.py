@@ -64,10 +64,10 @@ class Muon(torch.optim.Optimizer):
         """One update of all parameters that have a gradient."""
         assert closure is None, "Muon evaluates no closure"
         for group in self.param_groups:
-            by_shape: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
+            by_shape: dict[tuple[Any, ...], list[Tensor]] = defaultdict(list)
             for p in group["params"]:
-                if p.grad is not None:
-                    by_shape[tuple(p.shape[-2:])].append(p)
+                if p.grad is not None:  # a split model's experts may lie on other ranks than its dense layers
+                    by_shape[*p.shape[-2:], getattr(p, "device_mesh", None)].append(p)
             for params in by_shape.values():
                 self._step_shape(params, group["lr"], group["momentum"], group["weight_decay"])
 
@@ -113,10 +113,17 @@ class Optimizers:
             for group, peak in zip(part.param_groups, peaks, strict=True):
                 group["lr"] = peak * factor
 
-    def clip(self) -> float:
-        """Clips the gradient of each set to `clip_norm`; returns the norm that the first one had (nan or inf if any is not finite)."""
-        norms = [float(nn.utils.clip_grad_norm_(params, self.clip_norm)) for params in self.clipped]
+    def clip(self, norm_of: Callable[[list[Tensor]], Tensor | None] = lambda parameters: None) -> float:
+        """Clips the gradient of each set to `clip_norm`; returns the norm that the first one had (nan or inf if any is not finite). `norm_of`: the
+        norm of a set's gradients where a process holds parts of them."""
+        norms = [self._clip_set(parameters, norm_of(parameters)) for parameters in self.clipped]
         return next((norm for norm in norms if not math.isfinite(norm)), norms[0])
+
+    def _clip_set(self, parameters: list[Tensor], norm: Tensor | None) -> float:
+        if norm is None:
+            return float(nn.utils.clip_grad_norm_(parameters, self.clip_norm))
+        nn.utils.clip_grads_with_norm_(parameters, self.clip_norm, norm, foreach=False)
+        return float(norm)
 
     def step(self) -> None:
         for part in self.parts:

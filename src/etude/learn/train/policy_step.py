@@ -30,8 +30,9 @@ from etude.core.trace.segment import Rollout
 from etude.learn.model.adapters import adapters_off, has_adapters, load_trained_state, trained_state
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.compute import compute_in
+from etude.learn.model.count import ComputeCost
 from etude.learn.model.router import balanced_bias, expert_load
-from etude.learn.train.balance import ComputeCost, dealt
+from etude.learn.train.balance import dealt
 from etude.learn.train.importance_weights import ImportanceStatistics, importance_weights
 from etude.learn.train.loop import TrainingDiverged
 from etude.learn.train.losses import logprobs_and_entropy, policy_coefficients

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,13 +13,15 @@ from etude.learn.corpus.packing import PackedRows
 from etude.learn.model.adapters import add_adapters
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.lora_settings import LoraSettings
+from etude.learn.parallel.shared_training import SharedTraining
 from etude.learn.train.batch import BatchSource, TrainBatch
-from etude.learn.train.loop import TrainingResult, train_stage
+from etude.learn.train.loop import TrainingResult
 from etude.learn.train.mtp_settings import MtpSettings
 from etude.learn.train.next_token import NextToken
 from etude.learn.train.self_distillation import DraftLearner
 from etude.learn.train.settings import PhaseSettings
 from etude.learn.train.sources import PackedSource, PieceSource
+from etude.learn.train.stage import train_stage
 from etude.learn.train.watch import TrainingWatch
 
 # Draft layers trained together with next-token prediction, in the stages after their own: one forward of the trunk
@@ -39,11 +40,15 @@ class JointLearner(NextToken):
         self.every = every
         self._drafted = False
 
+    def share(self, shared: SharedTraining) -> None:
+        super().share(shared)
+        self.drafts.share(shared)
+
     def loss(self, batch: TrainBatch) -> Tensor:
         """The value is that of the next-token loss alone, by which the loop reports and judges; the graph holds both."""
         out = self.forward(batch)
         main = self.cross_entropy(out, batch)
-        self._drafted = zlib.crc32(batch.ids.cpu().numpy().tobytes()) % self.every == 0
+        self._drafted = batch.checksum % self.every == 0
         if not self._drafted:
             return main
         draft = self.drafts.distil(out.hidden, batch)

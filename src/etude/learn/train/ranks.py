@@ -13,10 +13,6 @@ import torch
 from torch import Tensor
 
 
-class RankLost(Exception):
-    """Another rank died, or was silent for too long: this one can't go on either. All start over from the last checkpoint."""
-
-
 class RanksDiverged(Exception):
     """The ranks hold different weights after the same step: another machine, library or thread count on one of them."""
 

@@ -51,9 +51,12 @@ class Regression:
         self._checked = RegressionCheck(best=bits, good=bits)
         self._keep(0, bits)
 
+    def due(self, step: int, done: float) -> bool:
+        return step % self._settings.every == 0
+
     def after(self, step: int, done: float) -> str:
         assert self._checked is not None  # begin
-        if step % self._settings.every:
+        if not self.due(step, done):
             return ""
         bits, bar = self._measure(), self._checked.best * (1 + self._settings.bar)
         self._log.metric(self._stage, step, regression_bits_per_byte=bits)

@@ -12,16 +12,25 @@ makes a loss weight meaningless: draft layers have gradients, clipping and optim
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
+from etude.core.events.log import EventLog
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.linear import linear
 from etude.learn.model.mask import DocumentMask
-from etude.learn.model.mtp import MtpLayer, ahead
+from etude.learn.model.mtp import MtpLayer
 from etude.learn.model.router import Router, balanced_bias, expert_load
-from etude.learn.train.batch import TrainBatch
+from etude.learn.parallel.shared_training import ALONE, SharedTraining
+from etude.learn.train.batch import BatchSource, TrainBatch
+from etude.learn.train.loop import TrainingResult
 from etude.learn.train.losses import divergence
+from etude.learn.train.mtp_settings import MtpSettings
+from etude.learn.train.stage import train_stage
+
+STAGE = "mtp"
 
 
 def draft_layers(model: CausalLM) -> list[MtpLayer]:
@@ -33,14 +42,16 @@ def draft_layers(model: CausalLM) -> list[MtpLayer]:
     return [layer for layer in model.mtp if isinstance(layer, MtpLayer)]
 
 
-def draft_weights(weights: Tensor, positions: Tensor, depth: int) -> Tensor:
+def draft_weights(weights: Tensor, mask: DocumentMask, depth: int) -> Tensor:
     """(B, T) loss weight of what depth `depth` predicts at each place: that of token i + depth + 1, 0 if it is of another document.
 
-    `weights` (B, T) are a batch's, `positions` (B, T) places within documents.
+    `weights` (B, T) are a batch's, `mask` its documents.
     """
-    steps = depth + 1
-    same = ahead(positions, steps) == positions + steps  # past the end of a document or row, places no longer match
-    return ahead(weights, steps) * same
+    steps, positions = depth + 1, mask.positions.to(weights.device)
+    same = (
+        mask.ahead(positions, steps) == positions + steps
+    )  # past the end of a document or row, places no longer match
+    return mask.ahead(weights, steps) * same
 
 
 def draft_states(
@@ -53,7 +64,7 @@ def draft_states(
     turns = model.rope.at(mask.positions.flatten().to(ids.device))
     state, states = hidden.detach().flatten(0, 1), []
     for depth, layer in enumerate(draft_layers(model), 1):
-        embedded = model.embed(ahead(ids, depth)).detach().flatten(0, 1)
+        embedded = model.embed(mask.ahead(ids, depth)).detach().flatten(0, 1)
         state, experts = layer(state, embedded, turns, mask)
         states.append((state.view(hidden.shape), experts))
     return states
@@ -70,6 +81,11 @@ class DraftLearner:
         ]
         self.loads: list[Tensor] = []  # (1, E) of the last batch, one a depth with experts
         self._loss: float | None = None
+        self.shared: SharedTraining = ALONE
+
+    def share(self, shared: SharedTraining) -> None:
+        """The model is trained by several ranks from now on."""
+        self.shared = shared
 
     def loss(self, batch: TrainBatch) -> Tensor:
         """Scalar with its graph, on a trunk that stays as it is."""
@@ -80,22 +96,24 @@ class DraftLearner:
     def distil(self, hidden: Tensor, batch: TrainBatch) -> Tensor:
         """The same after a forward of the trunk that another loss needed too: `hidden` (B, T, H) is its output."""
         mask = batch.mask()
-        positions, teacher = mask.positions.to(hidden.device), hidden.detach()
+        teacher = hidden.detach()
         losses, self.loads = [], []
         for depth, (states, experts) in enumerate(draft_states(self.model, hidden, batch.ids, mask), 1):
-            weights = draft_weights(batch.weights, positions, depth)
+            weights = draft_weights(batch.weights, mask, depth)
             at = weights > 0
-            kl = divergence(states[at], ahead(teacher, depth)[at], self._head)
-            losses.append((weights[at] * kl).sum() / weights.sum().clamp(min=1e-9))  # 0 where a batch has no target
+            kl = divergence(states[at], mask.ahead(teacher, depth)[at], self._head)
+            total = self.shared.total(weights.sum()).clamp(min=1e-9)  # 0 where a batch has no target
+            losses.append((weights[at] * kl).sum() / total)
             if experts is not None:
                 self.loads.append(expert_load(experts.unsqueeze(1)[batch.real.flatten()], self.model.config.experts))
         loss = torch.stack(losses).mean()
-        self._loss = float(loss.detach())
+        self._loss = float(self.shared.total(loss.detach()))
         return loss
 
     @torch.no_grad()
     def after_step(self) -> dict[str, float]:
         """Moves the selection biases towards balance; returns the loss of the last batch (nats) and its busiest expert."""
+        self.loads = [self.shared.total(load) for load in self.loads]
         for router, load in zip(self._routers, self.loads, strict=True):
             if router.bias is not None and self.rate:
                 router.bias.copy_(balanced_bias(router.bias, load[0], self.rate))
@@ -117,3 +135,12 @@ class DraftLearner:
     def _head(self, hidden: Tensor) -> Tensor:
         """The shared head, which drafts do not teach."""
         return linear(hidden, self.model.head.weight.detach())
+
+
+def run_mtp(settings: MtpSettings, model: CausalLM, source: BatchSource, out: Path, log: EventLog) -> TrainingResult:
+    """Trains the draft layers of `model` in place; resumes from `out`. Raises ValueError if it has none.
+
+    The trunk is no part of the optimizer and runs without a graph. Batches are those of pretraining.
+    """
+    learner = DraftLearner(model, settings.router_bias_rate)
+    return train_stage(STAGE, STAGE, settings, model, model.mtp, source, learner, out, log)

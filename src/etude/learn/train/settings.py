@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from etude.learn.model.lora_settings import LoraSettings
+from etude.learn.parallel.layout import ParallelLayout
 from etude.learn.train.importance_settings import ImportanceSettings
 
 TooLong = Literal["stop", "cut", "drop"]
@@ -61,13 +62,21 @@ class LoopSettings(BaseModel):
     spike_factor: float = Field(
         default=5.0, gt=1, description="A loss above this multiple of its moving mean is skipped."
     )
-    checkpoint_every: int = Field(default=100, ge=1, description="Steps between saved training states.")
+    checkpoint_every: int = Field(
+        default=100,
+        ge=1,
+        description="Steps between saved training states; one is saved after ten minutes also where they take longer.",
+    )
     keep_checkpoints: int = Field(default=2, ge=1, description="Training states kept on disk.")
     log_every: int = Field(default=10, ge=1, description="Steps between metric lines.")
     threads: int | None = Field(
         default=None, ge=1, description="Threads of the CPU kernels; unset keeps torch's choice."
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="Where the stage trains; cuda: on one GPU.")
+    parallel: ParallelLayout = Field(
+        default=ParallelLayout(),
+        description="Processes that train the model together, each with a part of it (docs/scale.md).",
+    )
     compute: Literal["fp32", "bf16"] = Field(
         default="fp32", description="Type of products; with bf16 the weights stay fp32 (docs/memory.md)."
     )

@@ -13,10 +13,11 @@ from etude.core.events.log import EventLog
 from etude.core.trace.segment import Segment
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.train.learnable import fit_segments, learnable
-from etude.learn.train.loop import TrainingResult, train_stage
+from etude.learn.train.loop import TrainingResult
 from etude.learn.train.pretrain import learner_of
 from etude.learn.train.settings import SftSettings
 from etude.learn.train.sources import DialogueSource, token_weights
+from etude.learn.train.stage import train_stage
 
 STAGE = "sft"
 

@@ -82,7 +82,7 @@ class TreeMask(DocumentMask):
         self._node_of_slot = torch.from_numpy(node_of_slot.ravel())
         self._slot_of_node = torch.from_numpy(slot_of_node)
         self._positions = torch.from_numpy(tree.positions)[None]
-        self._tree = tree
+        self.tree = tree
         self._prefix = tree.prefix if SPLIT_TOKENS <= tree.prefix < self._width and self._row_count > 1 else 0
 
     def to(self, device: torch.device) -> TreeMask:
@@ -96,7 +96,7 @@ class TreeMask(DocumentMask):
     @cached_property
     def parents(self) -> Tensor:
         """(N,) the node before each; -1 where there is none."""
-        return torch.from_numpy(self._tree.parents).to(self._positions.device)
+        return torch.from_numpy(self.tree.parents).to(self._positions.device)
 
     @property
     def positions(self) -> Tensor:  # type: ignore[override]
@@ -128,7 +128,7 @@ class TreeMask(DocumentMask):
     def dense(self) -> Tensor:
         """(1, N, N) bool, True where a node may see another."""
         visible = torch.zeros(self.length, self.length, dtype=torch.bool)
-        for row in self._tree.rows:
+        for row in self.tree.rows:
             for t, node in enumerate(row):
                 visible[int(node), torch.from_numpy(row[: t + 1])] = True
         return visible[None].to(self._positions.device)

@@ -1,4 +1,5 @@
-"""Where batches come from: a mixture of shard folders, as packed rows or as pieces of like length; dialogues, in buckets of like length."""
+"""Where batches come from: a mixture of shard folders, as packed rows or as pieces of like length; dialogues, in buckets of like length;
+another rank, which reads the data."""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ import xxhash
 from etude.core.trace.segment import Segment
 from etude.learn.corpus.mixture import Mixture
 from etude.learn.corpus.packing import Cursor, PackedRows, bucket_by_length
-from etude.learn.train.batch import TrainBatch, padded_batch, shared_batch
-from etude.learn.train.shared_prefix import SPLIT_TOKENS, common_prefix
+from etude.learn.parallel.shared_training import SharedTraining
+from etude.learn.train.batch import BatchSource, TrainBatch, padded_batch, shared_batch
+from etude.learn.train.shared_prefix import SPLIT_TOKENS, TokenTree, TreeMask, common_prefix
 
 # Share of all tokens that the common beginning has to make up to be computed once.
 SHARED_SHARE = 0.25
@@ -161,6 +163,45 @@ class DialogueSource:
 
     def _epoch_batches(self) -> list[np.ndarray]:
         return bucket_by_length(self._lengths - self.prefix, self._batch_tokens, self._seed, self._epoch)
+
+
+class DealtSource:
+    """A `BatchSource` on every rank of `shared`: the first one draws from `source`, and all get what it drew."""
+
+    def __init__(self, source: BatchSource | None, shared: SharedTraining) -> None:
+        self._source, self._shared = source, shared
+        facts = None
+        if source is not None:
+            digest = getattr(source, "digest", "")
+            facts = [source.total_batches, digest, getattr(source, "former_digest", digest)]
+        self.total_batches, self.digest, self.former_digest = shared.same(facts)
+
+    def next(self) -> TrainBatch | None:
+        drawn = None if self._source is None else self._source.next()
+        return _unpacked(self._shared.same(None if drawn is None else _packed(drawn)))
+
+    def state(self) -> dict[str, Any]:
+        return {} if self._source is None else self._source.state()  # the first rank's is saved
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if self._source is not None:
+            self._source.restore(state)
+
+
+def _packed(batch: TrainBatch) -> dict[str, Any]:
+    rows = None
+    if batch.tree is not None:
+        tree = batch.tree.tree
+        rows = [torch.from_numpy(np.asarray(tree.ids[nodes])) for nodes in tree.rows]
+    return {"ids": batch.ids, "weights": batch.weights, "real": batch.real, "documents": batch.documents, "rows": rows}
+
+
+def _unpacked(packed: dict[str, Any] | None) -> TrainBatch | None:
+    if packed is None:
+        return None
+    rows = packed.pop("rows")
+    tree = None if rows is None else TreeMask(TokenTree([row.numpy() for row in rows], [None] * len(rows)))
+    return TrainBatch(**packed, tree=tree)
 
 
 def _worthwhile_prefix(sequences: Sequence[np.ndarray]) -> int:

@@ -12,6 +12,10 @@ class TrainingWatch(Protocol):
         """Called before the first step of a stage, not of a resumed one."""
         ...
 
+    def due(self, step: int, done: float) -> bool:
+        """Whether `after`, called with the same, looks at the model's weights."""
+        ...
+
     def after(self, step: int, done: float) -> str:
         """Called after every step with the share of the stage that is `done`; returns why the stage has to stop, "" to go on."""
         ...

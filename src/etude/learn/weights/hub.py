@@ -21,7 +21,7 @@ from huggingface_hub.hf_api import BlobLfsInfo
 from etude.core.files import replace_file
 from etude.learn.weights.hub_download import BlobDownload, DownloadObserver, DownloadStopped
 from etude.learn.weights.hub_errors import OFFLINE_REMEDY, hub_errors
-from etude.learn.weights.hub_files import CONFIG, HubFile, companions, is_usable, require_safetensors, weights
+from etude.learn.weights.hub_files import HubFile, companions, has_config, is_usable, require_safetensors, weights
 from etude.learn.weights.hub_name import HubError, HubName
 
 WORKERS = 4  # files at once
@@ -79,13 +79,6 @@ def fetch(found: HubCheckpoint, observer: DownloadObserver) -> Path:
     return _fetch(found, found.weights, observer)
 
 
-def cached_folder(name: HubName, commit: str = "") -> Path | None:
-    """The folder of a checkpoint whose config is in the cache, without a network; None if it is not there."""
-    commit = commit or name.commit or _cached_commit(name)
-    folder = _storage(name) / "snapshots" / commit
-    return folder if commit and (folder / CONFIG).is_file() else None
-
-
 def _storage(name: HubName) -> Path:
     return Path(constants.HF_HUB_CACHE).expanduser() / f"models--{name.repository.replace('/', '--')}"
 
@@ -140,7 +133,7 @@ def _resolve_offline(name: HubName, commit: str) -> tuple[str, tuple[HubFile, ..
     """From the cache alone. Raises HubError if it does not hold the commit."""
     commit = commit or _cached_commit(name)
     folder = _storage(name) / "snapshots" / commit
-    if not commit or not (folder / CONFIG).is_file():
+    if not commit or not has_config(folder):
         raise HubError(f"HF_HUB_OFFLINE is set and the cache has no {name}: {OFFLINE_REMEDY.format(name=name)}")
     if (listed := _listed_in_cache(name, commit)) is not None:
         return listed

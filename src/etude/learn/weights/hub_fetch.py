@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from etude.learn.weights.adapter_folder import base_name, is_adapter
 from etude.learn.weights.hub import HubCheckpoint, fetch, fetch_companions, require_space, resolve
 from etude.learn.weights.hub_errors import hub_errors
 from etude.learn.weights.hub_name import HubError, parse_hub_name
@@ -36,7 +37,9 @@ class HubFetch:
         what = f"{self.found.name} at commit {self.found.commit}"
         if self.dry_run:
             return f"{what}: {describe_download(self.files, self.size, self.missing, self.missing_bytes)}; its folder would be {self.folder}"
-        return f"{what}: {self.files} files, {readable_bytes(self.size)}, in {self.folder}"
+        base = base_name(self.folder) if is_adapter(self.folder) else ""
+        on = f"; an adapter on {base}, which is brought when the adapter is used" if base else ""
+        return f"{what}: {self.files} files, {readable_bytes(self.size)}, in {self.folder}{on}"
 
 
 def fetch_from_hub(

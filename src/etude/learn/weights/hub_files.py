@@ -1,4 +1,5 @@
-"""Which files of a hub repository make a checkpoint: config, tokenizer, templates, licence, and the safetensors that its index names.
+"""Which files of a hub repository make a checkpoint: config, tokenizer, templates, licence, and the safetensors that its index names; or an adapter:
+its config and its tensors.
 
 Pickle files (`.bin`, `.pt`) can run code when they are loaded and are never taken. Neither are copies of the weights in other formats.
 """
@@ -6,11 +7,13 @@ Pickle files (`.bin`, `.pt`) can run code when they are loaded and are never tak
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from etude.learn.weights.adapter_folder import CONFIG as ADAPTER_CONFIG
+from etude.learn.weights.adapter_folder import TENSORS as ADAPTER_TENSORS
 from etude.learn.weights.hf_files import INDEX, SINGLE, listed_files
 from etude.learn.weights.hub_name import HubError
 
@@ -46,14 +49,22 @@ def is_usable(name: str) -> bool:
 
 
 def companions(files: Iterable[HubFile]) -> list[HubFile]:
-    """Everything that is taken besides weights. config.json is last: where it is, the others are."""
+    """Everything that is taken besides weights. The config is last: where it is, the others are."""
     found = [file for file in files if any(_matches(file.name, pattern) for pattern in COMPANIONS)]
-    return sorted(found, key=lambda file: (file.name == CONFIG, file.name))
+    return sorted(found, key=lambda file: (file.name == ADAPTER_CONFIG, file.name == CONFIG, file.name))
+
+
+def has_config(folder: Path) -> bool:
+    """Whether a folder of the cache has what is downloaded last before the weights."""
+    return any((folder / name).is_file() for name in (CONFIG, ADAPTER_CONFIG))
 
 
 def weights(files: Iterable[HubFile], folder: Path) -> list[HubFile]:
-    """The files of weights, as the index in `folder` names them. Raises HubError for one that the repository lacks, and CheckpointError."""
+    """The files of weights, as the index in `folder` names them, or the tensors of an adapter. Raises HubError for one that the repository lacks, and
+    CheckpointError."""
     by_name = {file.name: file for file in files}
+    if _is_adapter(by_name):
+        return [by_name[ADAPTER_TENSORS]]
     wanted = listed_files(folder) if INDEX in by_name else [SINGLE]
     if absent := [name for name in wanted if name not in by_name]:
         raise HubError(
@@ -65,6 +76,13 @@ def weights(files: Iterable[HubFile], folder: Path) -> list[HubFile]:
 def require_safetensors(name: str, files: Iterable[str]) -> None:
     """Raises HubError for a repository whose files are no checkpoint that can be loaded here; says what it has instead."""
     names = sorted(files)
+    if _is_adapter(names):
+        if ADAPTER_TENSORS not in names:
+            raise HubError(
+                f"{name} has {ADAPTER_CONFIG} and no {ADAPTER_TENSORS}, so its adapter can't be loaded: adapters in pickles (.bin) are not; save it "
+                "as safetensors, or take another revision"
+            )
+        return
     if CONFIG not in names:
         raise HubError(
             f"{name} has no {CONFIG}, so it is no checkpoint in the Hugging Face format; take another repository"
@@ -79,6 +97,11 @@ def require_safetensors(name: str, files: Iterable[str]) -> None:
     if other := [one for one in names if one.endswith((".gguf", ".safetensors"))]:
         raise HubError(f"{name} has neither {SINGLE} nor {INDEX}, only {other[0]}; {remedy}")
     raise HubError(f"{name} has no weights; {remedy}")
+
+
+def _is_adapter(names: Collection[str]) -> bool:
+    """Whether these files are an adapter. Next to whole weights one is left on the hub."""
+    return ADAPTER_CONFIG in names and INDEX not in names and SINGLE not in names
 
 
 def _matches(name: str, pattern: str) -> bool:

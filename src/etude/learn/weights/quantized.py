@@ -55,7 +55,7 @@ def _fp8(settings: Mapping[str, Any]) -> QuantScheme:
         raise CheckpointError(
             f"quantization_config: weight_block_size is {block!r:.40}; two numbers of rows and columns are read"
         )
-    if settings.get("fmt", "e4m3") != "e4m3":
+    if settings.get("fmt", "e4m3") not in ("e4m3", "float8_e4m3fn"):  # MiniMax writes the second
         raise CheckpointError(f"quantization_config: fmt is {settings['fmt']!r:.40}; only 'e4m3' is read")
 
     def dequantize(parts: Mapping[str, Tensor]) -> Tensor:

@@ -41,7 +41,8 @@ class IndexCheckpoint:
 
 @dataclass(frozen=True)
 class AdapterCheckpoint:
-    """The directory that joins an adapter with its base. `commit` is the identity of their files."""
+    """The directory that joins an adapter with its base. `commit` is the identity of their files; of an adapter on the hub its commit comes before
+    it, and then ` on `."""
 
     folder: Path
     commit: str
@@ -104,15 +105,20 @@ def _from_adapters(recipe: Recipe) -> dict[str, AdapterCheckpoint]:
         try:
             place = find_checkpoint(name)
             if place is not None and is_adapter(place):
-                from etude.learn.model.adapter_files import read_adapter_settings
-                from etude.learn.model.named_checkpoint import checkpoint_folder
-
-                read_adapter_settings(place)  # refused before the first stage
-                folder = checkpoint_folder(place)
+                folder = _joined(place)
                 found[key] = AdapterCheckpoint(folder, identity(folder))
         except (CheckpointError, OSError) as error:
             raise RecipeError([f"{key} = {name}: {error}"]) from None
     return found
+
+
+def _joined(adapter: Path) -> Path:
+    """The directory that joins an adapter with its base. Raises CheckpointError or OSError."""
+    from etude.learn.model.adapter_files import read_adapter_settings
+    from etude.learn.model.named_checkpoint import checkpoint_folder
+
+    read_adapter_settings(adapter)  # refused before the first stage
+    return checkpoint_folder(adapter)
 
 
 def resolve_checkpoints(recipe: Recipe, folder: Path) -> dict[str, HubCheckpoint | IndexCheckpoint | AdapterCheckpoint]:
@@ -124,18 +130,26 @@ def resolve_checkpoints(recipe: Recipe, folder: Path) -> dict[str, HubCheckpoint
     }
     if not names:
         return here
-    from etude.learn.weights.hub import fetch_companions, resolve
-    from etude.learn.weights.hub_progress import DownloadLines
-
     ledger, found = StageLedger(folder / "ledger.jsonl"), here
     for key, name in names.items():
         try:
-            hub_checkpoint = resolve(name, pinned_commit(ledger, key, named_checkpoints(recipe)[key]))
-            fetch_companions(hub_checkpoint, DownloadLines(str(name)))
-            found[key] = hub_checkpoint
-        except HubError as error:
+            found[key] = _from_hub(name, pinned_commit(ledger, key, named_checkpoints(recipe)[key]))
+        except (HubError, CheckpointError, OSError) as error:
             raise RecipeError([f"{key} = {name}: {error}"]) from None
     return found
+
+
+def _from_hub(name: HubName, commit: str) -> HubCheckpoint | AdapterCheckpoint:
+    """At its pinned commit, if it has one. An adapter is fetched whole with its base, also for a dry run. Raises HubError, CheckpointError or
+    OSError."""
+    from etude.learn.weights.hub import fetch, fetch_companions, resolve
+    from etude.learn.weights.hub_progress import DownloadLines
+
+    lines, found = DownloadLines(str(name)), resolve(name, commit)
+    if not is_adapter(fetch_companions(found, lines)):
+        return found
+    folder = _joined(fetch(found, lines))
+    return AdapterCheckpoint(folder, f"{found.commit} on {identity(folder)}")
 
 
 def pinned_commit(ledger: StageLedger, key: str, text: str) -> str:
@@ -146,7 +160,7 @@ def pinned_commit(ledger: StageLedger, key: str, text: str) -> str:
         if attempt.settings.get(key) == text and isinstance(attempt.settings.get(key + COMMIT), str)
     ]
     newest = max(attempts, key=lambda attempt: attempt.started_s or 0.0, default=None)
-    return "" if newest is None else newest.settings[key + COMMIT]
+    return "" if newest is None else newest.settings[key + COMMIT].partition(" ")[0]
 
 
 def with_folders(recipe: Recipe, found: HubCheckpoints) -> Recipe:

@@ -96,6 +96,11 @@ def hidden_size(recipe: Recipe) -> int:
     return (_config(recipe) or recipe.model).hidden_size
 
 
+def expert_count(recipe: Recipe) -> int:
+    """Experts of a layer of the same model."""
+    return (_config(recipe) or recipe.model).experts
+
+
 def _config(recipe: Recipe) -> Any:
     from etude.learn.model.checkpoint import load_config  # only where a checkpoint is named
     from etude.pipeline.recipe.read import find_checkpoint

@@ -17,7 +17,7 @@ from etude.learn.model.config import ModelConfig
 from etude.learn.model.hf_config import read_config
 from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.transformers_backend.config import implementation_of
-from etude.learn.train.settings import UNPLANNED_TOKENS, PolicyStepSettings
+from etude.learn.train.settings import UNPLANNED_TOKENS, LoopSettings, PolicyStepSettings
 from etude.pipeline.run.machine import gpu_memory_bytes, memory_bytes
 
 if TYPE_CHECKING:
@@ -139,14 +139,14 @@ def _pretraining(name: str, recipe: Recipe, config: ModelConfig) -> StageMemory:
     stage = getattr(recipe.pretrain, name)
     tokens = stage.row_tokens * stage.batch_rows
     size = _size(config, tokens, stage.row_tokens, stage.lora)
-    found = _trainer(name, f"pretrain.{name}.loop", size, tokens, recompute=stage.loop.recompute)
+    found = _supervised(name, f"pretrain.{name}.loop", size, tokens, stage.loop)
     return replace(found, on_gpu=_on_gpu(trainer=stage.loop.device))
 
 
 def _fine_tuning(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMemory:
-    tokens = recipe.sft.batch_tokens + prefix
+    tokens = recipe.sft.batch_tokens + recipe.sft.loop.parallel.ranks * prefix  # each rank computes the prompt
     size = _size(config, tokens, min(config.context_length, tokens), recipe.sft.lora)
-    found = _trainer("sft", "sft.loop", size, tokens, recompute=recipe.sft.loop.recompute)
+    found = _supervised("sft", "sft.loop", size, tokens, recipe.sft.loop)
     return replace(found, on_gpu=_on_gpu(trainer=recipe.sft.loop.device))
 
 
@@ -269,6 +269,19 @@ def _trainer(
     lower = ranks * training_bytes(size, tokens, recompute=True, **more)
     advice = f"{table}.recompute = true takes {_gb(lower)}" if lower < peak else ""
     return StageMemory(stage, peak, 0, advice, ranks=ranks)
+
+
+def _supervised(stage: str, table: str, size: Any, tokens: int, loop: LoopSettings) -> StageMemory:
+    """In one process, or over the ranks of a layout."""
+    from etude.learn.model.step_memory import split_training_bytes
+
+    if (layout := loop.parallel).ranks == 1:
+        return _trainer(stage, table, size, tokens, recompute=loop.recompute)
+    split = {"ranks": layout.ranks, "replicate": layout.replicate, "context": layout.context}
+    peak = split_training_bytes(size, tokens, recompute=loop.recompute, **split)
+    lower = split_training_bytes(size, tokens, recompute=True, **split)
+    advice = f"{table}.recompute = true takes {_gb(lower)}" if lower < peak else ""
+    return StageMemory(stage, peak, 0, advice, ranks=layout.ranks)
 
 
 def _engine(recipe: Recipe, config: ModelConfig, slots: int, *, follows: bool = False) -> int:

@@ -36,6 +36,8 @@ TRAINING_TABLES = (
     "sft.loop",
     "rl.update",
 )
+# Settings that change no result but for the rounding of sums: an attempt goes on with others, and one that has ended is not stale for that.
+LAYOUT_SETTINGS = tuple(f"{table}.parallel." for table in TRAINING_TABLES)
 LORA_TABLES = ("pretrain.base", "pretrain.short", "pretrain.long", "sft", "rl.update")
 ADDED_SETTINGS: dict[str, Any] = {
     "tasks.plugins": [],
@@ -221,6 +223,7 @@ def _stale(
         f"{key} was {_shown(recorded.get(key, absent), absent)}, is {_shown(settings.get(key, absent), absent)}"
         for key in sorted(recorded.keys() | settings.keys())
         if recorded.get(key, absent) != settings.get(key, absent)
+        and not key.startswith(LAYOUT_SETTINGS)
         and not (key not in recorded and _added_without_effect(key, settings))
         and not (key in AUTO_SETTINGS and settings.get(key) == "auto" and isinstance(recorded.get(key), int))
     ]

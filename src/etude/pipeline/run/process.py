@@ -6,7 +6,6 @@ through the run alone (it leads a process group of its own), so that it is inter
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -15,11 +14,11 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
+from etude.core.parent import die_with
 from etude.pipeline.run.machine import usable_cores
 from etude.pipeline.run.meter import Meter, StageCost
 from etude.pipeline.run.stage import Context, Stage, StageError
 
-PR_SET_PDEATHSIG = 1  # prctl(2)
 STOP_S = 30.0  # what an interrupted stage gets for ending sandboxes and Ray before it is killed
 
 
@@ -87,7 +86,7 @@ def threads_for(share: float) -> int:
 
 def _main(connection: Connection, stage: Stage, context: Context, run_pid: int) -> None:
     """The child's life."""
-    _die_with(run_pid)
+    die_with(run_pid)
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits it ignored
     threads = min(threads_for(stage.share), int(os.environ.get("OMP_NUM_THREADS") or 2**16))
@@ -118,9 +117,3 @@ def _portable(error: Exception) -> Exception:
         return error
     except Exception:  # noqa: BLE001 - whatever its own pickling raises
         return RuntimeError(f"{type(error).__name__}: {error}")
-
-
-def _die_with(parent: int) -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the call
-        os._exit(1)

@@ -130,6 +130,7 @@ def test_workers_change_the_time_and_nothing_else(tmp_path: Path) -> None:
     assert [*entries(tmp_path / "one" / "manifest.jsonl")] == [*entries(tmp_path / "two" / "manifest.jsonl")]
 
 
+@pytest.mark.nightly
 def test_a_worker_that_dies_ends_the_build_with_a_remedy_and_the_next_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

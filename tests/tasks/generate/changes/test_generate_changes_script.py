@@ -183,6 +183,7 @@ def test_the_draft_hides_the_tests_and_its_reference_restores_every_file():
     assert draft.hidden == {"test/circle.js": TESTS} and "area" not in draft.changed["test/circle.js"]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node on this machine")
 async def test_a_feature_of_javascript_is_asked_for_and_proved(bench: ProofContext):
     tasks = [await one.build() for one in FeatureDeletion().candidates(project(), bench, 0)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+import pytest
 from grid_project import SHAPES, grid
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +36,7 @@ async def test_docstrings_are_asked_for_and_code_may_not_change_with_them(bench:
     )
 
 
+@pytest.mark.nightly
 async def test_a_page_whose_examples_are_stale_is_a_task(bench: ProofContext) -> None:
     found = {one.id: one for one in Documentation().candidates(grid({"README.md": README}), bench, 0)}
     task = await found["grid-1.0/documentation/README.md"].build()

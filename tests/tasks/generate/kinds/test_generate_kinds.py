@@ -13,6 +13,7 @@ from etude.tasks.generate.generators.test_writing import TestWriting
 from etude.tasks.registry import grade
 
 
+@pytest.mark.nightly
 async def test_tests_of_a_module_are_asked_for_and_graded_by_mutants(bench: ProofContext) -> None:
     candidate = next(iter(TestWriting().candidates(grid(), bench, 0)))
     task = await candidate.build()
@@ -34,6 +35,7 @@ async def test_candidates_are_the_same_for_the_same_project_and_seed(bench: Proo
     assert ids(0) == ids(0) and len(set(ids(0))) == len(ids(0)) > 1
 
 
+@pytest.mark.nightly
 async def test_a_project_whose_tests_notice_nothing_gives_no_task(bench: ProofContext) -> None:
     empty = "import unittest\n\nfrom grid import shapes\n\n\nclass Shapes(unittest.TestCase):\n    def test_it(self):\n        assert shapes\n"
     candidate = next(iter(TestWriting().candidates(grid({"tests/test_shapes.py": empty}), bench, 0)))

@@ -119,12 +119,12 @@ def read_transformers_config(folder: Path | str) -> TransformersConfig:
 
 
 def require_no_code(folder: Path | str) -> None:
-    """Raises UnsupportedConfig for a checkpoint that asks for code of its own."""
+    """Raises UnsupportedConfig for a checkpoint that asks for code of its own, of a type for which transformers has none."""
     raw = raw_config(folder)
-    if raw.get("auto_map"):
+    if raw.get("auto_map") and not _transformers_has(str(raw.get("model_type"))):
         raise UnsupportedConfig(
-            f"{folder}/config.json has an auto_map: code of the checkpoint is never run; remove auto_map to take transformers' own class of "
-            f"{raw.get('model_type')}, if it has one"
+            f"{folder}/config.json has an auto_map, and the installed transformers has no class of {raw.get('model_type')}: code of a checkpoint "
+            "is never run; take a transformers that has the class, or another checkpoint"
         )
 
 
@@ -147,7 +147,7 @@ def config_of(config: Any, **measured: Any) -> TransformersConfig:
         "max_positions": _positions(text),
         "experts": _first(text, _EXPERTS, 0),
         "experts_per_token": _first(text, _EXPERTS_PER_TOKEN, 1),
-        "raw": config.to_dict(),
+        "raw": {key: value for key, value in config.to_dict().items() if key != "auto_map"},
     }
     return TransformersConfig(**(fields | measured))
 

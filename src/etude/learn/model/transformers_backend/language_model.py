@@ -1,16 +1,20 @@
 """A causal language model of transformers behind the interface of `CausalLM`: trainer and engine call the same methods.
 
 The class of transformers computes everything but attention, which is ours (`attention.py`), so that packing, shared beginnings and continuous
-batching work as for our own classes. Classes that can't be called so go by rows (`rows.py`). `survey.py` decides.
+batching work as for our own classes. Classes that can't be called so go by rows (`rows.py`). `survey.py` decides. A checkpoint directory is read
+whole or refused, and written so that it reads back bit for bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -20,10 +24,16 @@ from etude.learn.model.causal_lm import CausalLM, ModelOutput
 from etude.learn.model.hf_errors import UnsupportedConfig
 from etude.learn.model.mask import DocumentMask
 from etude.learn.model.transformers_backend.attention import CachedAttention, MaskedAttention, attach
-from etude.learn.model.transformers_backend.config import TransformersConfig, config_of, transformers
+from etude.learn.model.transformers_backend.config import (
+    TransformersConfig,
+    config_of,
+    read_transformers_config,
+    transformers,
+)
 from etude.learn.model.transformers_backend.routers import Routing
 from etude.learn.model.transformers_backend.rows import RowPass, SlotCaches
 from etude.learn.model.transformers_backend.survey import survey
+from etude.learn.weights.hf_files import CheckpointError
 
 INNER = "inner."  # what names of a `TransformersLM`'s state and modules begin with
 ROUTERS = ("gate", "router", "shared_expert_gate")  # last names of linear layers that have no adapters
@@ -286,3 +296,42 @@ def _decoder_of(inner: Any) -> Any:
     if len(parts) != 1:
         raise UnsupportedConfig(f"{type(inner).__name__} has no decoder apart from its head, which is not supported")
     return parts[0]
+
+
+def load_transformers(
+    folder: Path | str, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+) -> TransformersLM:
+    """The model of a checkpoint directory. Raises CheckpointError or UnsupportedConfig, naming what does not fit."""
+    read_transformers_config(folder)
+    try:
+        inner, report = transformers().AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype=dtype, trust_remote_code=False, local_files_only=True, output_loading_info=True
+        )
+    except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
+        line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"{folder}: transformers can't load the weights: {line:.300}") from error
+    for what in ("missing_keys", "mismatched_keys"):
+        if odd := sorted(str(key) for key in report.get(what, ())):
+            raise CheckpointError(
+                f"{folder}: {odd[0]} ({len(odd)} such) is {what.removesuffix('_keys')}: the weights are not those of the class "
+                f"{type(inner).__name__}"
+            )
+    _require_finite(inner)
+    return TransformersLM(inner.to(device))
+
+
+def _require_finite(inner: nn.Module) -> None:
+    for name, tensor in inner.state_dict().items():
+        if tensor.is_floating_point() and tensor.numel() and not all(bound.isfinite() for bound in tensor.aminmax()):
+            raise CheckpointError(
+                f"{name} holds numbers that are not finite (NaN or infinity): the checkpoint is damaged; take another"
+            )
+
+
+def write_weights(model: TransformersLM, folder: Path, state: Mapping[str, Tensor]) -> None:
+    """The weights of `state`, whose names are those of `model`, into `folder` by the names that the class has on disk. config.json stays."""
+    named = {name.removeprefix(INNER): tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+    with tempfile.TemporaryDirectory(prefix="etude-weights-", dir=folder) as place:
+        model.inner.save_pretrained(place, state_dict=named)
+        for path in Path(place).glob("*.safetensors*"):
+            path.rename(folder / path.name)

@@ -90,60 +90,71 @@ async def _check_prompts(context: Context, tasks: Sequence[str], max_len: int, r
 
 
 class GroupSampler:
-    """Attempts of many groups at once; a group is stored when its last attempt is in."""
+    """Attempts of many groups at once, each kept when it ends; a group is stored when its last attempt is in."""
 
     def __init__(self, context: Context, tasks: Sequence[str], store: GroupStore, setup: AttemptSetup) -> None:
         self.context, self.tasks, self.store, self.setup = context, tasks, store, setup
         self.size = context.recipe.rl.group_size
-        self.found: dict[int, list[Rollout]] = {}
+        self.found: dict[int, dict[int, Rollout]] = {}  # of groups that are not whole, by member
 
     async def run(self) -> None:
-        """A task whose attempts keep meeting infrastructure errors is left out and noted. Raises StageError where more than `rl.max_unreachable`
-        are; what is stored stays."""
-        source = practice(self.context.recipe).source
-        missing = [group for group in range(len(self.tasks)) if not self.store.path(group).is_file()]
-        work = [
-            AttemptJob(source.task(self.tasks[g]), f"{self.tasks[g]}#{g}.{m}", self._seed(g, m), g)
-            for g in missing
-            for m in range(self.size)
-        ]
-        # In this order and not in turns: a group is stored only when all its attempts are made.
-        jobs = [CampaignJob(one.name, one) for one in work]
+        """Attempts that an earlier life of the run kept are not made again. A task whose attempts keep meeting infrastructure errors is left out
+        and noted. Raises StageError where more than `rl.max_unreachable` are, and starts no attempt after that; what is stored stays."""
+        jobs = self._jobs()
         if not jobs:
             return
+        most = self.context.recipe.rl.max_unreachable
+        progress = _GroupProgress(self.context, len(self.tasks) * self.size, len(jobs))
         summary = await run_campaign(
             jobs,
             make_attempts(self.setup),
             append=self._append,
             workers=self.context.recipe.rl.slots,
-            observer=_GroupProgress(self.context, len(jobs)),
+            needed=lambda job: len(progress.faulty) <= most,
+            observer=progress,
         )
-        failed = [group for group in missing if not self.store.path(group).is_file()]
-        if not failed:
+        if not progress.faulty:
             return
-        lost, last, most = (
-            len(summary.faults),
-            list(summary.faults.values())[-1],
-            self.context.recipe.rl.max_unreachable,
-        )
-        if len(failed) > most:
+        lost, last = len(summary.faults), list(summary.faults.values())[-1]
+        if len(progress.faulty) > most:
             raise StageError(
-                f"{lost} of {len(jobs)} attempts, at {len(failed)} tasks, met infra faults, and rl.max_unreachable is {most}; the last: "
+                f"{lost} of {len(jobs)} attempts, at {len(progress.faulty)} tasks, met infra faults, and rl.max_unreachable is {most}; the last: "
                 f"{last}. Run again"
             )
-        names = ", ".join(self.tasks[group] for group in failed)
+        names = ", ".join(self.tasks[group] for group in sorted(progress.faulty))
         self.context.log.note(
             self.context.stage, f"left out, for their attempts met infra faults: {names}; the last: {last}"
         )
 
+    def _jobs(self) -> list[CampaignJob[AttemptJob]]:
+        """The attempts that are neither stored nor kept, group by group and not in turns: a group is stored only when all of it is made."""
+        source = practice(self.context.recipe).source
+        kept = self.store.unfinished_groups()
+        jobs: list[CampaignJob[AttemptJob]] = []
+        for group, task in enumerate(self.tasks):
+            if self.store.path(group).is_file():
+                self.store.forget(group)
+                continue
+            names = {member: f"{task}#{group}.{member}" for member in range(self.size)}
+            results = kept[group].results if group in kept else {}
+            self.found[group] = {m: made for m, made in results.items() if made.id == names.get(m)}
+            for member, name in names.items():
+                if member not in self.found[group]:
+                    work = AttemptJob(source.task(task), name, self._seed(group, member), group, member)
+                    jobs.append(CampaignJob(name, work))
+        return jobs
+
     def _append(self, job: CampaignJob[AttemptJob], made: Attempt) -> None:
         """The last attempt of a group writes the group."""
-        place = job.work.group
-        group = self.found.setdefault(place, [])
-        group.append(made.rollout)
-        if len(group) == self.size:
-            self.store.save(place, sorted(group, key=lambda rollout: rollout.id))
-            del self.found[place]
+        group, member = job.work.group, job.work.member
+        found = self.found[group]
+        found[member] = made.rollout
+        if len(found) < self.size:
+            self.store.keep(group, 0, member, made.rollout)
+            return
+        self.store.save(group, [found[place] for place in sorted(found)])
+        self.store.forget(group)
+        del self.found[group]
 
     def _seed(self, group: int, member: int) -> int:
         place = group * self.size + member
@@ -151,15 +162,18 @@ class GroupSampler:
 
 
 class _GroupProgress(NullCampaignObserver):
-    """Reports how many attempts have ended, failed ones included."""
+    """Reports how many attempts have ended, failed ones and those of an earlier life included; notes faults, and `faulty` has their groups."""
 
-    def __init__(self, context: Context, whole: int) -> None:
-        self._context, self._whole, self._ended = context, whole, 0
+    def __init__(self, context: Context, whole: int, left: int) -> None:
+        self._context, self._whole, self._ended = context, whole, whole - left
+        self.faulty: set[int] = set()
 
     def on_finish(self, job: CampaignJob[Any], record: None) -> None:
         self._report()
 
     def on_failure(self, job: CampaignJob[Any], fault: InfraFault) -> None:
+        self.faulty.add(job.work.group)
+        self._context.log.note(self._context.stage, f"no attempt: {fault}")
         self._report()
 
     def _report(self) -> None:

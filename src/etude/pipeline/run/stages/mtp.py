@@ -15,8 +15,8 @@ from etude.learn.model.checkpoint import check_companions, save_checkpoint
 from etude.learn.model.count import count_parameters
 from etude.learn.model.init import with_drafts
 from etude.learn.train.acceptance import measure_acceptance, tokens_per_pass
-from etude.learn.train.mtp import run_mtp
 from etude.learn.train.pretrain import batches_of
+from etude.learn.train.self_distillation import run_mtp
 from etude.pipeline.run.stage import Context
 from etude.pipeline.run.stages.corpus import HELDOUT
 from etude.pipeline.run.stages.loading import load_model

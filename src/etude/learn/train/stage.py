@@ -1,0 +1,158 @@
+"""The training of a supervised stage: in this process, or over the ranks of a layout, which are processes of this machine.
+
+Over ranks the stage's own process is the first one. It alone has the data, the watches, the log and the whole model, which gets the weights back at
+the end and wherever a watch looks at them; the others get a copy of the model without weights, and every batch from the first.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from etude.core.events.log import EventLog
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.compute import computing
+from etude.learn.model.device import on_device
+from etude.learn.model.heap import LARGE_PARAMETERS, return_freed_memory
+from etude.learn.model.transformers_backend.language_model import TransformersLM
+from etude.learn.parallel.shared_training import ALONE, SharedTraining
+from etude.learn.train.batch import BatchSource, TrainBatch
+from etude.learn.train.loop import TrainingLoop, TrainingResult
+from etude.learn.train.optimizer import build_optimizers
+from etude.learn.train.settings import LoopSettings, OptimizerSettings, ScheduleSettings
+from etude.learn.train.sources import DealtSource
+from etude.learn.train.watch import TrainingWatch
+
+
+class TrainingStage(Protocol):
+    """The settings that every supervised stage has."""
+
+    @property
+    def optimizer(self) -> OptimizerSettings: ...
+    @property
+    def schedule(self) -> ScheduleSettings: ...
+    @property
+    def loop(self) -> LoopSettings: ...
+
+
+class StageLearner(Protocol):
+    """The objective of a stage; holds no parameters of the model, which may be new objects on another device."""
+
+    def loss(self, batch: TrainBatch) -> Tensor: ...
+    def after_step(self) -> dict[str, float]: ...
+    def share(self, shared: SharedTraining) -> None: ...
+
+
+@dataclass(frozen=True)
+class StageTraining:
+    """What all ranks of a stage need."""
+
+    stage: str
+    settings: TrainingStage
+    model: nn.Module
+    taught: nn.Module  # the model or a part of it
+    learner: StageLearner
+    out: Path
+
+    def without_weights(self) -> StageTraining:
+        """The same with parameters on the meta device; buffers keep their values."""
+        meta = {
+            id(p): nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad) for p in self.model.parameters()
+        }
+        return copy.deepcopy(self, dict[int, Any](meta))
+
+    def run(
+        self, source: BatchSource, log: EventLog, watches: Sequence[TrainingWatch], shared: SharedTraining
+    ) -> TrainingResult:
+        """Trains where the model is."""
+        how = self.settings.loop
+        with computing(self.model, how.compute, how.recompute):
+            loop = TrainingLoop(
+                stage=self.stage,
+                model=self.model,
+                optimizers=build_optimizers(self.taught, self.settings.optimizer),
+                source=source,
+                loss=self.learner.loss,
+                after_step=self.learner.after_step,
+                settings=how,
+                schedule=self.settings.schedule,
+                out=self.out,
+                log=log,
+                watches=watches,
+                shared=shared,
+            )
+            return loop.run()
+
+
+def train_stage(
+    stage: str,
+    key: str,
+    settings: TrainingStage,
+    model: nn.Module,
+    taught: nn.Module,
+    source: BatchSource,
+    learner: StageLearner,
+    out: Path,
+    log: EventLog,
+    watches: Sequence[TrainingWatch] = (),
+) -> TrainingResult:
+    """Trains `taught`, which is `model` or a part of it, in place, where the settings of the table `key` say; back on the CPU after it. Raises
+    ValueError for a layout that the model can't have, RankLost where another rank fails."""
+    training = StageTraining(stage, settings, model, taught, learner, out)
+    if settings.loop.parallel.ranks > 1:
+        own = isinstance(model, CausalLM) and not isinstance(model, TransformersLM)
+        experts = model.config.experts if isinstance(model, CausalLM) else 0
+        how = settings.loop
+        how.parallel.require(f"{key}.loop", experts=experts, own=own, device=how.device)
+        return _over_ranks(training, source, log, watches)
+    if sum(parameter.numel() for parameter in model.parameters()) >= LARGE_PARAMETERS:
+        return_freed_memory()
+    with on_device(model, settings.loop.device, f"{key}.loop.device"):
+        return training.run(source, log, watches, ALONE)
+
+
+def _over_ranks(
+    training: StageTraining, source: BatchSource, log: EventLog, watches: Sequence[TrainingWatch]
+) -> TrainingResult:
+    from etude.learn.parallel.rank_processes import other_ranks
+
+    layout, model = training.settings.loop.parallel, training.model
+    part = training.without_weights()
+    log.note(
+        training.stage,
+        f"{layout.ranks} ranks: replicate {layout.replicate} x shard {layout.shard}, experts over {layout.experts}",
+    )
+    with other_ranks(layout.ranks, _other_rank, part):
+        return _as_rank(part, model, source, log, watches)
+
+
+def _other_rank(part: StageTraining) -> None:
+    _as_rank(part, None, None, EventLog.null(), ())
+
+
+def _as_rank(
+    part: StageTraining,
+    whole_model: nn.Module | None,
+    source: BatchSource | None,
+    log: EventLog,
+    watches: Sequence[TrainingWatch],
+) -> TrainingResult:
+    from etude.learn.parallel.shard import Meshes, shard_model
+    from etude.learn.parallel.split_model import SplitModel, fill
+
+    assert isinstance(part.model, CausalLM)  # ParallelLayout.require
+    if sum(parameter.numel() for parameter in part.model.parameters()) >= LARGE_PARAMETERS:
+        return_freed_memory()
+    meshes = Meshes(part.settings.loop.parallel)
+    shard_model(part.model, meshes)
+    fill(part.model, meshes, whole_model)
+    shared = SplitModel(part.model, meshes, whole_model)
+    part.learner.share(shared)
+    result = part.run(DealtSource(source, shared), log, watches, shared)
+    shared.show()
+    return result
