@@ -162,7 +162,8 @@ def test_durable_writes_reach_the_disk_before_the_rename_and_the_name_after_it(
 OWN_FSYNC = {
     "core/files.py",
     "learn/corpus/manifest.py",
-    "learn/train/checkpoint.py",
+    "learn/parallel/rank_states.py",
+    "learn/parallel/shared_training.py",
     "learn/weights/folder.py",
     "learn/weights/hub_download.py",
     "rl/ledger.py",

@@ -135,6 +135,11 @@ VERBS = (
         "Vary one setting of a recipe over several seeds and fit a line. Stopped at any point, the same command goes on.",
     ),
     Verb(
+        "plan",
+        "plan:plan",
+        "State what training on N GPUs would take, without any: memory by part, bytes by collective, time; exit 1 if it does not fit.",
+    ),
+    Verb(
         "doctor",
         "doctor:doctor",
         "Check for each purpose whether this machine can serve it and what is missing; exit 1 if something required is missing.",

@@ -9,6 +9,12 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+# Of a CPU with AVX-512 that is not Intel's, torch's own kernels (MKL, fused attention) use half: products and attention of this package are faster
+# there. On an Intel Xeon of 2023 torch's take 0.55 to 0.85 of their time.
+AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
+INTEL = str(torch.cpu.get_capabilities().get("cpu_name", "")).startswith("Intel")
+OWN_KERNELS = AVX512 and not INTEL
+
 
 class DeviceMissing(Exception):
     """A device was asked for that this process has not."""

@@ -159,6 +159,7 @@ class Experts(nn.Module):
     gate_up_bias: Tensor | None
     down_bias: Tensor | None
     compute: torch.dtype | None = None  # the type of the products; None: that of tokens and weights (`model.compute`)
+    back_end = "auto"
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -180,4 +181,4 @@ class Experts(nn.Module):
         layer = self.weights
         biases = (None if b is None else b.to(x.dtype) for b in (layer.gate_up_bias, layer.down_bias))
         layer = ExpertWeights(layer.gate_up.to(x.dtype), layer.down.to(x.dtype), layer.activation, *biases)
-        return run_experts(x, layer, experts, weights)
+        return run_experts(x, layer, experts, weights, self.back_end)

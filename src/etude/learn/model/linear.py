@@ -2,7 +2,8 @@
 
 torch sends fp32 products to MKL, which on CPUs not made by Intel leaves AVX-512 unused; oneDNN, in the same build, does
 not. At training shapes that halves the time (2,048 x 128 by 256: 1.4 ms to 0.6 ms on an AMD core), in plain fp32 either way.
-Small products stay with MKL, which starts faster. The way there is the operator that torch.compile emits for a linear layer.
+Small products stay with MKL, which starts faster. On Intel's CPUs MKL is the faster one (SmolLM2's products, forward and backward, in 0.55 to 0.85
+of oneDNN's time). The way to oneDNN is the operator that torch.compile emits for a linear layer.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Callable
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from etude.learn.model.device import AVX512, INTEL, OWN_KERNELS
 
 # Multiply-adds from which oneDNN is ahead for every shape of a small model (measured between 0.7 and 1.5 million).
 ONEDNN_MULTIPLY_ADDS = 1 << 20
@@ -27,19 +30,22 @@ ROW_STEP = 64
 # gain nothing.
 FEW_ROWS, FEWER_ROWS = 64, 8
 SMALL_WEIGHT, WIDE_WEIGHT, HEAD_WEIGHT = 1 << 17, 1 << 20, 1 << 23
+# With Intel's AVX-512 MKL is slower at these rows of the weight of a head alone (49,152 x 576, one thread: 4 rows 25 ms instead of oneDNN's 18, 8
+# rows 35 instead of 15, 16 rows 22 instead of 19; on two threads alike).
+INTEL_HEAD_ROWS = range(4, 17)
 
 
-def _onednn_operator(capability: str) -> Callable[..., Tensor] | None:
-    """The operator, if this build has it and the CPU is of this kind."""
-    if not torch.backends.mkldnn.is_available() or torch.backends.cpu.get_cpu_capability() != capability:
+def _onednn_operator(wanted: bool) -> Callable[..., Tensor] | None:
+    """The operator, if this build has it."""
+    if not wanted or not torch.backends.mkldnn.is_available():
         return None
     packet = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
     return None if packet is None else packet.default
 
 
-_ONEDNN = _onednn_operator("AVX512")
-_ONEDNN_OF_AVX2 = _onednn_operator("AVX2")
-PADS_ROWS = _ONEDNN is not None  # a product under autograd keeps a padded copy of its input
+_ONEDNN = _onednn_operator(OWN_KERNELS)
+_ONEDNN_OF_AVX2 = _onednn_operator(torch.backends.cpu.get_cpu_capability() == "AVX2")
+_ONEDNN_OF_INTEL = _onednn_operator(AVX512 and INTEL)
 
 
 def _product(x: Tensor, weight: Tensor) -> Tensor:
@@ -86,11 +92,15 @@ class _OneDnnLinear(torch.autograd.Function):
 
 
 def _of_few_rows(x: Tensor, weight: Tensor) -> Tensor | None:
-    """The product of a decoding step on a CPU without AVX-512; None elsewhere."""
+    """The product of a decoding step where MKL's own is slow; None elsewhere."""
     rows, size = x.shape[0], weight.numel()
-    if _ONEDNN_OF_AVX2 is None or rows > FEW_ROWS or size < SMALL_WEIGHT or torch.is_grad_enabled():
+    if rows > FEW_ROWS or size < SMALL_WEIGHT or torch.is_grad_enabled():
         return None
     if x.device.type != "cpu" or x.dtype != torch.float32:
+        return None
+    if _ONEDNN_OF_INTEL is not None and rows in INTEL_HEAD_ROWS and size >= HEAD_WEIGHT:
+        return _ONEDNN_OF_INTEL(_padded(x, _decoding_rows(rows)), weight, None, "none", [], "")[:rows]
+    if _ONEDNN_OF_AVX2 is None:
         return None
     alone = rows == 1 and size >= WIDE_WEIGHT and torch.get_num_threads() > 1
     if alone or (rows > FEWER_ROWS and size >= HEAD_WEIGHT):

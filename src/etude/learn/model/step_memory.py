@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import torch
 
 from etude.learn.model.adapters import add_adapters
-from etude.learn.model.causal_attention import BLOCKS_ARE_FASTER, KEPT_BYTES, QUERY_BLOCK
+from etude.learn.model.causal_attention import KEPT_BYTES, QUERY_BLOCK
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.compute import product_layers
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.count import count_parameters
-from etude.learn.model.linear import PADS_ROWS
+from etude.learn.model.device import OWN_KERNELS
+from etude.learn.model.linear import ROW_STEP
 from etude.learn.model.lora_settings import LoraSettings
 
 FLOAT, HALF = 4, 2  # bytes of a number in fp32 and in bf16
@@ -44,12 +45,25 @@ class ModelSize:
     gathered: int = 0
 
     @classmethod
-    def of(cls, config: ModelConfig, tokens: int, row_tokens: int, lora: LoraSettings | None = None) -> ModelSize:
-        """For steps of `tokens` tokens in rows of `row_tokens`; `lora`: of adapters, if only these are trained."""
+    def of(
+        cls,
+        config: ModelConfig,
+        tokens: int,
+        row_tokens: int,
+        lora: LoraSettings | None = None,
+        *,
+        full: bool = False,
+        shared: bool = False,
+        device: str = "cpu",
+    ) -> ModelSize:
+        """For steps of `tokens` tokens in rows of `row_tokens` on a `device`; `lora`: of adapters, if only these are trained. `full`: every step has
+        just as many, and no fewer. `shared`: ranks share the tokens of a row, and attention reads keys where they are."""
+        here = OWN_KERNELS and device == "cpu"
+        own, padded = here and not shared, here and not (full and tokens % ROW_STEP == 0)
         count = count_parameters(config.model_copy(update={"mtp_layers": 0})).total
-        seen = [_probabilities(config, layer, row_tokens) for layer in range(config.layers)]
+        seen = [_probabilities(config, layer, row_tokens, own) for layer in range(config.layers)]
         seen = [0 if each * tokens * FLOAT > KEPT_BYTES else each for each in seen]
-        blocks = [_block(config, layer) + each for layer, each in enumerate(seen)]
+        blocks = [_block(config, layer, own, padded) + each for layer, each in enumerate(seen)]
         if lora is not None and lora.dora:
             blocks = [each + _scaled(config, layer) for layer, each in enumerate(blocks)]
         ends = 2 * config.hidden_size
@@ -91,18 +105,6 @@ def training_bytes(
     return _states(size, copies) + (step + gradients if held > tokens else max(step, gradients))
 
 
-def split_training_bytes(
-    size: ModelSize, tokens: int, *, ranks: int, replicate: int = 1, context: int = 1, recompute: bool = False
-) -> int:
-    """All ranks together of a training whose parameters are kept `replicate` times, each split over ranks / replicate: what one process has, spread
-    over them, the copies, the further processes, the whole model that the first rank keeps, and the keys and values that `context` ranks gather of
-    the tokens that they share."""
-    states = _states(size, 0) - PROCESS_BYTES
-    more = (ranks - 1) * (PROCESS_BYTES + LOGIT_COPIES * LOGIT_BYTES) + FLOAT * size.parameters
-    more += 0 if recompute else FLOAT * (context - 1) * tokens * size.gathered
-    return training_bytes(size, tokens, recompute=recompute) + (replicate - 1) * (states + FLOAT * size.trained) + more
-
-
 def fitting_tokens(
     size: ModelSize, memory: int, wanted: int, *, recompute: bool = False, copies: int = 0
 ) -> tuple[int, int]:
@@ -138,23 +140,25 @@ def engine_bytes(
     width = 2 if rounded else FLOAT
     cache = config.layers * slots * length * config.cache_width
     logits = LOGIT_COPIES * slots * config.vocab_size
-    prefill = PREFILL_BLOCKS * prefill_tokens * max(_block(config, layer) for layer in range(config.layers))
+    block = max(_block(config, layer, own=False, padded=False) for layer in range(config.layers))
+    prefill = PREFILL_BLOCKS * prefill_tokens * block
     return PROCESS_BYTES + width * (parameters + cache) + FLOAT * (logits + prefill + states * parameters)
 
 
-def _block(config: ModelConfig, layer: int) -> int:
-    """Numbers of one token in a block."""
+def _block(config: ModelConfig, layer: int, own: bool, padded: bool) -> int:
+    """Numbers of one token in a block, by this package's `own` kernels of products and attention or by torch's; `padded`: by the former a product
+    keeps a copy of its input."""
     norms = 2 if config.norm_place == "both" else 1
     stream = 2 * (2 * norms + 1) * config.hidden_size  # what enters a norm, normalised, and what enters the products
-    attention = _latent(config) if config.attention == "latent" else _grouped(config, layer)
-    padded = 3 * config.hidden_size if PADS_ROWS else 0  # a copy for each product of one input
-    return stream + padded + attention + (_experts(config) if config.has_experts(layer) else _dense(config))
+    attention = _latent(config) if config.attention == "latent" else _grouped(config, layer, own)
+    copies = 3 * config.hidden_size if padded else 0  # for each product of one input
+    return stream + copies + attention + (_experts(config) if config.has_experts(layer) else _dense(config))
 
 
-def _grouped(config: ModelConfig, layer: int) -> int:
+def _grouped(config: ModelConfig, layer: int, own: bool) -> int:
     queries, keys = config.heads_of(layer) * config.head_dim, config.kv_heads * config.head_dim
     normed = 2 * (queries + keys) if config.qk_norm != "none" else 0
-    expanded = 2 * (queries - keys) if BLOCKS_ARE_FASTER or config.window or config.sinks else 0
+    expanded = 2 * (queries - keys) if own or config.window or config.sinks else 0
     return normed + expanded + 3 * queries + 2 * keys + _gates(config, layer)
 
 
@@ -178,10 +182,10 @@ def _scaled(config: ModelConfig, layer: int) -> int:
     return (config.heads_of(layer) + 2 * config.kv_heads) * config.head_dim + 2 * config.hidden_size + inner
 
 
-def _probabilities(config: ModelConfig, layer: int, row_tokens: int) -> int:
+def _probabilities(config: ModelConfig, layer: int, row_tokens: int, own: bool) -> int:
     """Of one token in a layer whose attention goes in blocks of queries; the fused kernel keeps none."""
     window = config.window_of(layer)
-    if not (window or config.sinks or config.attention == "latent" or BLOCKS_ARE_FASTER):
+    if not (window or config.sinks or config.attention == "latent" or own):
         return 0
     seen = (row_tokens + QUERY_BLOCK) // 2
     return config.heads_of(layer) * (min(seen, window + QUERY_BLOCK) if window else seen)

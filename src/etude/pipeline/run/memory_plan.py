@@ -129,24 +129,26 @@ def _config(recipe: Recipe) -> ModelConfig:
     return ModelConfig.from_settings(recipe.model, recipe.corpus.vocabulary_size)
 
 
-def _size(config: ModelConfig, tokens: int, row_tokens: int, lora: LoraSettings) -> Any:
+def _size(
+    config: ModelConfig, tokens: int, row_tokens: int, lora: LoraSettings, device: str, full: bool = False
+) -> Any:
     from etude.learn.model.step_memory import ModelSize  # imports torch
 
-    return ModelSize.of(config, tokens, row_tokens, lora if lora.rank else None)
+    return ModelSize.of(config, tokens, row_tokens, lora if lora.rank else None, full=full, device=device)
 
 
 def _pretraining(name: str, recipe: Recipe, config: ModelConfig) -> StageMemory:
     stage = getattr(recipe.pretrain, name)
     tokens = stage.row_tokens * stage.batch_rows
-    size = _size(config, tokens, stage.row_tokens, stage.lora)
-    found = _supervised(name, f"pretrain.{name}.loop", size, tokens, stage.loop)
+    steps = (tokens, stage.row_tokens, stage.packing)
+    found = _supervised(name, f"pretrain.{name}.loop", config, steps, stage.loop, stage.lora)
     return replace(found, on_gpu=_on_gpu(trainer=stage.loop.device))
 
 
 def _fine_tuning(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMemory:
     tokens = recipe.sft.batch_tokens + recipe.sft.loop.parallel.ranks * prefix  # each rank computes the prompt
-    size = _size(config, tokens, min(config.context_length, tokens), recipe.sft.lora)
-    found = _supervised("sft", "sft.loop", size, tokens, recipe.sft.loop)
+    rows = min(config.context_length, tokens)
+    found = _supervised("sft", "sft.loop", config, (tokens, rows, False), recipe.sft.loop, recipe.sft.lora)
     return replace(found, on_gpu=_on_gpu(trainer=recipe.sft.loop.device))
 
 
@@ -175,7 +177,7 @@ def fit_update(recipe: Recipe, config: ModelConfig | None = None, prefix: int | 
     prefix = shared_prompt_tokens(recipe) if prefix is None else prefix
     wanted = WANTED_TOKENS[recipe.rl.device] + (prefix if prefix >= LONG_PREFIX else 0)
     wanted = update.step_tokens[0] if update.batch_tokens != "auto" else -(-wanted // BATCH_STEP) * BATCH_STEP
-    size = _size(config, wanted, _row_tokens(recipe, config), update.lora)
+    size = _size(config, wanted, _row_tokens(recipe, config), update.lora, recipe.rl.device)
     batch, graph = fitting_tokens(size, memory, wanted, recompute=update.recompute, copies=_copies(recipe))
     batch, graph = max(BATCH_STEP, batch // BATCH_STEP * BATCH_STEP), graph // GRAPH_STEP * GRAPH_STEP
     return _planned(update, {"batch_tokens": batch, "graph_tokens": graph}, f"for {_gb(memory)} of memory")
@@ -229,7 +231,7 @@ def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMem
     update, row = planned.update, _row_tokens(recipe, config)
     batch, graph = update.step_tokens
     tokens = max(batch, prefix)
-    size = _size(config, tokens, row, update.lora)
+    size = _size(config, tokens, row, update.lora, rl.device)
     places = _on_gpu(trainer=rl.device, engine=recipe.engine.device)
     rollouts = -(-rl.groups_per_step * rl.group_size // rl.ranks)  # of a rank
     held = max(tokens, min(graph, _step_tokens(rollouts, row, tokens, prefix)))
@@ -271,15 +273,21 @@ def _trainer(
     return StageMemory(stage, peak, 0, advice, ranks=ranks)
 
 
-def _supervised(stage: str, table: str, size: Any, tokens: int, loop: LoopSettings) -> StageMemory:
-    """In one process, or over the ranks of a layout."""
-    from etude.learn.model.step_memory import split_training_bytes
-
+def _supervised(
+    stage: str, table: str, config: ModelConfig, steps: tuple[int, int, bool], loop: LoopSettings, lora: LoraSettings
+) -> StageMemory:
+    """In one process, or over the ranks of a layout. `steps`: their tokens, those of a row, and whether every step has as many."""
+    tokens, row_tokens, full = steps
     if (layout := loop.parallel).ranks == 1:
+        size = _size(config, tokens, row_tokens, lora, loop.device, full)
         return _trainer(stage, table, size, tokens, recompute=loop.recompute)
-    split = {"ranks": layout.ranks, "replicate": layout.replicate, "context": layout.context}
-    peak = split_training_bytes(size, tokens, recompute=loop.recompute, **split)
-    lower = split_training_bytes(size, tokens, recompute=True, **split)
+    from etude.learn.plan.rank_memory import split_training_bytes
+
+    adapters = lora if lora.rank else None
+    peak, lower = (
+        split_training_bytes(config, layout, tokens, row_tokens, recompute=recompute, lora=adapters)
+        for recompute in (loop.recompute, True)
+    )
     advice = f"{table}.recompute = true takes {_gb(lower)}" if lower < peak else ""
     return StageMemory(stage, peak, 0, advice, ranks=layout.ranks)
 
