@@ -12,6 +12,7 @@ from torch import Tensor
 
 from etude.learn.model.adapters import add_adapters, trained_state
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.compute import Compute, computing
 from etude.learn.model.init import new_model, with_drafts
 from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.settings import ModelSettings
@@ -43,10 +44,11 @@ class Case:
     layout: dict[str, int]
     batch: str
     trained: str
+    compute: Compute = "fp32"
 
     @property
     def label(self) -> str:
-        return f"{self.layout}, {self.batch}, {self.trained}"
+        return f"{self.layout}, {self.batch}, {self.trained}, {self.compute}"
 
 
 def model_of(name: str, drafts: bool = False, **sizes: int) -> CausalLM:
@@ -128,9 +130,10 @@ def computed(model: CausalLM, case: Case, shared: SharedTraining) -> Computed:
 
 
 @cache
-def of_one_process(name: str, batch: str, trained: str) -> tuple[Computed, dict[str, Tensor | None]]:
+def of_one_process(name: str, batch: str, trained: str, compute: Compute) -> tuple[Computed, dict[str, Tensor | None]]:
     model = prepared(name, trained)
-    found = computed(model, Case({}, batch, trained), ALONE)
+    with computing(model, compute, recompute=False):
+        found = computed(model, Case({}, batch, trained), ALONE)
     return found, {key: parameter.grad for key, parameter in model.named_parameters()}
 
 
@@ -145,11 +148,12 @@ def _difference(name: str, case: Case) -> dict[str, float]:
     from etude.learn.parallel.shard import Meshes, gradient_norm, shard_model, whole
     from etude.learn.parallel.split_model import SplitModel
 
-    reference, expected = of_one_process(name, case.batch, case.trained)
+    reference, expected = of_one_process(name, case.batch, case.trained, case.compute)
     model, layout = prepared(name, case.trained), ParallelLayout.model_validate(case.layout)
     meshes = Meshes(layout)
-    shard_model(model, meshes)
-    mine = computed(model, case, SplitModel(model, meshes))
+    shard_model(model, meshes, case.compute)
+    with computing(model, case.compute, recompute=False):
+        mine = computed(model, case, SplitModel(model, meshes))
     summed = mine.loss.clone()
     dist.all_reduce(summed)
     norm = float(gradient_norm(model, meshes, model.parameters()))

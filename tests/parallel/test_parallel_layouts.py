@@ -39,6 +39,7 @@ def cases(name: str, count: int) -> list[Case]:
         kinds += ["replay"] if name != "qwen3" and whole_tree else []
         kinds += ["drafts"] if batch != "tree" else []  # draft layers learn from rows
         found += [Case(layout, batch, kind) for kind in kinds]
+        found += [Case(layout, batch, kind, "bf16") for kind in kinds[:2] if batch != "tree"]
     return found
 
 
@@ -55,8 +56,10 @@ def test_layouts_have_the_loss_routes_and_gradients_of_one_process(name: str, co
     for found in run_ranks(count, ranks_agree, name, wanted):
         assert list(found) == [case.label for case in wanted]
         for label, case in found.items():
-            assert case["loss"] <= 1e-6 and case["routes"] == 0, (label, case)
-            assert case["gradient"] <= 2e-6 and case["norm"] <= 2e-6, (label, case)
+            # In bf16 a sum of two products is rounded once in one process, and as often as it has ranks here: by 0.4% of each number.
+            loss, gradient, norm = (5e-4, 5e-2, 2e-3) if label.endswith("bf16") else (1e-6, 2e-6, 2e-6)
+            assert case["loss"] <= loss and case["routes"] == 0, (label, case)
+            assert case["gradient"] <= gradient and case["norm"] <= norm, (label, case)
 
 
 def test_a_layout_that_does_not_divide_is_refused_with_the_numbers() -> None:

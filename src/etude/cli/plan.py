@@ -2,37 +2,71 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from pydantic import ValidationError
 
 from etude.cli.answer import Answer
-from etude.cli.option import Json
+from etude.cli.option import Json, Overrides, Recipes
 
 if TYPE_CHECKING:
     from etude.learn.model.config import ModelConfig
+    from etude.pipeline.recipe.recipe import Recipe
+
+Stage = Literal["base", "short", "long", "sft"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A model, and how a stage of a recipe trains it; `how`: of these, what the recipe says."""
+
+    name: str
+    config: ModelConfig
+    how: dict[str, Any]
 
 
 def plan(
-    gpus: Annotated[int, typer.Option("--gpus", min=1, metavar="N", help="Number of GPUs, a rank on each.")],
-    seq: Annotated[int, typer.Option("--seq", min=1, metavar="TOKENS", help="Length of a row.")] = 8192,
+    recipes: Recipes = None,
+    overrides: Overrides = None,
+    stage: Annotated[Stage, typer.Option("--stage", help="Stage of the recipe.")] = "sft",
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="DIR|NAME", help="A checkpoint directory, or a hub name (owner/name)."),
+        typer.Option("--model", metavar="DIR|NAME", help="A checkpoint directory, a hub name, or smollm2-135m."),
     ] = None,
     preset: Annotated[
         str | None, typer.Option("--preset", metavar="NAME", help="A published shape: kimi-k2.5, qwen3-30b-a3b, ...")
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows of each group of context ranks in a step.")] = 1,
-    replicate: Annotated[int, typer.Option("--replicate", min=1, help="Copies of the parameters.")] = 1,
-    experts: Annotated[int, typer.Option("--experts", min=1, help="Ranks that divide a layer's experts.")] = 1,
-    context: Annotated[int, typer.Option("--context", min=1, help="Ranks that share the tokens of a row.")] = 1,
-    compute: Annotated[Literal["fp32", "bf16"], typer.Option(help="Type of products.")] = "bf16",
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=1, metavar="N", help="Number of GPUs, a rank on each. Default: 1.")
+    ] = None,
+    seq: Annotated[
+        int | None, typer.Option("--seq", min=1, metavar="TOKENS", help="Length of a row. Default: 8192.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", min=1, help="Rows of each group of context ranks in a step. Default: 1.")
+    ] = None,
+    replicate: Annotated[
+        int | None, typer.Option("--replicate", min=1, help="Copies of the parameters. Default: 1.")
+    ] = None,
+    experts: Annotated[
+        int | None, typer.Option("--experts", min=1, help="Ranks that divide a layer's experts. Default: 1.")
+    ] = None,
+    context: Annotated[
+        int | None, typer.Option("--context", min=1, help="Ranks that share the tokens of a row. Default: 1.")
+    ] = None,
+    compute: Annotated[
+        Literal["fp32", "bf16"] | None, typer.Option("--compute", help="Type of products. Default: bf16.")
+    ] = None,
     recompute: Annotated[
-        bool, typer.Option("--recompute/--no-recompute", help="Compute each block again for its gradients.")
-    ] = True,
-    lora_rank: Annotated[int, typer.Option("--lora-rank", min=0, help="Rank of adapters; 0 trains all weights.")] = 0,
+        bool | None,
+        typer.Option("--recompute/--no-recompute", help="Compute each block again for its gradients. Default: yes."),
+    ] = None,
+    lora_rank: Annotated[
+        int | None, typer.Option("--lora-rank", min=0, help="Rank of adapters. Default: 0, all weights are trained.")
+    ] = None,
     gpu: Annotated[
         str, typer.Option("--gpu", metavar="NAME", help="Kind of GPU: a100-80gb, h100, h200, b200.")
     ] = "h100",
@@ -40,45 +74,105 @@ def plan(
         float, typer.Option("--efficiency", min=0.01, max=1, help="Share of the GPU's peak that products reach.")
     ] = 0.4,
     tokens: Annotated[
-        float | None, typer.Option("--tokens", metavar="N", help="Tokens of the whole training, such as 50e9.")
+        float | None, typer.Option("--tokens", min=1, metavar="N", help="Tokens of the whole training, such as 50e9.")
     ] = None,
     price: Annotated[
-        float | None, typer.Option("--price", metavar="X", help="Price of a GPU for an hour; needs --tokens.")
+        float | None, typer.Option("--price", min=0, metavar="X", help="Price of a GPU for an hour; needs --tokens.")
     ] = None,
     json: Json = False,
 ) -> Answer:
-    """State what training on N GPUs would take, without any: memory by part, bytes by collective, time; exit 1 if it does not fit."""
-    from etude.learn.model.lora_settings import LoraSettings
-    from etude.learn.parallel.layout import ParallelLayout
+    """State what training on N GPUs would take, without any: memory by part, bytes by collective, time; exit 1 if it does not fit.
+
+    Of a recipe's stage, a checkpoint or a published shape. Options replace what the recipe says.
+    """
     from etude.learn.plan.accelerators import ACCELERATORS
     from etude.learn.plan.cluster_plan import ClusterPlan
-    from etude.learn.plan.exchanges import PlannedStep
 
     if gpu not in ACCELERATORS:
         raise ValueError(f"--gpu {gpu!r:.80} is not known; known are {', '.join(ACCELERATORS)}")
     if price is not None and tokens is None:
         raise ValueError(f"--price {price} needs --tokens, the length of the training")
-    name, config = _model(model, preset)
-    if gpus % replicate:
-        raise ValueError(f"--replicate {replicate} does not divide --gpus {gpus}")
-    layout = ParallelLayout(replicate=replicate, shard=gpus // replicate, experts=experts, context=context)
-    layout.require_experts(config.experts)
-    lora = LoraSettings(rank=lora_rank, base=compute) if lora_rank else None
-    step = PlannedStep(layout, rows, seq, compute, recompute, lora)
-    found = ClusterPlan(name, config, step, ACCELERATORS[gpu], efficiency)
+    planned = _planned(recipes, overrides, stage, model, preset)
+    given: dict[str, Any] = {
+        "gpus": gpus, "seq": seq, "rows": rows, "replicate": replicate, "experts": experts, "context": context,
+        "compute": compute, "recompute": recompute, "lora_rank": lora_rank,
+    }  # fmt: skip
+    how = planned.how | {key: value for key, value in given.items() if value is not None}
+    found = ClusterPlan(planned.name, planned.config, _step(planned.config, how), ACCELERATORS[gpu], efficiency)
     return Answer(found.document(tokens, price), found.text(tokens, price), int(bool(found.misfits())))
 
 
-def _model(model: str | None, preset: str | None) -> tuple[str, ModelConfig]:
-    from etude.learn.model.hf_config import read_config
+def _step(config: ModelConfig, how: dict[str, Any]) -> Any:
+    from etude.learn.model.lora_settings import LoraSettings
+    from etude.learn.parallel.layout import ParallelLayout
+    from etude.learn.plan.exchanges import PlannedStep
+
+    gpus, replicate, compute = how.get("gpus", 1), how.get("replicate", 1), how.get("compute", "bf16")
+    if gpus % replicate:
+        raise ValueError(f"--replicate {replicate} does not divide --gpus {gpus}")
+    shape = {"replicate": replicate, "shard": gpus // replicate}
+    try:
+        layout = ParallelLayout(**shape, experts=how.get("experts", 1), context=how.get("context", 1))
+    except ValidationError as error:
+        raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+    layout.require_experts(config.experts)
+    rank = how.get("lora_rank", 0)
+    lora = how.get("lora") or LoraSettings(base=compute)
+    adapters = lora.model_copy(update={"rank": rank}) if rank else None
+    recompute = how.get("recompute", True)
+    return PlannedStep(layout, how.get("rows", 1), how.get("seq", 8192), compute, recompute, adapters)
+
+
+def _planned(
+    recipes: list[str] | None, overrides: list[str] | None, stage: Stage, model: str | None, preset: str | None
+) -> Planned:
     from etude.learn.plan.shapes import SHAPES, published_shape
+
+    named = [name for name, value in (("RECIPE", recipes), ("--model", model), ("--preset", preset)) if value]
+    if len(named) != 1:
+        given = f"{' and '.join(named)} are given" if named else "none is given"
+        raise ValueError(f"name one of RECIPE, --model DIR|NAME and --preset ({', '.join(SHAPES)}): {given}")
+    if preset is not None:
+        return Planned(preset, published_shape(preset), {})
+    if model is not None:
+        return Planned(model, _config(model), {})
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
+
+    recipe = read_recipe([find_recipe(name) for name in recipes or []], list(overrides or []))
+    return _of_recipe(recipe, stage)
+
+
+def _of_recipe(recipe: Recipe, stage: Stage) -> Planned:
+    from etude.learn.model.config import ModelConfig
+
+    start = str(recipe.run.sft_checkpoint or recipe.model.init)
+    config = _config(start) if start else ModelConfig.from_settings(recipe.model, recipe.corpus.vocabulary_size)
+    settings: Any = recipe.sft if stage == "sft" else getattr(recipe.pretrain, stage)
+    loop = settings.loop
+    groups = loop.parallel.ranks // loop.parallel.context
+    if stage == "sft":
+        seq = min(settings.batch_tokens, recipe.engine.max_len, config.context_length)
+        rows = settings.batch_tokens // seq
+    else:
+        seq, rows = settings.row_tokens, settings.batch_rows
+    how = {
+        "gpus": loop.parallel.ranks, "replicate": loop.parallel.replicate, "experts": loop.parallel.experts,
+        "context": loop.parallel.context, "seq": seq, "rows": -(-rows // groups), "compute": loop.compute,
+        "recompute": loop.recompute, "lora_rank": settings.lora.rank, "lora": settings.lora,
+    }  # fmt: skip
+    return Planned(f"{recipe.run.name}, {stage}", config, how)
+
+
+def _config(name: str) -> ModelConfig:
+    """Of a checkpoint, whose weights are not downloaded."""
+    from etude.learn.model.hf_config import read_config
+    from etude.learn.model.named_checkpoint import named_folder
+    from etude.learn.model.published_models import PUBLISHED_MODELS
     from etude.learn.weights.hub_fetch import fetch_from_hub
 
-    if (model is None) == (preset is None):
-        raise ValueError(f"name one model: --preset ({', '.join(SHAPES)}) or --model DIR|NAME")
-    if preset is not None:
-        return preset, published_shape(preset)
-    folder = Path(str(model))
-    if not folder.is_dir():
-        folder = fetch_from_hub(str(model), None, None, dry_run=True).folder  # config and tokenizer alone
-    return str(model), read_config(folder)
+    folder = Path(name)
+    if name in PUBLISHED_MODELS:
+        folder = named_folder(name)
+    elif not folder.is_dir():
+        folder = fetch_from_hub(name, dry_run=True).folder
+    return read_config(folder)

@@ -9,7 +9,7 @@ from etude.learn.model.config import ModelConfig
 from etude.learn.model.count import count_parameters
 from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.parallel.layout import ParallelLayout
-from etude.learn.plan.exchanges import PlannedStep, Traffic, recorded, sent, some_layers, step_exchanges
+from etude.learn.plan.exchanges import ExchangeKind, PlannedStep, Traffic, recorded, sent, some_layers, step_exchanges
 from etude.learn.plan.shapes import published_shape
 
 SMALL = {"vocab_size": 64, "hidden_size": 32, "heads": 4, "dense_intermediate": 48}
@@ -70,6 +70,18 @@ def test_tokens_go_to_their_experts_and_back_in_both_passes() -> None:
     assert _by(traffic, "tokens of experts", "all_to_all") == layers * (rows + numbers) * 3 // 4
 
 
+def test_experts_and_their_tokens_travel_in_bf16_where_products_are() -> None:
+    config, layout = ModelConfig.model_validate(SPARSE), ParallelLayout(shard=8, experts=4)
+    full, half = (step_exchanges(config, PlannedStep(layout, 1, 16, compute)) for compute in ("fp32", "bf16"))
+    apart = ExchangeKind("weights", "all_gather", (0, 4))
+    assert half[apart] == full[apart] // 2 > 0
+    numbers = len(config.moe_layers) * (16 * config.experts_per_token * 8 + 4 * 8) * 3 // 4
+    tokens = ("tokens of experts", "all_to_all")
+    assert _by(half, *tokens) - numbers == (_by(full, *tokens) - numbers) // 2
+    whole = ("gradients", "reduce_scatter")
+    assert _by(half, *whole) == _by(full, *whole)  # sums stay in fp32
+
+
 def test_latents_of_kimi_at_32k_are_31_and_a_half_mib_a_layer() -> None:
     kimi = some_layers(published_shape("kimi-k2.5"), [0, 1])
     step = PlannedStep(ParallelLayout(shard=8, experts=8, context=8), 1, 32_768, "bf16")
@@ -78,15 +90,18 @@ def test_latents_of_kimi_at_32k_are_31_and_a_half_mib_a_layer() -> None:
     assert _by(traffic, "keys and values", "reduce_scatter") == 2 * 31.5 * MIB
 
 
-def test_all_of_512_ranks_exchange_in_the_same_order() -> None:
-    config = ModelConfig.model_validate(SPARSE)
+@pytest.mark.parametrize(
+    "ranks", [(0, 511), pytest.param((1, 5, 63, 255, 256, 400), marks=pytest.mark.nightly)], ids=["ends", "between"]
+)
+def test_all_of_512_ranks_exchange_in_the_same_order(ranks: tuple[int, ...]) -> None:
+    config = some_layers(ModelConfig.model_validate(SPARSE), [0, 2])
     step = PlannedStep(ParallelLayout(replicate=2, shard=256, experts=8, context=4), 1, 2_000, recompute=True)
     orders = []
-    for rank in (0, 1, 5, 255, 256, 511):
+    for rank in ranks:
         exchanges = recorded(config, step, rank)
         assert all(rank in exchange.kind.ranks for exchange in exchanges)
         orders.append([(e.kind.what, e.kind.collective, len(e.kind.ranks), e.sent) for e in exchanges])
-    assert len(orders[0]) > 40
+    assert len(orders[0]) > 20
     assert all(order == orders[0] for order in orders)
 
 

@@ -113,13 +113,14 @@ def grouped_experts(x: Tensor, layer: ExpertWeights, experts: Tensor, weights: T
 def dense_experts(x: Tensor, layer: ExpertWeights, experts: Tensor, weights: Tensor) -> Tensor:
     """Every expert for every token, zero weight for those not chosen: no gathers at all, E / K times the arithmetic."""
     count, tokens = layer.gate_up.shape[0], x.shape[0]
+    weights = weights.to(x.dtype)
     dense = weights.new_zeros(tokens, count).scatter(1, experts, weights)  # (N, E)
     inner = torch.bmm(x.expand(count, -1, -1), layer.gate_up.transpose(1, 2))  # (E, N, 2I)
     if layer.gate_up_bias is not None:
         inner = inner + layer.gate_up_bias.unsqueeze(1)
     inner = (layer.activation(inner) * dense.t().unsqueeze(-1)).transpose(0, 1).flatten(1)  # (N, E * I)
     y = inner @ layer.down.transpose(1, 2).flatten(0, 1)
-    return y if layer.down_bias is None else y + dense.to(x.dtype) @ layer.down_bias
+    return y if layer.down_bias is None else y + dense @ layer.down_bias
 
 
 # From here on a CPU's matrix products outweigh the cost of calling them one by one, and small intermediates stay in its cache

@@ -19,16 +19,19 @@ import torch.distributed
 from torch import Tensor, nn
 from torch.distributed._functional_collectives import all_to_all_single, all_to_all_single_autograd
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from etude.learn.model.block import MixtureOfExperts
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.compute import Compute
 from etude.learn.model.experts import Experts
 from etude.learn.parallel.layout import ParallelLayout
 from etude.learn.parallel.shared_training import ContextRank
 
 DIST: Any = torch.distributed  # its stubs lack most of what is used here
+# Weights that products in bf16 would round anyway: the results are the same bits.
+ROUNDED = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
 REPLICATE, SHARD, EXPERT_SHARD, EXPERTS, CONTEXT = "replicate", "shard", "expert_shard", "experts", "context"
 
 
@@ -136,6 +139,9 @@ class DispatchedExperts(nn.Module):
         sent = torch.bincount(flat // self.each, minlength=self.ranks)  # (ranks,)
         here, there = self._counts(sent)
         rows = x.index_select(0, order // chosen)
+        rows = (
+            rows if self.local.compute is None else rows.to(self.local.compute)
+        )  # as the experts will, so half of it travels
         given = all_to_all_single_autograd(rows, there, here, self.group)  # (M, H)
         asked = all_to_all_single((flat % self.each)[order], there, here, self.group)  # (M,)
         ones = torch.ones(len(asked), 1, dtype=weights.dtype, device=x.device)
@@ -152,8 +158,9 @@ class DispatchedExperts(nn.Module):
         return sent.tolist(), taken.tolist()
 
 
-def shard_model(model: CausalLM, meshes: Meshes) -> None:
-    """In place; all ranks hold the same whole model before. Raises ValueError for experts that the layout can't divide."""
+def shard_model(model: CausalLM, meshes: Meshes, compute: Compute = "fp32") -> None:
+    """In place; all ranks hold the same whole model before. With "bf16" experts are gathered in the type that their products take, and gradients
+    still summed in fp32. Raises ValueError for experts that the layout can't divide."""
     # FSDP2 warns of hidden states that are views, into which no loss writes, and DTensor of how gloo exchanges dimensions.
     warnings.filterwarnings("ignore", message=".*returned a view tensor")
     logging.getLogger("torch.distributed.tensor._collective_utils").setLevel(logging.ERROR)
@@ -161,8 +168,8 @@ def shard_model(model: CausalLM, meshes: Meshes) -> None:
     layout.require_experts(model.config.experts if layout.experts > 1 else 0)
     parts: list[nn.Module] = [*model.blocks, *model.mtp]
     for part in parts:
-        if layout.experts > 1:
-            _divide_experts(part, meshes)
+        if layout.experts > 1 or compute == "bf16":
+            _shard_experts(part, meshes, compute)
         fully_shard(part, mesh=meshes.dense, reshard_after_forward=True)
     # The root's weights (embedding, norm, head) are used again by the loss, outside of its forward.
     fully_shard(model, mesh=meshes.dense, reshard_after_forward=False)
@@ -172,12 +179,18 @@ def shard_model(model: CausalLM, meshes: Meshes) -> None:
             module.set_force_sum_reduction_for_comms(True)
 
 
-def _divide_experts(part: nn.Module, meshes: Meshes) -> None:
+def _shard_experts(part: nn.Module, meshes: Meshes, compute: Compute) -> None:
+    """Apart from the rest of the block: over other ranks where they are divided, and in another type."""
     for module in part.modules():
         if isinstance(module, MixtureOfExperts):
-            divided = DispatchedExperts(module.experts, meshes.expert_group, meshes.expert_rank, meshes.layout.experts)
-            fully_shard(divided, mesh=meshes.expert_shard, reshard_after_forward=True)
-            module.experts = divided  # type: ignore[assignment]
+            mesh = meshes.dense
+            if (ranks := meshes.layout.experts) > 1:
+                mesh = meshes.expert_shard
+                divided = DispatchedExperts(module.experts, meshes.expert_group, meshes.expert_rank, ranks)
+                module.experts = divided  # type: ignore[assignment]
+            adapted = not all(parameter.requires_grad for parameter in module.experts.parameters())
+            policy = MixedPrecisionPolicy() if compute == "fp32" or adapted else ROUNDED
+            fully_shard(module.experts, mesh=mesh, reshard_after_forward=True, mp_policy=policy)
 
 
 def gradient_norm(model: nn.Module, meshes: Meshes, parameters: Iterable[Tensor]) -> Tensor:

@@ -41,7 +41,7 @@ class ClusterPlan:
     def memory(self) -> RankMemory:
         """Of one rank."""
         step = self.step
-        how: dict[str, Any] = {"recompute": step.recompute, "lora": step.lora, "device": GPU}
+        how: dict[str, Any] = {"recompute": step.recompute, "lora": step.lora, "compute": step.compute, "device": GPU}
         return rank_memory(self.config, step.layout, self.rank_tokens, step.length, **how)
 
     @cached_property
@@ -105,7 +105,7 @@ class ClusterPlan:
         found = []
         if self.memory.peak > self.accelerator.memory:
             found.append(
-                f"a rank needs {_gb(self.memory.peak)} of {_gb(self.accelerator.memory)}: more ranks in shard, experts or context, recompute, or LoRA"
+                f"a rank needs {_size(self.memory.peak)} of {_size(self.accelerator.memory)}: take more GPUs, experts or context, recompute, or LoRA"
             )
         return found
 
@@ -143,27 +143,27 @@ class ClusterPlan:
         found = self.document(tokens, price)
         lines = [*self._head(), "", *self._memory_lines(), "", *self._exchange_lines(), *self._time_lines(found)]
         lines.append(
-            f"engine: {_gb(self.engine_weights)} of weights in bf16, {_gb(self.sequence)} of keys and values for {self.step.length:,} tokens"
+            f"engine: {_size(self.engine_weights)} of weights in bf16, {_size(self.sequence)} of keys and values for {self.step.length:,} tokens"
         )
         lines.append(
-            f"first machine: {_gb(self.whole_model)} for the whole model; disk: {_gb(self.state)} for a training state"
+            f"first machine: {_size(self.whole_model)} for the whole model; disk: {_size(self.state)} for a training state"
         )
         return "\n".join([*lines, *(f"does not fit: {line}" for line in self.misfits())])
 
     def _head(self) -> list[str]:
         count, layout, step = self.parameters, self.step.layout, self.step
-        drafts = f", draft layers {count.drafts / 1e9:,.2f}B" if count.drafts else ""
-        trained = "" if step.lora is None else f", of which LoRA trains {self.size.trained / 1e6:,.1f}M"
+        drafts = f", draft layers {_count(count.drafts)}" if count.drafts else ""
+        trained = "" if step.lora is None else f"; LoRA trains {_count(self.size.trained)}"
         return [
-            f"{self.model}: {count.total / 1e9:,.2f}B parameters, {count.active / 1e9:,.2f}B for a token{drafts}{trained}",
+            f"{self.model}: {_count(count.total)} parameters, {_count(count.active)} for a token{drafts}{trained}",
             f"{layout.ranks} ranks: replicate {layout.replicate} x shard {layout.shard}, experts {layout.experts}, context {layout.context}; "
             f"{step.compute}{', recompute' if step.recompute else ''}",
             f"a step: {self.step_tokens:,} tokens, {step.rows} x {step.length:,} for each {layout.context} ranks",
         ]
 
     def _memory_lines(self) -> list[str]:
-        rows = [*self.memory.parts, (f"peak, of {_gb(self.accelerator.memory)}", self.memory.peak)]
-        return ["memory of a rank", *(f"  {name:32} {_gb(size):>12}" for name, size in rows)]
+        rows = [*self.memory.parts, (f"peak, of {_size(self.accelerator.memory)}", self.memory.peak)]
+        return ["memory of a rank", *(f"  {name:32} {_size(size):>12}" for name, size in rows)]
 
     def _exchange_lines(self) -> list[str]:
         if not self.traffic:
@@ -173,15 +173,15 @@ class ClusterPlan:
             apart = _apart(kind.ranks)
             group = f"{len(kind.ranks)} ranks{f', every {apart}th' if apart > 1 else ''}"
             seconds = sent / self.accelerator.rate(kind.ranks)
-            lines.append(f"  {kind.what:18} {kind.collective:15} {group:20} {_gb(sent):>12} {seconds:10,.3f} s")
+            lines.append(f"  {kind.what:18} {kind.collective:15} {group:20} {_size(sent):>12} {_seconds(seconds):>10}")
         return [*lines, ""]
 
     def _time_lines(self, found: dict[str, Any]) -> list[str]:
         low, high = self.step_s
         lines = [
-            f"{self.operations / 1e12:,.1f} TFLOP of a rank at {self.efficiency:.0%} of {self.accelerator.flops / 1e12:,.0f} a second: "
-            f"{self.compute_s:,.3f} s; exchanges {self.exchange_s:,.3f} s",
-            f"a step: {low:,.3f} to {high:,.3f} s, {self.step_tokens / high:,.0f} to {self.step_tokens / low:,.0f} tokens a second "
+            f"{self.operations / 1e12:,.2f} TFLOP of a rank at {self.efficiency:.0%} of {self.accelerator.flops / 1e12:,.0f} a second: "
+            f"{_seconds(self.compute_s)}; exchanges {_seconds(self.exchange_s)}",
+            f"a step: {_seconds(low)} to {_seconds(high)}, {self.step_tokens / high:,.0f} to {self.step_tokens / low:,.0f} tokens a second "
             "(exchanges behind products, or after them; not measured)",
         ]
         if days := found["total"].get("days"):
@@ -196,5 +196,13 @@ def _apart(ranks: tuple[int, ...]) -> int:
     return ranks[1] - ranks[0]
 
 
-def _gb(size: float) -> str:
-    return f"{size / 1e9:,.2f} GB"
+def _size(size: float) -> str:
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
+def _count(numbers: int) -> str:
+    return f"{numbers / 1e9:,.2f}B" if numbers >= 1e9 else f"{numbers / 1e6:,.2f}M"
+
+
+def _seconds(time: float) -> str:
+    return f"{time:,.1f} s" if time >= 1 else f"{1e3 * time:,.2f} ms"

@@ -121,7 +121,7 @@ def recorded(config: ModelConfig, step: PlannedStep, rank: int = 0) -> list[Exch
             for module in model.modules():
                 if isinstance(module, Experts):
                     module.back_end = "dense"  # the one whose operations do not depend on which expert a token chose
-            shard_model(model, meshes)
+            shard_model(model, meshes, step.compute)
             compute_in(model, step.compute, step.recompute)
             recorder.found.clear()
             model(ids, mask).logits.sum().backward()

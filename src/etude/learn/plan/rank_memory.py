@@ -9,6 +9,7 @@ from torch import nn
 
 from etude.learn.model.block import MixtureOfExperts
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.compute import Compute
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.step_memory import FLOAT, HALF, LOGIT_BYTES, LOGIT_COPIES, PROCESS_BYTES, ModelSize
@@ -36,9 +37,9 @@ class UnitSize:
         dense, experts = max(parts, key=sum)
         return cls(_numbers(model) - sum(map(sum, parts)), dense, experts)
 
-    def block(self, experts: int) -> int:
-        """The largest block on a rank that has one part in `experts` of its experts."""
-        return self.dense + self.experts // experts
+    def block_bytes(self, experts: int, rounded: bool) -> int:
+        """The largest block on a rank that has one part in `experts` of its experts, these in bf16 if they are `rounded`."""
+        return FLOAT * self.dense + (HALF if rounded else FLOAT) * (self.experts // experts)
 
 
 def _numbers(module: nn.Module) -> int:
@@ -79,18 +80,19 @@ def rank_memory(
     recompute: bool = False,
     lora: LoraSettings | None = None,
     device: str = "cpu",
+    compute: Compute = "fp32",
 ) -> RankMemory:
     """Of a rank that computes `tokens` tokens at a time, in rows of `row_tokens`. With `context` ranks a row's tokens are divided among them."""
     size = ModelSize.of(config, tokens, row_tokens, lora, shared=layout.context > 1, device=device)
     units = UnitSize.of(config)
-    share, block = layout.shard, units.block(layout.experts)
+    share, block = layout.shard, units.block_bytes(layout.experts, compute == "bf16" and lora is None)
     # Weights and gradients of what is whole during a step; adapters, which alone are trained then, are small.
     copies = 1 if lora is not None else 2
     held = {
         "process": PROCESS_BYTES,
         "weights": _share(FLOAT * size.parameters - (FLOAT - HALF) * size.rounded, share),
         "moments": _share(2 * FLOAT * size.trained, share),
-        "gathered weights": FLOAT * (copies * units.root + GATHERED_BLOCKS * block) if layout.ranks > 1 else 0,
+        "gathered weights": FLOAT * copies * units.root + GATHERED_BLOCKS * block if layout.ranks > 1 else 0,
     }
     kept, again = size.of_token(recompute)
     gathered = 0 if recompute else (layout.context - 1) * size.gathered
@@ -110,10 +112,11 @@ def split_training_bytes(
     *,
     recompute: bool = False,
     lora: LoraSettings | None = None,
+    compute: Compute = "fp32",
 ) -> int:
     """All ranks of this machine together, which compute `tokens` tokens at a time, and the whole model that the first one keeps."""
     each = -(-tokens // layout.ranks)
-    of_rank = rank_memory(config, layout, each, row_tokens, recompute=recompute, lora=lora)
+    of_rank = rank_memory(config, layout, each, row_tokens, recompute=recompute, lora=lora, compute=compute)
     return layout.ranks * of_rank.peak + FLOAT * ModelSize.of(config, each, row_tokens, lora).parameters
 
 

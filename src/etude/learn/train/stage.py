@@ -148,8 +148,9 @@ def _as_rank(
     assert isinstance(part.model, CausalLM)  # ParallelLayout.require
     if sum(parameter.numel() for parameter in part.model.parameters()) >= LARGE_PARAMETERS:
         return_freed_memory()
-    meshes = Meshes(part.settings.loop.parallel)
-    shard_model(part.model, meshes)
+    how = part.settings.loop
+    meshes = Meshes(how.parallel)
+    shard_model(part.model, meshes, how.compute)
     fill(part.model, meshes, whole_model)
     shared = SplitModel(part.model, meshes, whole_model)
     part.learner.share(shared)

@@ -283,9 +283,9 @@ def _supervised(
         return _trainer(stage, table, size, tokens, recompute=loop.recompute)
     from etude.learn.plan.rank_memory import split_training_bytes
 
-    adapters = lora if lora.rank else None
+    how: dict[str, Any] = {"lora": lora if lora.rank else None, "compute": loop.compute}
     peak, lower = (
-        split_training_bytes(config, layout, tokens, row_tokens, recompute=recompute, lora=adapters)
+        split_training_bytes(config, layout, tokens, row_tokens, recompute=recompute, **how)
         for recompute in (loop.recompute, True)
     )
     advice = f"{table}.recompute = true takes {_gb(lower)}" if lower < peak else ""
