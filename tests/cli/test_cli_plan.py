@@ -44,6 +44,15 @@ def test_what_does_not_fit_is_an_answer_with_status_1(here: Here) -> None:
     assert "does not fit: a rank needs" in done.stdout and "of 80.00 GB" in done.stdout
 
 
+def test_a_search_lists_layouts_that_fit_fastest_first(here: Here) -> None:
+    found = document(here("plan", "--preset", "qwen3-30b-a3b", "--gpus", "8", "--seq", "32768", "--search", "--json"))
+    rates = [layout["tokens_per_s"][0] for layout in found["layouts"]]
+    assert len(rates) == 8 and rates == sorted(rates, reverse=True)
+    assert all(layout["peak_bytes"] <= 80e9 for layout in found["layouts"])
+    done = here("plan", "--preset", "kimi-k2.5", "--gpus", "8", "--search")
+    assert done.returncode == 1 and "no layout of 8 GPUs of 80 GB fits rows of 8,192 tokens" in done.stdout
+
+
 def test_a_name_on_a_hub_is_planned_without_its_weights(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +77,7 @@ def test_a_name_on_a_hub_is_planned_without_its_weights(
         (("--preset", "qwen3-4b", "--gpus", "4", "--context", "8"), "context = 8 does not divide shard = 4"),
         (("--preset", "qwen3-4b", "--gpus", "2", "--seq", "300000"), "the model's positions end at 262144"),
         (("--model", "absent"), "absent"),
+        (("--preset", "qwen3-4b", "--gpus", "8", "--search", "--context", "2"), "--search finds --context: leave it out"),
     ],
 )  # fmt: skip
 def test_a_plan_that_can_not_be_made_is_refused_in_one_line(here: Here, words: tuple[str, ...], said: str) -> None:

@@ -14,8 +14,10 @@ from etude.cli.option import Json, Overrides, Recipes
 
 if TYPE_CHECKING:
     from etude.learn.model.config import ModelConfig
+    from etude.learn.plan.accelerators import Accelerator
     from etude.pipeline.recipe.recipe import Recipe
 
+LISTED = 8  # layouts that a search shows
 Stage = Literal["base", "short", "long", "sft"]
 
 
@@ -67,6 +69,9 @@ def plan(
     lora_rank: Annotated[
         int | None, typer.Option("--lora-rank", min=0, help="Rank of adapters. Default: 0, all weights are trained.")
     ] = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="List the layouts that fit instead, fastest first, without recording any.")
+    ] = False,
     gpu: Annotated[
         str, typer.Option("--gpu", metavar="NAME", help="Kind of GPU: a100-80gb, h100, h200, b200.")
     ] = "h100",
@@ -98,8 +103,24 @@ def plan(
         "compute": compute, "recompute": recompute, "lora_rank": lora_rank,
     }  # fmt: skip
     how = planned.how | {key: value for key, value in given.items() if value is not None}
+    if search:
+        return _searched(planned, given, how, ACCELERATORS[gpu], efficiency)
     found = ClusterPlan(planned.name, planned.config, _step(planned.config, how), ACCELERATORS[gpu], efficiency)
     return Answer(found.document(tokens, price), found.text(tokens, price), int(bool(found.misfits())))
+
+
+def _searched(
+    planned: Planned, given: dict[str, Any], how: dict[str, Any], accelerator: Accelerator, efficiency: float
+) -> Answer:
+    from etude.learn.plan.layout_search import LayoutSearch
+
+    if fixed := [f"--{name}" for name in ("replicate", "experts", "context") if given[name] is not None]:
+        raise ValueError(f"--search finds {', '.join(fixed)}: leave {'them' if len(fixed) > 1 else 'it'} out")
+    step = _step(planned.config, how | {"replicate": 1, "experts": 1, "context": 1})
+    again = given["recompute"] is not None
+    found = LayoutSearch(planned.name, planned.config, step, accelerator, efficiency, how.get("gpus", 1), again)
+    plans = found.best(LISTED)
+    return Answer(found.document(plans), found.text(plans), int(not plans))
 
 
 def _step(config: ModelConfig, how: dict[str, Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -27,6 +28,11 @@ def count_parameters(config: ModelConfig) -> ParameterCount:
     """Counted on the meta device: exact at any size, at the price of none."""
     if isinstance(config, TransformersConfig):
         return ParameterCount(*count_transformers(config), drafts=0)
+    return _counted(config)
+
+
+@lru_cache
+def _counted(config: ModelConfig) -> ParameterCount:
     with torch.device("meta"):
         model = CausalLM(config)
     drafts = sum(p.numel() for p in model.mtp.parameters())

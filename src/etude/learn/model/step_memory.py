@@ -69,7 +69,7 @@ class ModelSize:
         ends = 2 * config.hidden_size
         added, rounded = (0, 0) if lora is None else adapter_parameters(config, lora)
         trained, recomputing = count if lora is None else added, config.layers * config.hidden_size + ends
-        gathered = sum(_keys(config) for layer in range(config.layers) if not config.window_of(layer))
+        gathered = sum(keys_of_token(config) for layer in range(config.layers) if not config.window_of(layer))
         return cls(count + added, trained, sum(blocks) + ends, recomputing, max(blocks), rounded, gathered)
 
     def of_token(self, recompute: bool) -> tuple[int, int]:
@@ -162,8 +162,8 @@ def _grouped(config: ModelConfig, layer: int, own: bool) -> int:
     return normed + expanded + 3 * queries + 2 * keys + _gates(config, layer)
 
 
-def _keys(config: ModelConfig) -> int:
-    """Numbers of a token that queries of other tokens read: keys and values, with latents what they are expanded from too."""
+def keys_of_token(config: ModelConfig) -> int:
+    """Numbers of a token that queries of other tokens read in a layer: keys and values, with latents what they are expanded from too."""
     if config.attention == "latent":
         return config.kv_lora_rank + config.rope_dim + config.heads * (config.nope_dim + config.rope_dim + config.v_dim)
     return 2 * config.kv_heads * config.head_dim

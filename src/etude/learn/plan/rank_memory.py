@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import nn
@@ -12,7 +13,15 @@ from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.compute import Compute
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.lora_settings import LoraSettings
-from etude.learn.model.step_memory import FLOAT, HALF, LOGIT_BYTES, LOGIT_COPIES, PROCESS_BYTES, ModelSize
+from etude.learn.model.step_memory import (
+    FLOAT,
+    HALF,
+    LOGIT_BYTES,
+    LOGIT_COPIES,
+    PROCESS_BYTES,
+    ModelSize,
+    keys_of_token,
+)
 from etude.learn.parallel.layout import ParallelLayout
 
 # Blocks whose weights are whole on a rank at one time: the one that computes, and the next, which is gathered meanwhile.
@@ -29,6 +38,7 @@ class UnitSize:
     experts: int
 
     @classmethod
+    @lru_cache
     def of(cls, config: ModelConfig) -> UnitSize:
         """Counted on the meta device."""
         with torch.device("meta"):
@@ -95,7 +105,8 @@ def rank_memory(
         "gathered weights": FLOAT * copies * units.root + GATHERED_BLOCKS * block if layout.ranks > 1 else 0,
     }
     kept, again = size.of_token(recompute)
-    gathered = 0 if recompute else (layout.context - 1) * size.gathered
+    # Of all layers; of one, while that is computed again.
+    gathered = (layout.context - 1) * (keys_of_token(config) if recompute else size.gathered)
     step = {
         "activations": FLOAT * tokens * (kept + again),
         "keys and values of other ranks": FLOAT * tokens * gathered,
