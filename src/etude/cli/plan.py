@@ -15,6 +15,7 @@ from etude.cli.option import Json, Overrides, Recipes
 if TYPE_CHECKING:
     from etude.learn.model.config import ModelConfig
     from etude.learn.plan.accelerators import Accelerator
+    from etude.learn.plan.cluster_plan import ClusterPlan
     from etude.pipeline.recipe.recipe import Recipe
 
 LISTED = 8  # layouts that a search shows
@@ -29,93 +30,116 @@ class Planned:
     config: ModelConfig
     how: dict[str, Any]
 
+    def with_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """`how`, but for what options say; None: nothing."""
+        return self.how | {key: value for key, value in given.items() if value is not None}
+
+
+_Stage = Annotated[Stage, typer.Option("--stage", help="Stage of the recipe.")]
+_Model = Annotated[
+    str | None,
+    typer.Option("--model", metavar="DIR|NAME", help="A checkpoint directory, a hub name, or smollm2-135m."),
+]
+_Preset = Annotated[
+    str | None, typer.Option("--preset", metavar="NAME", help="A published shape: kimi-k2.5, qwen3-30b-a3b, ...")
+]
+_Gpus = Annotated[
+    int | None, typer.Option("--gpus", min=1, metavar="N", help="Number of GPUs, a rank on each. Default: 1.")
+]
+_Seq = Annotated[int | None, typer.Option("--seq", min=1, metavar="TOKENS", help="Length of a row. Default: 8192.")]
+_Rows = Annotated[
+    int | None, typer.Option("--rows", min=1, help="Rows of each group of context ranks in a step. Default: 1.")
+]
+_Replicate = Annotated[int | None, typer.Option("--replicate", min=1, help="Copies of the parameters. Default: 1.")]
+_Experts = Annotated[
+    int | None, typer.Option("--experts", min=1, help="Ranks that divide a layer's experts. Default: 1.")
+]
+_Context = Annotated[
+    int | None, typer.Option("--context", min=1, help="Ranks that share the tokens of a row. Default: 1.")
+]
+_Compute = Annotated[Literal["fp32", "bf16"] | None, typer.Option("--compute", help="Type of products. Default: bf16.")]
+_Recompute = Annotated[
+    bool | None,
+    typer.Option("--recompute/--no-recompute", help="Compute each block again for its gradients. Default: yes."),
+]
+_LoraRank = Annotated[
+    int | None, typer.Option("--lora-rank", min=0, help="Rank of adapters. Default: 0, all weights are trained.")
+]
+_Search = Annotated[
+    bool, typer.Option("--search", help="List the layouts that fit instead, fastest first, without recording any.")
+]
+_Gpu = Annotated[str, typer.Option("--gpu", metavar="NAME", help="Kind of GPU: a100-80gb, h100, h200, b200.")]
+_Efficiency = Annotated[
+    float, typer.Option("--efficiency", min=0.01, max=1, help="Share of the GPU's peak that products reach.")
+]
+_Tokens = Annotated[
+    float | None, typer.Option("--tokens", min=1, metavar="N", help="Tokens of the whole training, such as 50e9.")
+]
+_Price = Annotated[
+    float | None, typer.Option("--price", min=0, metavar="X", help="Price of a GPU for an hour; needs --tokens.")
+]
+
 
 def plan(
     recipes: Recipes = None,
     overrides: Overrides = None,
-    stage: Annotated[Stage, typer.Option("--stage", help="Stage of the recipe.")] = "sft",
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="DIR|NAME", help="A checkpoint directory, a hub name, or smollm2-135m."),
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option("--preset", metavar="NAME", help="A published shape: kimi-k2.5, qwen3-30b-a3b, ...")
-    ] = None,
-    gpus: Annotated[
-        int | None, typer.Option("--gpus", min=1, metavar="N", help="Number of GPUs, a rank on each. Default: 1.")
-    ] = None,
-    seq: Annotated[
-        int | None, typer.Option("--seq", min=1, metavar="TOKENS", help="Length of a row. Default: 8192.")
-    ] = None,
-    rows: Annotated[
-        int | None, typer.Option("--rows", min=1, help="Rows of each group of context ranks in a step. Default: 1.")
-    ] = None,
-    replicate: Annotated[
-        int | None, typer.Option("--replicate", min=1, help="Copies of the parameters. Default: 1.")
-    ] = None,
-    experts: Annotated[
-        int | None, typer.Option("--experts", min=1, help="Ranks that divide a layer's experts. Default: 1.")
-    ] = None,
-    context: Annotated[
-        int | None, typer.Option("--context", min=1, help="Ranks that share the tokens of a row. Default: 1.")
-    ] = None,
-    compute: Annotated[
-        Literal["fp32", "bf16"] | None, typer.Option("--compute", help="Type of products. Default: bf16.")
-    ] = None,
-    recompute: Annotated[
-        bool | None,
-        typer.Option("--recompute/--no-recompute", help="Compute each block again for its gradients. Default: yes."),
-    ] = None,
-    lora_rank: Annotated[
-        int | None, typer.Option("--lora-rank", min=0, help="Rank of adapters. Default: 0, all weights are trained.")
-    ] = None,
-    search: Annotated[
-        bool, typer.Option("--search", help="List the layouts that fit instead, fastest first, without recording any.")
-    ] = False,
-    gpu: Annotated[
-        str, typer.Option("--gpu", metavar="NAME", help="Kind of GPU: a100-80gb, h100, h200, b200.")
-    ] = "h100",
-    efficiency: Annotated[
-        float, typer.Option("--efficiency", min=0.01, max=1, help="Share of the GPU's peak that products reach.")
-    ] = 0.4,
-    tokens: Annotated[
-        float | None, typer.Option("--tokens", min=1, metavar="N", help="Tokens of the whole training, such as 50e9.")
-    ] = None,
-    price: Annotated[
-        float | None, typer.Option("--price", min=0, metavar="X", help="Price of a GPU for an hour; needs --tokens.")
-    ] = None,
+    stage: _Stage = "sft",
+    model: _Model = None,
+    preset: _Preset = None,
+    gpus: _Gpus = None,
+    seq: _Seq = None,
+    rows: _Rows = None,
+    replicate: _Replicate = None,
+    experts: _Experts = None,
+    context: _Context = None,
+    compute: _Compute = None,
+    recompute: _Recompute = None,
+    lora_rank: _LoraRank = None,
+    search: _Search = False,
+    gpu: _Gpu = "h100",
+    efficiency: _Efficiency = 0.4,
+    tokens: _Tokens = None,
+    price: _Price = None,
     json: Json = False,
 ) -> Answer:
     """State what training on N GPUs would take, without any: memory by part, bytes by collective, time; exit 1 if it does not fit.
 
     Of a recipe's stage, a checkpoint or a published shape. Options replace what the recipe says.
     """
-    from etude.learn.plan.accelerators import ACCELERATORS
-    from etude.learn.plan.cluster_plan import ClusterPlan
-
-    if gpu not in ACCELERATORS:
-        raise ValueError(f"--gpu {gpu!r:.80} is not known; known are {', '.join(ACCELERATORS)}")
     if price is not None and tokens is None:
         raise ValueError(f"--price {price} needs --tokens, the length of the training")
-    planned = _planned(recipes, overrides, stage, model, preset)
     given: dict[str, Any] = {
         "gpus": gpus, "seq": seq, "rows": rows, "replicate": replicate, "experts": experts, "context": context,
         "compute": compute, "recompute": recompute, "lora_rank": lora_rank,
     }  # fmt: skip
-    how = planned.how | {key: value for key, value in given.items() if value is not None}
+    accelerator, planned = _accelerator(gpu), _planned(recipes, overrides, stage, model, preset)
     if search:
-        return _searched(planned, given, how, ACCELERATORS[gpu], efficiency)
-    found = ClusterPlan(planned.name, planned.config, _step(planned.config, how), ACCELERATORS[gpu], efficiency)
+        return _searched(planned, given, accelerator, efficiency)
+    found = _cluster_plan(planned, given, accelerator, efficiency)
     return Answer(found.document(tokens, price), found.text(tokens, price), int(bool(found.misfits())))
 
 
-def _searched(
-    planned: Planned, given: dict[str, Any], how: dict[str, Any], accelerator: Accelerator, efficiency: float
-) -> Answer:
+def _accelerator(name: str) -> Accelerator:
+    from etude.learn.plan.accelerators import ACCELERATORS
+
+    if name not in ACCELERATORS:
+        raise ValueError(f"--gpu {name!r:.80} is not known; known are {', '.join(ACCELERATORS)}")
+    return ACCELERATORS[name]
+
+
+def _cluster_plan(planned: Planned, given: dict[str, Any], accelerator: Accelerator, efficiency: float) -> ClusterPlan:
+    from etude.learn.plan.cluster_plan import ClusterPlan
+
+    step = _step(planned.config, planned.with_options(given))
+    return ClusterPlan(planned.name, planned.config, step, accelerator, efficiency)
+
+
+def _searched(planned: Planned, given: dict[str, Any], accelerator: Accelerator, efficiency: float) -> Answer:
     from etude.learn.plan.layout_search import LayoutSearch
 
     if fixed := [f"--{name}" for name in ("replicate", "experts", "context") if given[name] is not None]:
         raise ValueError(f"--search finds {', '.join(fixed)}: leave {'them' if len(fixed) > 1 else 'it'} out")
+    how = planned.with_options(given)
     step = _step(planned.config, how | {"replicate": 1, "experts": 1, "context": 1})
     again = given["recompute"] is not None
     found = LayoutSearch(planned.name, planned.config, step, accelerator, efficiency, how.get("gpus", 1), again)
