@@ -61,6 +61,10 @@ def test_a_dry_run_says_the_numbers_that_a_begun_stage_keeps(tmp_path: Path) -> 
 def test_an_engine_of_another_type_than_the_trainer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r'engine\.compute = "bf16" and rl\.update\.compute = "fp32"'):
         go(prepare(["ci"], ["engine.compute=bf16"], tmp_path / "r"), TRAINED, dry_run=True)
+    with pytest.raises(
+        RecipeError, match=r'engine\.expert_products = "nvfp4" and rl\.update\.expert_products = "plain"'
+    ):
+        go(prepare(["ci"], ["engine.expert_products=nvfp4"], tmp_path / "r"), TRAINED, dry_run=True)
     both = prepare(["ci"], ["engine.compute=bf16", "rl.update.compute=bf16"], tmp_path / "r")
     assert go(both, TRAINED, dry_run=True).document["recipe"]["engine"]["compute"] == "bf16"
 
@@ -81,6 +85,13 @@ def test_a_layout_that_a_stage_can_not_have_is_refused_before_anything_starts(
     init = [f"model.init={ROOT / 'checkpoints' / 'sft-nano'}"] if "impl" in setting else []
     with pytest.raises(RecipeError, match=re.escape(message)):
         go(prepare(["laptop"], [*layout, *init, setting], tmp_path / "r"), ["mtp", "sft"], dry_run=True)
+
+
+@pytest.mark.parametrize("key", ["sft.loop.expert_products", "engine.expert_products"])
+def test_a_format_of_experts_is_refused_for_a_dense_model_before_anything_starts(key: str, tmp_path: Path) -> None:
+    dense = ["model.family=qwen3", f"{key}=mxfp8"]
+    with pytest.raises(RecipeError, match=re.escape(f'{key} = "mxfp8", and the model has no experts')):
+        go(prepare(["laptop"], dense, tmp_path / "r"), ["sft"], dry_run=True)
 
 
 def test_a_missing_recipe_lists_those_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from etude.agent.harness.presets.preset import Preset
@@ -253,17 +253,34 @@ def require_levels(run: Run, selected: list[str]) -> None:
 
 
 def require_one_compute(run: Run, selected: list[str]) -> None:
-    """Raises RecipeError now if RL's engine would compute in another type than its trainer."""
+    """Raises RecipeError now if RL's engine would compute in another type than its trainer, or experts in a format that the model has none for."""
     from etude.pipeline.recipe.errors import RecipeError
+    from etude.pipeline.run.limits import expert_count
 
-    engine, trainer = run.recipe.engine, run.recipe.rl.update.compute
-    if "rl" in selected and engine.kind == "etude" and engine.compute != trainer:
-        raise RecipeError(
-            [
-                f'engine.compute = "{engine.compute}" and rl.update.compute = "{trainer}": the trainer would learn from log-probabilities of another '
-                "type; set both to the same"
-            ]
-        )
+    engine, trainer = run.recipe.engine, run.recipe.rl.update
+    both = ("compute", "expert_products") if "rl" in selected and engine.kind == "etude" else ()
+    for name in both:
+        if (here := getattr(engine, name)) != (there := getattr(trainer, name)):
+            raise RecipeError(
+                [
+                    f'engine.{name} = "{here}" and rl.update.{name} = "{there}": the trainer would learn from log-probabilities of another '
+                    "type; set both to the same"
+                ]
+            )
+    tables = {f"{table}.expert_products": loop.expert_products for table, loop in _loops(run, selected).items()}
+    tables |= {"engine.expert_products": engine.expert_products}
+    named = {key: value for key, value in tables.items() if value != "plain"}
+    if named and not expert_count(run.located):
+        key, value = next(iter(named.items()))
+        raise RecipeError([f'{key} = "{value}", and the model has no experts; set it to "plain"'])
+
+
+def _loops(run: Run, selected: list[str]) -> dict[str, Any]:
+    """The selected stages' loops, by table."""
+    recipe = run.located
+    loops = {f"pretrain.{name}.loop": (name, getattr(recipe.pretrain, name).loop) for name in ("base", "short", "long")}
+    loops |= {"mtp.loop": ("mtp", recipe.mtp.loop), "sft.loop": ("sft", recipe.sft.loop)}
+    return {table: loop for table, (stage, loop) in loops.items() if stage in selected}
 
 
 def require_layouts(run: Run, selected: list[str]) -> None:
@@ -274,9 +291,7 @@ def require_layouts(run: Run, selected: list[str]) -> None:
     from etude.pipeline.run.limits import expert_count
 
     recipe = run.located
-    loops = {f"pretrain.{name}.loop": (name, getattr(recipe.pretrain, name).loop) for name in ("base", "short", "long")}
-    loops |= {"mtp.loop": ("mtp", recipe.mtp.loop), "sft.loop": ("sft", recipe.sft.loop)}
-    split = {table: loop for table, (stage, loop) in loops.items() if stage in selected and loop.parallel.ranks > 1}
+    split = {table: loop for table, loop in _loops(run, selected).items() if loop.parallel.ranks > 1}
     folder = str(recipe.run.sft_checkpoint or recipe.model.init)
     for table, loop in split.items():
         here = find_checkpoint(folder) if folder else None

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from etude.learn.formats.mxfp8 import BLOCK, LARGEST, Scaling, dequantise, quantise, round_to_e4m3, round_to_mxfp8
+from etude.learn.formats.mxfp8 import BLOCK, Scaling, dequantise, quantise, round_to_mxfp8
+from etude.learn.formats.small_floats import E4M3
 
 SCALINGS: tuple[Scaling, ...] = ("ceil", "floor")
 
@@ -41,12 +42,12 @@ def test_torchs_codes_are_the_specifications():
     codes = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float()
     for code, value in enumerate(codes.tolist()):
         assert value == e4m3(code) or (math.isnan(value) and math.isnan(e4m3(code))), code
-    assert NUMBERS[-1] == LARGEST and len(NUMBERS) == 253
+    assert NUMBERS[-1] == E4M3.largest and len(NUMBERS) == 253
 
 
 @given(st.floats(-600, 600, width=32))
 def test_an_element_is_the_nearest_number_and_of_two_the_even_one(y: float):
-    found = float(round_to_e4m3(torch.tensor([y])))
+    found = float(E4M3.round(torch.tensor([y])))
     distance = lambda value: abs(Fraction(value) - Fraction(y))
     nearest = min(distance(value) for value in NUMBERS)
     ties = [value for value in NUMBERS if distance(value) == nearest]
@@ -60,7 +61,7 @@ def test_elements_between_any_two_neighbours_are_as_torch_casts_them():
     low, high = torch.tensor(NUMBERS[:-1]), torch.tensor(NUMBERS[1:])
     middle = (low + high) / 2
     for y in (middle, torch.nextafter(middle, high), torch.nextafter(middle, low), low, high):
-        assert torch.equal(round_to_e4m3(y), y.to(torch.float8_e4m3fn).float())
+        assert torch.equal(E4M3.round(y), y.to(torch.float8_e4m3fn).float())
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
@@ -79,9 +80,9 @@ def test_scales_and_elements_are_torchaos(scaling: Scaling):
 
 @given(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=80), st.integers(-100, 100), st.sampled_from(SCALINGS))
 def test_what_the_format_holds_comes_back_unchanged(elements: list[float], exponent: int, scaling: Scaling):
-    row = [*elements[:-1], LARGEST]  # with the block's largest magnitude at the top, its scale is the given one
+    row = [*elements[:-1], E4M3.largest]  # with the block's largest magnitude at the top, its scale is the given one
     blocks = [row[at : at + BLOCK] for at in range(0, len(row), BLOCK)]
-    x = torch.tensor([value for block in blocks for value in [*block[:-1], LARGEST]]) * 2.0**exponent
+    x = torch.tensor([value for block in blocks for value in [*block[:-1], E4M3.largest]]) * 2.0**exponent
     assert torch.equal(round_to_mxfp8(x, scaling), x)
 
 

@@ -31,7 +31,7 @@ from etude.learn.engine.speculative import Speculation
 from etude.learn.engine.stats import EngineStats
 from etude.learn.engine.swap import load_checked, round_weights
 from etude.learn.model.causal_lm import CausalLM
-from etude.learn.model.compute import hold_rounded
+from etude.learn.model.compute import hold_rounded, multiply_experts
 from etude.learn.model.device import device_of
 from etude.learn.weights.state import State
 
@@ -62,6 +62,7 @@ class EngineCore:
         self._round()
         if settings.compute == "bf16":
             hold_rounded(self.model)
+        multiply_experts(self.model, settings.expert_products)
         self.max_len = min(settings.max_len, config.context_length)
         weight = model.embed.weight
         cached = torch.bfloat16 if settings.compute == "bf16" else weight.dtype

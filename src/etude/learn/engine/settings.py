@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from etude.learn.model.settings import ExpertProducts
+
 # Arguments of vLLM's engine that Etude sets itself, each with the setting that decides it ("" where none does).
 OURS = {
     "model": "",
@@ -96,6 +98,10 @@ class EngineSettings(BaseModel):
         description="bf16: products and cache are bf16, and weights of products are held in it; rl.update.compute has to agree "
         "(docs/memory.md)",
     )
+    expert_products: ExpertProducts = Field(
+        default="plain",
+        description="format of experts' products, emulated: mxfp8 or nvfp4, as rl.update.expert_products (docs/low-precision.md)",
+    )
     weights: Literal["exact", "bfloat16", "mxfp8"] = Field(
         default="exact",
         description="bfloat16, mxfp8: what is served is rounded to it, and reckoned with as before, as by an engine of lower precision than "
@@ -119,6 +125,7 @@ class EngineSettings(BaseModel):
             ("draft_tokens", 0, "drafts are for our own engine"),
             ("weights", "exact", "set engine.vllm.dtype instead"),
             ("compute", "fp32", "set engine.vllm.dtype instead"),
+            ("expert_products", "plain", "vLLM has formats of its own"),
             ("device", "cpu", "its own build says where it computes"),
             ("company", 0, "the pace of its steps is vLLM's own"),
             ("tick_s", 0.0, "the pace of its steps is vLLM's own"),

@@ -23,10 +23,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from etude.learn.formats.small_floats import E4M3, times_two_to
+
 BLOCK = 32
-LARGEST = 448.0
-MANTISSA_BITS = 3
-LEAST_EXPONENT = -6  # of a normal element; below it the distance of neighbours stays 2^-9
 SCALE_LIMIT = 127
 
 Scaling = Literal["ceil", "floor"]
@@ -38,28 +37,20 @@ def quantise(x: Tensor, scaling: Scaling = "ceil") -> tuple[Tensor, Tensor]:
     blocks = _blocks(x.float())  # (..., B, 32)
     amax = blocks.abs().amax(-1)  # (..., B); NaN where one is
     exponents = _scale_exponents(amax, scaling)
-    scaled = _times_two_to(blocks, -exponents.unsqueeze(-1))
-    elements = round_to_e4m3(scaled)
+    scaled = times_two_to(blocks, -exponents.unsqueeze(-1))
+    elements = E4M3.round(scaled)
     elements = torch.where(amax.isnan().unsqueeze(-1), torch.nan, elements)
     return elements.flatten(-2)[..., : x.shape[-1]], exponents
 
 
 def dequantise(elements: Tensor, exponents: Tensor) -> Tensor:
     """The numbers (..., K) that they represent, fp32: exact, unless beyond what fp32 holds."""
-    return _times_two_to(_blocks(elements), exponents.unsqueeze(-1)).flatten(-2)[..., : elements.shape[-1]]
+    return times_two_to(_blocks(elements), exponents.unsqueeze(-1)).flatten(-2)[..., : elements.shape[-1]]
 
 
 def round_to_mxfp8(x: Tensor, scaling: Scaling = "ceil") -> Tensor:
     """x (..., K) as a consumer of MXFP8 sees it, in x's own type: blocks along the last dimension, which a product contracts."""
     return dequantise(*quantise(x, scaling)).to(x.dtype)
-
-
-def round_to_e4m3(y: Tensor) -> Tensor:
-    """To the nearest E4M3, ties to even, saturating; fp32 in and out. NaN stays NaN."""
-    _, exponent = torch.frexp(y)  # |y| = m * 2^exponent, m in [0.5, 1)
-    step = (exponent - 1).clamp(min=LEAST_EXPONENT) - MANTISSA_BITS  # neighbours of y are 2^step apart
-    rounded = _times_two_to(_times_two_to(y, -step).round(), step)  # torch rounds halves to even
-    return torch.where(y.isinf(), y, rounded).clamp(-LARGEST, LARGEST)
 
 
 def _scale_exponents(amax: Tensor, scaling: Scaling) -> Tensor:
@@ -72,12 +63,6 @@ def _scale_exponents(amax: Tensor, scaling: Scaling) -> Tensor:
     found = torch.where(amax == 0, -SCALE_LIMIT, found)
     found = torch.where(amax.isinf(), SCALE_LIMIT, found)
     return torch.where(amax.isnan(), 0, found).clamp(-SCALE_LIMIT, SCALE_LIMIT).int()
-
-
-def _times_two_to(x: Tensor, exponents: Tensor) -> Tensor:
-    """x * 2^exponents in two factors, so that neither leaves fp32 on its own."""
-    half = exponents.div(2, rounding_mode="floor")
-    return x * torch.exp2(half.float()) * torch.exp2((exponents - half).float())
 
 
 def _blocks(x: Tensor) -> Tensor:

@@ -16,29 +16,43 @@ import torch
 from torch import nn
 
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.expert_products import product_of
 from etude.learn.model.experts import Experts
 from etude.learn.model.linear import Linear
+from etude.learn.model.settings import ExpertProducts
 from etude.learn.model.transformers_backend.language_model import TransformersLM
 
 Compute = Literal["fp32", "bf16"]
 
 
-def compute_in(model: nn.Module, compute: Compute, recompute: bool = False) -> None:
-    """From now on the model's products are of this type; with `recompute` a training step keeps what enters each block, and computes the block
-    again for its gradients."""
+def compute_in(model: nn.Module, compute: Compute, recompute: bool = False, experts: ExpertProducts = "plain") -> None:
+    """From now on the model's products are of this type, those of `experts` in this format; with `recompute` a training step keeps what enters each
+    block, and computes the block again for its gradients. Raises ValueError for a format and a model without experts of this package."""
     dtype = torch.bfloat16 if compute == "bf16" else None
     for module in product_layers(model):
         module.compute = dtype
+    multiply_experts(model, experts)
     if isinstance(model, TransformersLM):
         model.compute = dtype
     if isinstance(model, CausalLM):
         model.recompute = recompute
 
 
+def multiply_experts(model: nn.Module, products: ExpertProducts) -> None:
+    """From now on experts multiply in this format. Raises ValueError where there are none."""
+    found = [module for module in model.modules() if isinstance(module, Experts)]
+    if products != "plain" and not found:
+        raise ValueError(
+            f'expert_products = "{products}", and the model has no experts that this package computes; set it to "plain"'
+        )
+    for module in found:
+        module.product = product_of(products)
+
+
 @contextmanager
-def computing(model: nn.Module, compute: Compute, recompute: bool) -> Iterator[None]:
-    """`compute_in` within the block; fp32 without recomputation after it."""
-    compute_in(model, compute, recompute)
+def computing(model: nn.Module, compute: Compute, recompute: bool, experts: ExpertProducts = "plain") -> Iterator[None]:
+    """`compute_in` within the block; plain fp32 without recomputation after it."""
+    compute_in(model, compute, recompute, experts)
     try:
         yield
     finally:

@@ -17,6 +17,7 @@ from etude.learn.model.gather import combine, spread
 from etude.learn.model.linear import linear
 
 Activation = Callable[[Tensor], Tensor]
+Product = Callable[[Tensor, Tensor], Tensor]
 
 # gpt-oss: the sharpness of its sigmoid, and the bound on both halves (configuration of GptOssForCausalLM).
 CLAMPED_ALPHA, CLAMPED_LIMIT = 1.702, 7.0
@@ -62,13 +63,15 @@ ACTIVATIONS: dict[str, Activation] = {"silu": swiglu, "gelu_tanh": geglu_tanh, "
 
 
 class ExpertWeights(NamedTuple):
-    """The fused weights of one layer: `gate_up` (E, 2I, H), `down` (E, H, I), biases (E, 2I) and (E, H) or None."""
+    """The fused weights of one layer: `gate_up` (E, 2I, H), `down` (E, H, I), biases (E, 2I) and (E, H) or None; `product` of tokens (M, K) by
+    one of its matrices (N, K)."""
 
     gate_up: Tensor
     down: Tensor
     activation: Activation = swiglu
     gate_up_bias: Tensor | None = None
     down_bias: Tensor | None = None
+    product: Product = linear
 
 
 def _sorted_by_expert(experts: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -88,10 +91,10 @@ def loop_experts(x: Tensor, layer: ExpertWeights, experts: Tensor, weights: Tens
 
 
 def _one_expert(x: Tensor, layer: ExpertWeights, number: int) -> Tensor:
-    inner = linear(x, layer.gate_up[number])
+    inner = layer.product(x, layer.gate_up[number])
     if layer.gate_up_bias is not None:
         inner = inner + layer.gate_up_bias[number]
-    y = linear(layer.activation(inner), layer.down[number])
+    y = layer.product(layer.activation(inner), layer.down[number])
     return y if layer.down_bias is None else y + layer.down_bias[number]
 
 
@@ -139,6 +142,8 @@ BACK_ENDS: dict[str, ExpertBackEnd] = {"loop": loop_experts, "grouped": grouped_
 def run_experts(x: Tensor, layer: ExpertWeights, experts: Tensor, weights: Tensor, back_end: str = "auto") -> Tensor:
     """Tokens x (N, H), choice and weights (N, K) -> (N, H)."""
     chosen = _quickest(x, layer.down, experts) if back_end == "auto" else back_end
+    if layer.product is not linear:
+        chosen = "loop"  # the others multiply by all experts at once
     return BACK_ENDS[chosen](x, layer, experts, weights)
 
 
@@ -161,6 +166,7 @@ class Experts(nn.Module):
     down_bias: Tensor | None
     compute: torch.dtype | None = None  # the type of the products; None: that of tokens and weights (`model.compute`)
     back_end = "auto"
+    product: Product = staticmethod(linear)  # of tokens by an expert's matrix (`model.compute`)
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -181,5 +187,7 @@ class Experts(nn.Module):
         x = x if self.compute is None else x.to(self.compute)
         layer = self.weights
         biases = (None if b is None else b.to(x.dtype) for b in (layer.gate_up_bias, layer.down_bias))
-        layer = ExpertWeights(layer.gate_up.to(x.dtype), layer.down.to(x.dtype), layer.activation, *biases)
+        layer = ExpertWeights(
+            layer.gate_up.to(x.dtype), layer.down.to(x.dtype), layer.activation, *biases, self.product
+        )
         return run_experts(x, layer, experts, weights, self.back_end)

@@ -12,6 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from etude.learn.model.families import FAMILIES, ModelFamily
 
+# Format of the products of experts (`expert_products.py`).
+ExpertProducts = Literal["plain", "mxfp8", "nvfp4"]
+
 
 def _known_family(name: str) -> str:
     if name not in FAMILIES:

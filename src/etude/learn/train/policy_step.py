@@ -73,7 +73,7 @@ class PolicyTrainer:
         self._bad_in_a_row = 0
         self.broken: list[str] = []  # of the last update, a line for each rollout with a number that is not finite
         for network in (model,) if reference is None else (model, reference):
-            compute_in(network, settings.compute, settings.recompute)
+            compute_in(network, settings.compute, settings.recompute, settings.expert_products)
         self._device = model.embed.weight.device
         self._routers = routers(model)
         self._cost = ComputeCost.of_model(model.config)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from etude.learn.model.lora_settings import LoraSettings
+from etude.learn.model.settings import ExpertProducts
 from etude.learn.parallel.layout import ParallelLayout
 from etude.learn.train.importance_settings import ImportanceSettings
 
@@ -83,6 +84,10 @@ class LoopSettings(BaseModel):
     recompute: bool = Field(
         default=False,
         description="Compute each block again for its gradients: less memory, a third more time, the same gradients.",
+    )
+    expert_products: ExpertProducts = Field(
+        default="plain",
+        description="Format of experts' products, emulated: mxfp8, or nvfp4 with gradients in MXFP8 (docs/low-precision.md).",
     )
 
     @model_validator(mode="after")
@@ -279,6 +284,10 @@ class PolicyStepSettings(BaseModel):
     recompute: bool = Field(
         default=False,
         description="Compute each block again for its gradients: less memory, a third more time, the same gradients.",
+    )
+    expert_products: ExpertProducts = Field(
+        default="plain",
+        description="Format of experts' products, emulated: mxfp8, or nvfp4 with gradients in MXFP8 (docs/low-precision.md).",
     )
     router_replay: bool | None = Field(
         default=None,

@@ -71,7 +71,7 @@ class StageTraining:
     ) -> TrainingResult:
         """Trains where the model is."""
         how = self.settings.loop
-        with computing(self.model, how.compute, how.recompute):
+        with computing(self.model, how.compute, how.recompute, how.expert_products):
             loop = TrainingLoop(
                 stage=self.stage,
                 model=self.model,

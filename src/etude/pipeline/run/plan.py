@@ -51,6 +51,7 @@ ADDED_SETTINGS |= {f"model.{key}": 0.0 for key in ("query_growth", "window_parti
 ADDED_SETTINGS |= {"model.layer_heads": [], "model.attention_gate": "none"}
 ADDED_SETTINGS |= {f"{table}.compute": "fp32" for table in TRAINING_TABLES}
 ADDED_SETTINGS |= {f"{table}.recompute": False for table in TRAINING_TABLES}
+ADDED_SETTINGS |= {f"{table}.expert_products": "plain" for table in (*TRAINING_TABLES, "engine")}
 ADDED_SETTINGS |= {f"{table}.{key}": value for table in LORA_TABLES for key, value in _LORA_OFF.items()}
 # Settings whose numbers a stage chooses where they are "auto". An attempt keeps the numbers that it has, those of earlier recipes included.
 AUTO_SETTINGS = {f"rl.update.{name}": name for name in LEAST_TOKENS}
