@@ -117,6 +117,8 @@ def test_zeros_and_what_is_not_finite_go_by_rule() -> None:
 def test_a_tensor_keeps_its_shape_and_type() -> None:
     x = torch.randn(2, 3, 40, generator=torch.Generator().manual_seed(0)).bfloat16()
     assert round_to_nvfp4(x).dtype == torch.bfloat16 and round_to_nvfp4(x).shape == x.shape
+    for second in SECONDS:  # an expert that no token chose
+        assert round_to_nvfp4(torch.empty(0, 40), second).shape == (0, 40)
     elements, scales, above = quantise(x, "tensor")
     assert (scales.shape, above.shape) == ((2, 3, 3), (2, 1, 1))
     assert set(elements.flatten().tolist()) <= set(NUMBERS)

@@ -9,11 +9,21 @@ from torch.nn import functional as F
 from etude.learn.model import linear as module
 from etude.learn.model.linear import Linear, linear
 
+OPERATORS = {"AMD, AVX-512": "_ONEDNN", "AVX2": "_ONEDNN_OF_AVX2", "Intel, AVX-512": "_ONEDNN_OF_INTEL"}
+
+
+@pytest.fixture(params=list(OPERATORS))
+def cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The way of products on every kind of CPU, whichever this one is."""
+    for kind, name in OPERATORS.items():
+        monkeypatch.setattr(module, name, module._onednn_operator(kind == request.param))
+    return request.param
+
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 128, 256), (700, 128, 80), (2048, 64, 256), (33, 256, 1024)])
 @pytest.mark.parametrize("threshold", [0, module.ONEDNN_MULTIPLY_ADDS])
 def test_product_and_gradients_equal_torch_in_double(
-    shape: tuple[int, int, int], threshold: int, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, int, int], threshold: int, cpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ONEDNN_MULTIPLY_ADDS", threshold)
     rows, inner, outer = shape
@@ -30,6 +40,20 @@ def test_product_and_gradients_equal_torch_in_double(
     with torch.no_grad():
         # Padded to another number of rows, which may take another kernel.
         assert (linear(x, weight) - got).abs().max() <= 1e-6 * got.abs().max()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 8, 13, 16, 17, 64, 65])
+def test_a_decoding_step_multiplies_by_a_head_as_torch_does(
+    rows: int, cpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HEAD_WEIGHT", 1 << 18)
+    generator = torch.Generator().manual_seed(rows)
+    x, weight = torch.randn(rows, 64, generator=generator), torch.randn(4096, 64, generator=generator)
+    with torch.no_grad():
+        got = linear(x, weight)
+    exact = x.double() @ weight.double().t()
+    assert got.shape == (rows, 4096) and got.is_contiguous()
+    assert (got - exact).abs().max() <= 4e-6 * exact.abs().max()
 
 
 def test_a_frozen_weight_passes_the_gradient_on(monkeypatch: pytest.MonkeyPatch) -> None:

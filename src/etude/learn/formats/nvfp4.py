@@ -49,4 +49,4 @@ def dequantise(elements: Tensor, scales: Tensor, above: Tensor) -> Tensor:
 
 def round_to_nvfp4(x: Tensor, second: SecondScale = "row") -> Tensor:
     """x (..., R, K) as a consumer of NVFP4 sees it, in x's own type: blocks along the last dimension, which a product contracts."""
-    return dequantise(*quantise(x, second)).to(x.dtype)
+    return dequantise(*quantise(x, second)).to(x.dtype) if x.numel() else x

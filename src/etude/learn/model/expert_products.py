@@ -60,8 +60,9 @@ def product_of(products: ExpertProducts) -> Callable[[Tensor, Tensor], Tensor]:
     """Tokens (M, K) and a weight (N, K) to (M, N), with the gradients of that kind."""
     if products == "plain":
         return linear
-    return partial(_rounded, how=ROUNDINGS[products])
+    return partial(rounded_product, how=ROUNDINGS[products])
 
 
-def _rounded(x: Tensor, weight: Tensor, how: ProductRoundings) -> Tensor:
+def rounded_product(x: Tensor, weight: Tensor, how: ProductRoundings) -> Tensor:
+    """The same, by any roundings."""
     return _RoundedProduct.apply(x, weight, how)  # type: ignore[return-value]
