@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,8 @@ from engine_lab import answer, ask, drain, prompt, small_model
 from etude.core.trace.completion import Completion, SampledTokens
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.settings import EngineSettings
-from etude.learn.formats.mxfp8 import dequantise, quantise
+from etude.learn.formats.mxfp8 import round_to_mxfp8
+from etude.learn.formats.nvfp4 import round_to_nvfp4
 from etude.learn.model.causal_lm import CausalLM
 
 BEFORE = 5  # tokens sampled before the swap
@@ -132,10 +135,13 @@ def test_weights_of_another_model_are_refused_before_any_is_written(mla: CausalL
     assert all(torch.equal(tensor, before[name]) for name, tensor in mla.state_dict().items())
 
 
+@pytest.mark.parametrize("weights", ["mxfp8", "nvfp4"])
 @pytest.mark.parametrize("family", ["qwen3_moe", "deepseek_v3"])
-def test_an_engine_of_mxfp8_rounds_its_linear_layers_and_experts_and_nothing_else(family: str) -> None:
+def test_an_engine_of_a_block_format_rounds_its_linear_layers_and_experts_and_nothing_else(
+    family: str, weights: Literal["mxfp8", "nvfp4"]
+) -> None:
     """Along what a product contracts, before and after a swap; what it says of its tokens is of the rounded weights."""
-    core = EngineCore(small_model(family), EngineSettings(max_len=64, weights="mxfp8"))
+    core = EngineCore(small_model(family), EngineSettings(max_len=64, weights=weights))
     for version, new in enumerate((small_model(family), small_model(family, seed=1)), 1):
         if version > 1:
             core.swap(new.state_dict(), version)
@@ -144,7 +150,7 @@ def test_an_engine_of_mxfp8_rounds_its_linear_layers_and_experts_and_nothing_els
         for name, tensor in expected.state_dict().items():
             left = any(part in name for part in ("norm", "router", "embed", "head"))
             if not left:
-                tensor.copy_(dequantise(*quantise(tensor)))
+                tensor.copy_(round_to_mxfp8(tensor) if weights == "mxfp8" else round_to_nvfp4(tensor, "tensor"))
             served = core.model.state_dict()[name]
             assert torch.equal(served, tensor), name
             assert left == torch.equal(served, new.state_dict()[name]), name

@@ -1,4 +1,4 @@
-"""Experts in MXFP8 and NVFP4: what each product multiplies is what the formats make of it, and a token is not changed by others."""
+"""Experts in MXFP8 and NVFP4: each product multiplies what the formats make of its operands, and no token is changed by others."""
 
 from __future__ import annotations
 

@@ -102,11 +102,11 @@ class EngineSettings(BaseModel):
         default="plain",
         description="format of experts' products, emulated: mxfp8 or nvfp4, as rl.update.expert_products (docs/low-precision.md)",
     )
-    weights: Literal["exact", "bfloat16", "mxfp8"] = Field(
+    weights: Literal["exact", "bfloat16", "mxfp8", "nvfp4"] = Field(
         default="exact",
-        description="bfloat16, mxfp8: what is served is rounded to it, and reckoned with as before, as by an engine of lower precision than "
-        "its trainer; for measuring what that does to RL. mxfp8 rounds the matrices of attention, feed-forward layers and experts, bfloat16 all but "
-        "the router's selection bias",
+        description="bfloat16, mxfp8, nvfp4: what is served is rounded to it, and reckoned with as before, as by an engine of lower precision than "
+        "its trainer; for measuring what that does to RL. mxfp8 and nvfp4 round the matrices of attention, feed-forward layers and experts, bfloat16 "
+        "all but the router's selection bias",
     )
 
     @model_validator(mode="after")

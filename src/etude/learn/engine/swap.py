@@ -6,12 +6,15 @@ acceptance and changes no token. An engine without any takes the trunk of a stat
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from etude.learn.formats.mxfp8 import round_to_mxfp8
+from etude.learn.formats.nvfp4 import round_to_nvfp4
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.experts import Experts
 from etude.learn.model.linear import Linear
@@ -55,7 +58,7 @@ def _takes(model: CausalLM, own: torch.Tensor, new: torch.Tensor) -> bool:
 
 
 def block_scaled(model: CausalLM) -> list[nn.Parameter]:
-    """The matrices that an engine of MXFP8 holds in it, contracted along their last dimension: linear layers and experts. Norms, router,
+    """The matrices that an engine of MXFP8 or NVFP4 holds in it, contracted along their last dimension: linear layers and experts. Norms, router,
     embedding and head stay as they are: the recipe's kernels are of the experts and linear layers, and the rest is small or sensitive
     (NVFP4 advice keeps the head too)."""
     found: list[nn.Parameter] = []
@@ -67,14 +70,20 @@ def block_scaled(model: CausalLM) -> list[nn.Parameter]:
     return found
 
 
-def round_weights(model: CausalLM, to: Literal["bfloat16", "mxfp8"]) -> None:
+BLOCK_FORMATS: dict[str, Callable[[Tensor], Tensor]] = {
+    "mxfp8": round_to_mxfp8,
+    "nvfp4": partial(round_to_nvfp4, second="tensor"),
+}
+
+
+def round_weights(model: CausalLM, to: Literal["bfloat16", "mxfp8", "nvfp4"]) -> None:
     """To the nearest that the format can hold, in the format they are kept in: every weight but the selection bias, or those of
     `block_scaled`."""
     with torch.no_grad():
-        if to == "mxfp8":
-            refuse(model.config, 'engine.weights = "mxfp8"')
+        if (rounded := BLOCK_FORMATS.get(to)) is not None:
+            refuse(model.config, f'engine.weights = "{to}"')
             for weight in block_scaled(model):
-                weight.copy_(round_to_mxfp8(weight))
+                weight.copy_(rounded(weight))
             return
         for name, tensor in model.state_dict().items():
             if tensor.is_floating_point() and not name.endswith(SELECTION_BIAS):
