@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides, Recipes
+from etude.cli.settings_command import settings_command
 
 if TYPE_CHECKING:
     from etude.learn.model.config import ModelConfig
@@ -78,6 +79,9 @@ _Tokens = Annotated[
 _Price = Annotated[
     float | None, typer.Option("--price", min=0, metavar="X", help="Price of a GPU for an hour; needs --tokens.")
 ]
+
+
+PlanCommand = settings_command("--model", "--preset", "--gpus", "--seq", "--experts", "--context", "--search", "--gpu")
 
 
 def plan(

@@ -138,6 +138,7 @@ VERBS = (
         "plan",
         "plan:plan",
         "State what training on N GPUs would take, without any: memory by part, bytes by collective, time; exit 1 if it does not fit.",
+        cls="PlanCommand",
     ),
     Verb(
         "doctor",

@@ -154,11 +154,13 @@ class ClusterPlan:
         count, layout, step = self.parameters, self.step.layout, self.step
         drafts = f", draft layers {_count(count.drafts)}" if count.drafts else ""
         trained = "" if step.lora is None else f"; LoRA trains {_count(self.size.trained)}"
+        ranks = "1 rank" if layout.ranks == 1 else f"{layout.ranks} ranks"
+        group = "rank" if layout.context == 1 else f"{layout.context} ranks"
+        how = f"{step.compute}{', recompute' if step.recompute else ''}"
         return [
             f"{self.model}: {_count(count.total)} parameters, {_count(count.active)} for a token{drafts}{trained}",
-            f"{layout.ranks} ranks: replicate {layout.replicate} x shard {layout.shard}, experts {layout.experts}, context {layout.context}; "
-            f"{step.compute}{', recompute' if step.recompute else ''}",
-            f"a step: {self.step_tokens:,} tokens, {step.rows} x {step.length:,} for each {layout.context} ranks",
+            f"{ranks}: replicate {layout.replicate} x shard {layout.shard}, experts {layout.experts}, context {layout.context}; {how}",
+            f"a step: {self.step_tokens:,} tokens, {step.rows} x {step.length:,} for each {group}",
         ]
 
     def _memory_lines(self) -> list[str]:
