@@ -139,9 +139,8 @@ class DispatchedExperts(nn.Module):
         sent = torch.bincount(flat // self.each, minlength=self.ranks)  # (ranks,)
         here, there = self._counts(sent)
         rows = x.index_select(0, order // chosen)
-        rows = (
-            rows if self.local.compute is None else rows.to(self.local.compute)
-        )  # as the experts will, so half of it travels
+        if self.local.compute is not None:
+            rows = rows.to(self.local.compute)  # as the experts will, so that half of it travels
         given = all_to_all_single_autograd(rows, there, here, self.group)  # (M, H)
         asked = all_to_all_single((flat % self.each)[order], there, here, self.group)  # (M,)
         ones = torch.ones(len(asked), 1, dtype=weights.dtype, device=x.device)
