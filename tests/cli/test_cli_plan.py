@@ -38,6 +38,17 @@ def test_a_stage_of_a_recipe_is_planned_and_options_replace_what_it_says(here: H
     assert other["step"]["length"] == 512 and other["step"]["compute"] == "bf16"
 
 
+def test_adapters_on_several_gpus_take_less_memory_and_send_fewer_gradients(here: Here) -> None:
+    words = ("plan", "--preset", "qwen3-4b", "--gpus", "2", "--seq", "1024", "--json")
+    whole, adapters = document(here(*words)), document(here(*words, "--lora-rank", "8"))
+    assert adapters["rank_memory_bytes"]["peak"] < 0.4 * whole["rank_memory_bytes"]["peak"]
+    gradients = [
+        sum(each["sent_bytes"] for each in found["exchanges"] if each["what"] == "gradients")
+        for found in (whole, adapters)
+    ]
+    assert gradients[1] < 0.02 * gradients[0]
+
+
 def test_what_does_not_fit_is_an_answer_with_status_1(here: Here) -> None:
     done = here("plan", "--preset", "kimi-k2.5", "--gpus", "1", "--lora-rank", "8")
     assert done.returncode == 1

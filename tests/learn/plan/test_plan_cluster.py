@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etude.learn.model.count import count_parameters
+from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.step_memory import FLOAT, ModelSize, training_bytes
 from etude.learn.parallel.layout import ParallelLayout
 from etude.learn.plan.accelerators import ACCELERATORS
@@ -65,6 +66,17 @@ def test_more_ranks_of_each_kind_take_less_memory_of_one() -> None:
     assert peak(replicate=2, shard=8) == peak(shard=8)
 
 
+def test_a_rounded_base_of_adapters_takes_half_of_what_is_gathered() -> None:
+    config, layout = published_shape("qwen3-30b-a3b"), ParallelLayout(shard=8, experts=8)
+    exact, rounded = (
+        rank_memory(config, layout, 4096, 4096, lora=LoraSettings(rank=8, base=base), compute="bf16").held
+        for base in ("fp32", "bf16")
+    )
+    assert rounded["weights"] < 0.55 * exact["weights"]
+    units = UnitSize.of(config)
+    assert exact["gathered weights"] - rounded["gathered weights"] == 2 * 2 * (units.dense + units.experts // 8)
+
+
 def test_one_rank_has_what_one_process_has() -> None:
     config = published_shape("qwen3-4b")
     memory = rank_memory(config, ParallelLayout(), 4096, 4096, recompute=True)
@@ -83,8 +95,8 @@ def test_the_largest_block_is_divided_by_the_experts_ranks() -> None:
     units = UnitSize.of(published_shape("kimi-k2.5"))
     assert units.root == (2 * 163_840 + 1) * 7168
     assert units.experts == 384 * 3 * 7168 * 2048
-    assert units.block_bytes(64, rounded=False) == 4 * (units.dense + units.experts // 64)
-    assert units.block_bytes(64, rounded=True) == 4 * units.dense + 2 * (units.experts // 64)
+    assert units.block_bytes(64, (4, 4)) == 4 * (units.dense + units.experts // 64)
+    assert units.block_bytes(64, (4, 2)) == 4 * units.dense + 2 * (units.experts // 64)
 
 
 def test_a_step_counts_every_token_once() -> None:

@@ -30,7 +30,7 @@ LAYOUTS = [
     pytest.param({"shard": 8, "experts": 4}, marks=pytest.mark.nightly),
     pytest.param({"shard": 8, "experts": 8, "context": 4}, marks=pytest.mark.nightly),
 ]
-ALL = LoraSettings(rank=2, targets=["attention", "dense", "experts"])
+ALL = LoraSettings(rank=2, targets=["attention", "dense", "experts"], base="bf16")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -44,7 +44,7 @@ def test_what_is_calculated_is_what_is_recorded(
     config = ModelConfig.model_validate(MODELS[name])
     if not config.experts:
         layout = layout | {"experts": 1}
-        lora = lora and LoraSettings(rank=2)
+        lora = lora and LoraSettings(rank=2, base="bf16")
     step = PlannedStep(ParallelLayout(**layout), 2, 32, compute, recompute, lora)
     assert expected_traffic(config, step) == step_exchanges(config, step)
 

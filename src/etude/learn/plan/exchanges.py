@@ -116,8 +116,7 @@ def recorded(config: ModelConfig, step: PlannedStep, rank: int = 0) -> list[Exch
         ids = torch.zeros(1, len(mask.numbers), dtype=torch.long)
         with FakeTensorMode(allow_non_fake_inputs=True), _Recorder() as recorder:
             model = CausalLM(config)
-            if step.lora is not None:
-                add_adapters(model, step.lora)
+            adapt(model, step.lora)
             for module in model.modules():
                 if isinstance(module, Experts):
                     module.back_end = "dense"  # the one whose operations do not depend on which expert a token chose
@@ -126,6 +125,13 @@ def recorded(config: ModelConfig, step: PlannedStep, rank: int = 0) -> list[Exch
             recorder.found.clear()
             model(ids, mask).logits.sum().backward()
         return recorder.found
+
+
+def adapt(model: CausalLM, lora: LoraSettings | None) -> None:
+    """Gives a model without content the adapters that it is trained with, if any."""
+    if lora is not None:
+        model.base_digest = "none"  # there is nothing to digest
+        add_adapters(model, lora)
 
 
 @contextmanager

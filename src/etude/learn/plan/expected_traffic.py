@@ -7,39 +7,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from etude.learn.model.adapters import add_adapters
 from etude.learn.model.block import MixtureOfExperts
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.step_memory import FLOAT, HALF
 from etude.learn.parallel.layout import ParallelLayout
-from etude.learn.plan.exchanges import CONTEXT, GRADIENTS, TOKENS, WEIGHTS, ExchangeKind, PlannedStep, Traffic
+from etude.learn.plan.exchanges import CONTEXT, GRADIENTS, TOKENS, WEIGHTS, ExchangeKind, PlannedStep, Traffic, adapt
 
 INTEGER = 8  # bytes of the number of an expert, and of a count of rows
 
 
+class HeldShape(NamedTuple):
+    """Of a parameter: its shape, the bytes of a number of it, and whether it is trained."""
+
+    shape: torch.Size
+    width: int
+    trained: bool
+
+
 @dataclass(frozen=True)
 class UnitShapes:
-    """Shapes of the parameters that are gathered together, each with whether it is trained; `experts`: along their first dimension."""
+    """The parameters that are gathered together; `experts`: along their first dimension."""
 
-    shapes: tuple[tuple[torch.Size, bool], ...]
+    held: tuple[HeldShape, ...]
     experts: bool = False
 
     @classmethod
     def of(cls, modules: Sequence[nn.Module], without: Sequence[nn.Module] = (), experts: bool = False) -> UnitShapes:
         apart = {id(parameter) for module in without for parameter in module.parameters()}
-        found = {id(p): (p.shape, p.requires_grad) for module in modules for p in module.parameters()}
-        return cls(tuple(shape for key, shape in found.items() if key not in apart), experts)
+        found = {id(p): p for module in modules for p in module.parameters()}
+        held = (HeldShape(p.shape, p.element_size(), p.requires_grad) for key, p in found.items() if key not in apart)
+        return cls(tuple(held), experts)
 
-    def part(self, ranks: int, divided: int = 1, trained: bool = False) -> int:
-        """Numbers of a rank's part, padded to equal parts, of all parameters or of those that are trained."""
-        shapes = [shape for shape, learns in self.shapes if learns or not trained]
-        return sum(-(-(shape[0] // divided) // ranks) * shape[1:].numel() for shape in shapes)
+    def part(self, ranks: int, divided: int = 1, trained: bool = False, width: int = 0) -> int:
+        """Bytes of a rank's part, padded to equal parts, of all parameters or of those that are trained. `width`: of a number; 0: its own."""
+        kept = [each for each in self.held if each.trained or not trained]
+        return sum(
+            (width or each.width) * -(-(each.shape[0] // divided) // ranks) * each.shape[1:].numel() for each in kept
+        )
 
 
 @dataclass(frozen=True)
@@ -55,8 +66,7 @@ class ModelUnits:
         """On the meta device. `apart`: experts are gathered by themselves."""
         with torch.device("meta"):
             model = CausalLM(config.model_copy(update={"mtp_layers": 0}))
-            if lora is not None:
-                add_adapters(model, lora)
+            adapt(model, lora)
         units = []
         for block in model.blocks:
             experts = [m.experts for m in block.modules() if isinstance(m, MixtureOfExperts)] if apart else []
@@ -72,7 +82,7 @@ def expected_traffic(config: ModelConfig, step: PlannedStep, units: ModelUnits |
     found: Traffic = Traffic()
     for unit, times in ((units.root, 1), *((block, 2) for block in units.blocks)):
         rounded = unit.experts and step.compute == "bf16" and not units.adapted
-        found.update(_weights(unit, layout, times, HALF if rounded else FLOAT))
+        found.update(_weights(unit, layout, times, HALF if rounded else 0))
     found.update(_context(config, step))
     found.update(_tokens(config, step))
     return Traffic({kind: sent for kind, sent in found.items() if sent})
@@ -82,13 +92,13 @@ def _weights(unit: UnitShapes, layout: ParallelLayout, times: int, width: int) -
     divided = layout.experts if unit.experts else 1
     ranks = layout.shard // divided
     group = tuple(range(0, layout.shard, divided))
-    part, trained = unit.part(ranks, divided), unit.part(ranks, divided, trained=True)
+    part, trained = unit.part(ranks, divided, width=width), unit.part(ranks, divided, trained=True, width=FLOAT)
     copies = tuple(range(0, layout.ranks, layout.shard))
     return Traffic(
         {
-            ExchangeKind(WEIGHTS, "all_gather", group): times * (ranks - 1) * width * part,
-            ExchangeKind(GRADIENTS, "reduce_scatter", group): (ranks - 1) * FLOAT * trained,
-            ExchangeKind(GRADIENTS, "all_reduce", copies): 2 * FLOAT * trained * (len(copies) - 1) // len(copies),
+            ExchangeKind(WEIGHTS, "all_gather", group): times * (ranks - 1) * part,
+            ExchangeKind(GRADIENTS, "reduce_scatter", group): (ranks - 1) * trained,
+            ExchangeKind(GRADIENTS, "all_reduce", copies): 2 * trained * (len(copies) - 1) // len(copies),
         }
     )
 

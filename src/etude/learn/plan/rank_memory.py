@@ -47,9 +47,9 @@ class UnitSize:
         dense, experts = max(parts, key=sum)
         return cls(_numbers(model) - sum(map(sum, parts)), dense, experts)
 
-    def block_bytes(self, experts: int, rounded: bool) -> int:
-        """The largest block on a rank that has one part in `experts` of its experts, these in bf16 if they are `rounded`."""
-        return FLOAT * self.dense + (HALF if rounded else FLOAT) * (self.experts // experts)
+    def block_bytes(self, experts: int, widths: tuple[int, int]) -> int:
+        """The largest block on a rank that has one part in `experts` of its experts. `widths`: bytes of a number of `dense`, and of `experts`."""
+        return widths[0] * self.dense + widths[1] * (self.experts // experts)
 
 
 def _numbers(module: nn.Module) -> int:
@@ -95,7 +95,7 @@ def rank_memory(
     """Of a rank that computes `tokens` tokens at a time, in rows of `row_tokens`. With `context` ranks a row's tokens are divided among them."""
     size = ModelSize.of(config, tokens, row_tokens, lora, shared=layout.context > 1, device=device)
     units = UnitSize.of(config)
-    share, block = layout.shard, units.block_bytes(layout.experts, compute == "bf16" and lora is None)
+    share, block = layout.shard, units.block_bytes(layout.experts, _gathered_widths(compute, lora))
     # Weights and gradients of what is whole during a step; adapters, which alone are trained then, are small.
     copies = 1 if lora is not None else 2
     held = {
@@ -113,6 +113,14 @@ def rank_memory(
         "logits": LOGIT_COPIES * LOGIT_BYTES,
     }
     return RankMemory(held, step, _share(FLOAT * size.trained, share))
+
+
+def _gathered_widths(compute: Compute, lora: LoraSettings | None) -> tuple[int, int]:
+    """Bytes of a number of a block as it is gathered: all but the experts, and experts."""
+    if lora is not None:
+        held = HALF if lora.base == "bf16" else FLOAT
+        return held, held
+    return FLOAT, HALF if compute == "bf16" else FLOAT
 
 
 def split_training_bytes(
