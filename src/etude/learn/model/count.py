@@ -28,7 +28,7 @@ def count_parameters(config: ModelConfig) -> ParameterCount:
     """Counted on the meta device: exact at any size, at the price of none."""
     if isinstance(config, TransformersConfig):
         return ParameterCount(*count_transformers(config), drafts=0)
-    return _counted(config)
+    return _counted(config)  # type: ignore[arg-type]  # frozen, so it has a hash
 
 
 @lru_cache

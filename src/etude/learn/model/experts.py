@@ -187,7 +187,6 @@ class Experts(nn.Module):
         x = x if self.compute is None else x.to(self.compute)
         layer = self.weights
         biases = (None if b is None else b.to(x.dtype) for b in (layer.gate_up_bias, layer.down_bias))
-        layer = ExpertWeights(
-            layer.gate_up.to(x.dtype), layer.down.to(x.dtype), layer.activation, *biases, self.product
-        )
+        stacks = (layer.gate_up.to(x.dtype), layer.down.to(x.dtype))
+        layer = ExpertWeights(*stacks, layer.activation, *biases, product=self.product)
         return run_experts(x, layer, experts, weights, self.back_end)

@@ -52,7 +52,8 @@ class LayoutSearch:
             for recompute in (self.step.recompute,) if self.fixed else (False, True):
                 step = replace(self.step, layout=layout, recompute=recompute)
                 apart = layout.experts > 1 or step.compute == "bf16"
-                units = _units(self.config, step.lora and step.lora.model_dump_json(), apart)
+                lora = step.lora and step.lora.model_dump_json()
+                units = _units(self.config, lora, apart)  # type: ignore[arg-type]  # frozen, so it has a hash
                 yield ExpectedPlan(self.model, self.config, step, self.accelerator, self.efficiency, units)
 
     def _layouts(self) -> Iterator[ParallelLayout]:

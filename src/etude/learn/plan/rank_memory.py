@@ -94,7 +94,7 @@ def rank_memory(
 ) -> RankMemory:
     """Of a rank that computes `tokens` tokens at a time, in rows of `row_tokens`. With `context` ranks a row's tokens are divided among them."""
     size = ModelSize.of(config, tokens, row_tokens, lora, shared=layout.context > 1, device=device)
-    units = UnitSize.of(config)
+    units = UnitSize.of(config)  # type: ignore[arg-type]  # frozen, so it has a hash
     share, block = layout.shard, units.block_bytes(layout.experts, _gathered_widths(compute, lora))
     # Weights and gradients of what is whole during a step; adapters, which alone are trained then, are small.
     copies = 1 if lora is not None else 2
