@@ -216,7 +216,7 @@ async def test_what_a_killed_keeper_left_goes_with_its_pool(alone: SandboxPool) 
 
 async def _asleep(seconds: int) -> int:
     """The process that sleeps for so long, as soon as the command's child has become `sleep`."""
-    end_s = time.monotonic() + 10
+    end_s = time.monotonic() + 60
     while not (asleep := [pid for pid in _marked(f"sleep {seconds}") if _command(pid).startswith("sleep")]):
         assert time.monotonic() < end_s
         await asyncio.sleep(0.01)
