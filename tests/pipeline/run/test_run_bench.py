@@ -5,6 +5,8 @@ And the door by which such a checkpoint comes into a run: stage base.
 from __future__ import annotations
 
 import json
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,25 @@ SMALL = [
 
 
 @pytest.fixture(scope="module")
-def summary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def held() -> Iterator[list[list[str]]]:
+    """Filled by `summary`: whenever an engine was opened, the names of those that were still in memory."""
+    opened: dict[str, weakref.ref[Any]] = {}
+    found: list[list[str]] = []
+    own = bench.open_policy
+
+    def watch(context: Context, folder: Path, name: str) -> Any:
+        found.append([name for name, policy in opened.items() if policy() is not None])
+        policy = own(context, folder, name)
+        opened[name] = weakref.ref(policy)
+        return policy
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench, "open_policy", watch)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory: pytest.TempPathFactory, held: list[list[str]]) -> dict[str, Any]:
     """SFT, RL and the controls are all the committed checkpoint: what differs is chance alone."""
     run = tmp_path_factory.mktemp("run")
     for stage in ("rl", "competent_sft", "rewarded_sft"):
@@ -53,6 +73,10 @@ def test_each_policy_has_its_own_number_of_passes_and_the_discovery_level_more(s
     assert found["rl"]["tasks"] == 10 and found["rl"]["by_level"]["relapse"]["tasks"] == 2
     assert "best_of_4" in found["rl"]["by_level"]["relapse"] and "best_of_2" in found["rl"]["by_level"]["one-bug"]
     assert summary["discovery"]["k"] == 4
+
+
+def test_no_engine_is_in_memory_when_the_next_is_opened(summary: dict[str, Any], held: list[list[str]]) -> None:
+    assert summary and held == [[], [], [], []]
 
 
 def test_scripted_agents_come_out_as_they_must(summary: dict[str, Any]) -> None:

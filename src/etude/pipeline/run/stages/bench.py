@@ -29,7 +29,7 @@ from etude.pipeline.run.stage import Context
 from etude.pipeline.run.stages.loading import open_policy
 from etude.pipeline.run.stages.pretraining import CHECKPOINT, base_checkpoint, chat_checkpoint
 from etude.rollout.attempt import AttemptSetup, Script
-from etude.rollout.code_search import code_search
+from etude.rollout.code_search import CodeSearch, code_search
 from etude.sandbox.fleet.open import open_sandboxes
 from etude.sandbox.protocol import Machines
 from etude.tasks.generate.exercises.overlap import overlap, seen_share, shared_with_validation
@@ -75,13 +75,17 @@ async def _ask(context: Context, contestants: list[StageParticipant]) -> dict[st
     try:
         async with code_search(context.recipe.harness) as search:
             for contestant in contestants:
-                async with contestant.open(pool) as setup:
-                    contest = _contest(context, contestant.name)
-                    asked = replace(setup, search=search)
-                    await contest.run(contestant.name, asked, contestant.passes, contestant.level_passes)
+                await _ask_one(context, contestant, pool, search)
         return asdict(pool.probe())
     finally:
         await pool.close()
+
+
+async def _ask_one(context: Context, contestant: StageParticipant, pool: Machines, search: CodeSearch | None) -> None:
+    """A function, so that nothing refers to an engine, and its memory is free, when the next one is opened."""
+    async with contestant.open(pool) as setup:
+        contest = _contest(context, contestant.name)
+        await contest.run(contestant.name, replace(setup, search=search), contestant.passes, contestant.level_passes)
 
 
 def _contest(context: Context, name: str) -> BenchStage:
