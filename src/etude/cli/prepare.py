@@ -291,7 +291,8 @@ def require_layouts(run: Run, selected: list[str]) -> None:
     from etude.pipeline.run.limits import expert_count
 
     recipe = run.located
-    split = {table: loop for table, loop in _loops(run, selected).items() if loop.parallel.ranks > 1}
+    trained = _loops(run, selected) | ({"rl": recipe.rl} if "rl" in selected else {})
+    split = {table: loop for table, loop in trained.items() if loop.parallel.ranks > 1}
     folder = str(recipe.run.sft_checkpoint or recipe.model.init)
     for table, loop in split.items():
         here = find_checkpoint(folder) if folder else None

@@ -36,7 +36,7 @@ def processes_on_gpus(settings: RlSettings, engine: EngineSettings) -> int:
     """How many processes of a run on its own machine want a GPU."""
     far = sum(region.engines for region in settings.regions.values())
     engines = settings.engines + settings.standbys + far if on_gpu(engine) else 0
-    return engines + (settings.ranks if settings.device == "cuda" else 0)
+    return engines + (settings.trainer_ranks if settings.device == "cuda" else 0)
 
 
 def gpu_share(processes: int, gpus: int) -> float:

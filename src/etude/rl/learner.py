@@ -30,11 +30,14 @@ from etude.core.trace.segment import Rollout
 from etude.learn.model.adapter_files import save_adapter
 from etude.learn.model.adapters import add_adapters, trained_state
 from etude.learn.model.card import Training
+from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.learn.model.device import compute_reproducibly, device_of
 from etude.learn.model.heap import fit_heap
 from etude.learn.model.settings import Impl
-from etude.learn.train.checkpoint import TrainingStateError, load_state, save_state
+from etude.learn.parallel.shared_training import ALONE as UNSPLIT
+from etude.learn.parallel.shared_training import SharedTraining
+from etude.learn.train.checkpoint import TrainingStateError, load_state, save_state, state_of
 from etude.learn.train.feedback import FlaggedTurn, add_feedback, feedback_of_all
 from etude.learn.train.fresh_drafts import FreshDrafts
 from etude.learn.train.policy_step import PolicyTrainer
@@ -70,7 +73,7 @@ class TrainedStep:
     components: list[dict[str, float]]
     advantages: list[float]
     busy_s: float
-    cpu_s: float = 0.0  # of the whole process
+    cpu_s: float = 0.0  # of the whole processes of all ranks
     measured: list[dict[str, float]] = field(default_factory=list)  # per rollout its components before any weight
     weights: dict[str, float] = field(default_factory=dict)  # what they were mixed with
     notes: list[str] = field(default_factory=list)  # which rollouts were left out, and why
@@ -94,6 +97,7 @@ class Learner:
         self._opening = threading.Lock()
         self._published: dict[int, Future[Publication]] = {}  # on their way, or there, in this life
         self.ranks = ranks
+        self.shared: SharedTraining = UNSPLIT
         self.checkpoint = checkpoint
         self.impl: Impl = impl
         self.folder = folder
@@ -121,9 +125,9 @@ class Learner:
     def _restore(self, step: int) -> None:
         self._begin()
         if step:
-            path = self.folder / "states" / f"state-{step:08d}.pt"
+            path = state_of(self.folder / "states", step)
             try:
-                state = load_state(path)
+                state = load_state(path, self.shared, self.trainer.optimized)
             except TrainingStateError as error:  # its own advice, to do without the file, is no way on from a ledger
                 raise TrainingStateError(
                     f"{path}, from which the ledger goes on, can't be read ({error.__cause__}): put it back, or remove "
@@ -133,7 +137,7 @@ class Learner:
                 raise TrainingStateError(
                     f"{path} was written with another rl.drafts.every: put that back, and run again"
                 )
-            self.trainer.load_state_dict(state["trainer"])
+            self.trainer.load_state_dict(state.get("trainer", state))  # earlier versions wrote a table of it
             self.means.load_state_dict(state["baseline"])
             if self.drafts is not None:
                 self.drafts.load_state_dict(state["drafts"])
@@ -166,7 +170,7 @@ class Learner:
         if self.drafts is not None:
             figures |= self.drafts.after(self.trainer.steps, sound)
         digest = self._digest()
-        busy_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
+        busy_s, cpu_s = time.perf_counter() - started, sum(self.ranks.gather(time.process_time() - cpu_started))
         notes = [*_broken_rewards(rollouts, parts), *self.trainer.broken]
         return TrainedStep(digest, figures, parts, shared, busy_s, cpu_s, values, mix.weights, notes)
 
@@ -179,8 +183,9 @@ class Learner:
     def _publish(self, version: int) -> bool:
         if self.trainer.steps > version:
             return False
-        if version not in self._published:
-            future = self.publisher.publish(trained_state(self.trainer.model), version)
+        whole = self._whole()
+        if self._first and version not in self._published:
+            future = self.publisher.publish(trained_state(whole), version)
             self._published = {**dict([*self._published.items()][-1:]), version: future}
         return True
 
@@ -194,11 +199,12 @@ class Learner:
 
     def mend(self, version: int) -> None:
         """The weights were published as `version`, and can't be read: an anchor leads there. Raises Unreachable where they are not at hand."""
-        self._at_model(self._mend, version).result()
+        if (mended := self._at_model(self._mend, version)) is not None:
+            mended.result()
 
-    def _mend(self, version: int) -> Future[Any]:
-        state = trained_state(self.trainer.model) if self.trainer.steps == version else None
-        return self.publisher.mend(version, state)
+    def _mend(self, version: int) -> Future[Any] | None:
+        state = trained_state(self._whole()) if self.trainer.steps == version else None
+        return self.publisher.mend(version, state) if self._first else None
 
     def heal(self) -> None:
         """A region can't walk the chain: the next publication brings an anchor."""
@@ -223,10 +229,10 @@ class Learner:
         self._at_model(self._save, step)
 
     def _save(self, step: int) -> None:
-        state: dict[str, Any] = {"trainer": self.trainer.state_dict(), "baseline": self.means.state_dict()}
+        state: dict[str, Any] = {**self.trainer.state_dict(), "baseline": self.means.state_dict()}
         if self.drafts is not None:
             state["drafts"] = self.drafts.state_dict()
-        save_state(self.folder / "states", step, state, STATES_KEPT)
+        save_state(self.folder / "states", step, state, STATES_KEPT, self.shared, self.trainer.optimized)
 
     def export(self, folder: Path) -> None:
         """The policy as a Hugging Face directory, with its draft layers; where RL taught the trunk alone, with the checkpoint's."""
@@ -234,18 +240,24 @@ class Learner:
         self._at_model(self._export, folder, drafts_from)
 
     def _export(self, folder: Path, drafts_from: Path | None) -> None:
+        whole = self._whole()
+        if not self._first:
+            return
         data = f"{self.trainer.steps:,} steps of reinforcement learning on rollouts of the run's training tasks"
-        save_checkpoint(
-            self.trainer.model, folder, self.checkpoint, drafts_from=drafts_from, trained=Training("rl", data)
-        )
+        save_checkpoint(whole, folder, self.checkpoint, drafts_from=drafts_from, trained=Training("rl", data))
         if self.settings.update.lora.rank:
-            save_adapter(self.trainer.model, self.settings.update.lora, folder.with_name(ADAPTER), self.checkpoint)
+            save_adapter(whole, self.settings.update.lora, folder.with_name(ADAPTER), self.checkpoint)
 
-    def compare(self, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> ProbeMismatch:
-        """How far what the engine sampled after these prompts is from the plain forward of the same version."""
+    def compare(self, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> ProbeMismatch | None:
+        """How far what the engine sampled after these prompts is from the plain forward of the same version; None but on the first rank."""
         from etude.learn.engine.probe import compare  # it loads the engine, which only the end of a run needs
 
-        return self._at_model(lambda: compare(self.trainer.model, sampled))
+        whole = self._at_model(self._whole)
+        return self._at_model(compare, whole, sampled) if self._first else None
+
+    def _whole(self) -> CausalLM:
+        """The policy in one process, on the first rank, as it is now."""
+        return self.trainer.model
 
     def _at_model(self, work: Callable[..., T], *arguments: Any) -> T:
         """Its result, once all earlier requests are done."""
@@ -263,10 +275,13 @@ class Learner:
             reference = model if ever_weighed("kl", settings) else None  # without its adapters
         elif ever_weighed("kl", settings):
             reference = load_checkpoint(self.checkpoint, device=device, impl=self.impl)
-        self.trainer = PolicyTrainer(model.to(device), reference, settings.update, settings.steps, self.ranks)
+        self.trainer = self._trainer(model.to(device), reference)
         self.drafts = (
             FreshDrafts(model, settings.drafts, settings.update, self.ranks) if settings.drafts.every else None
         )
+
+    def _trainer(self, model: CausalLM, reference: CausalLM | None) -> PolicyTrainer:
+        return PolicyTrainer(model, reference, self.settings.update, self.settings.steps, self.ranks)
 
     @property
     def _first(self) -> bool:

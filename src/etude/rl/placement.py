@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from etude.rl.devices import gpu_share, on_gpu, processes_on_gpus
 from etude.rl.learner import TrainerProcess
 from etude.rl.restarts import ProcessDied
 from etude.rl.settings import ClusterSettings, RlSettings
+from etude.rl.split_learner import SplitTrainerProcess
 from etude.rl.weight_store import place_of, store_of
 
 if TYPE_CHECKING:
@@ -51,32 +52,42 @@ if TYPE_CHECKING:
 # What only one may do (publish, save, export) rank 0 does.
 
 
-# What all ranks have to do, at the same time. Everything else is rank 0's.
+# What all ranks have to do, at the same time. Everything else is rank 0's. With parts of the model, whatever needs its weights too.
 TOGETHER = frozenset({"restore", "train"})
+SPLIT_TOGETHER = TOGETHER | {"publish", "mend", "save", "export", "compare"}
 
 
 class RankGroup:
     """A handle like that of one process: `await group.method(...)` raises ProcessDied when a rank is gone. `ranks`: handles, rank 0 first."""
 
-    def __init__(self, ranks: Sequence[Any], meeting: Rendezvous) -> None:
+    def __init__(self, ranks: Sequence[Any], meeting: Rendezvous, together: Collection[str] = TOGETHER) -> None:
         self._ranks = ranks
         self._meeting = meeting  # held for as long as the ranks live
+        self._together = together
+        self._turn = asyncio.Lock()
         self._dead = ""
 
     @classmethod
-    def start(cls, size: int, start: Callable[[int, str], Any], host: str) -> RankGroup:
+    def start(
+        cls, size: int, start: Callable[[int, str], Any], host: str, together: Collection[str] = TOGETHER
+    ) -> RankGroup:
         """`start` gives the handle of one rank, which is to meet the others at that address of this host."""
         meeting = Rendezvous(host)
-        return cls([start(rank, meeting.address) for rank in range(size)], meeting)
+        return cls([start(rank, meeting.address) for rank in range(size)], meeting, together)
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         async def call(*arguments: Any) -> Any:
-            if self._dead:
-                raise ProcessDied(self._dead)
-            asked = self._ranks if method in TOGETHER else self._ranks[:1]
-            return await self._all([getattr(rank, method)(*arguments) for rank in asked])
+            if method not in self._together:
+                return await self._ask(self._ranks[:1], method, arguments)
+            async with self._turn:  # one after the other, so that all ranks have them in the same order
+                return await self._ask(self._ranks, method, arguments)
 
         return call
+
+    async def _ask(self, ranks: Sequence[Any], method: str, arguments: tuple[Any, ...]) -> Any:
+        if self._dead:
+            raise ProcessDied(self._dead)
+        return await self._all([getattr(rank, method)(*arguments) for rank in ranks])
 
     def kill(self) -> None:
         """End all ranks, whatever they do."""
@@ -98,7 +109,7 @@ class RankGroup:
         # A rank that went wrong by itself tells more than those that missed it.
         number, error = next(((n, e) for n, e in failures if not isinstance(e, RankLost | ProcessDied)), failures[0])
         assert error is not None
-        self._dead = f"rank {number}: {error}"
+        self._dead = f"rank {number}: {getattr(error, 'cause', error)}"  # Ray's words have the stack before the cause
         self.kill()
         if isinstance(error, RankLost | ProcessDied):
             raise ProcessDied(self._dead) from error
@@ -211,12 +222,13 @@ class RayPlaces:
         )
 
     def start_trainer(self) -> RemoteActor | RankGroup:
-        if self.settings.ranks == 1:
+        size, together = self.settings.trainer_ranks, SPLIT_TOGETHER if self.settings.parallel.ranks > 1 else TOGETHER
+        if size == 1:
             return self._start_rank(0, "")
-        return RankGroup.start(self.settings.ranks, self._start_rank, ray.util.get_node_ip_address())
+        return RankGroup.start(size, self._start_rank, ray.util.get_node_ip_address(), together)
 
     def _start_rank(self, rank: int, meeting: str) -> RemoteActor:
-        actor: Any = ray.remote(TrainerProcess)
+        actor: Any = ray.remote(TrainerProcess if self.settings.parallel.ranks == 1 else SplitTrainerProcess)
         here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
         options = self._options("trainer", self.cluster.trainer, here)
         arguments = (self.checkpoint, self.folder, self.settings, self.settings.threads, rank, meeting, self.impl)

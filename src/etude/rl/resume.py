@@ -102,7 +102,7 @@ async def train_again(
         elif before != outcome.digest:
             raise ReplayDiverged(
                 f"step {step}, trained again, came to weights {outcome.digest}, but to {before} before the kill: another "
-                "machine, thread count, rl.ranks or version of torch? Remove the rl folder to start over, or go on where it began"
+                "machine, thread count, rl.ranks, rl.parallel or version of torch? Remove the rl folder to start over, or go on where it began"
             )
         await observer.on_replay(outcome, [_stored(index, schedule, store) for index in groups])
     if progress.next_step > progress.saved:  # also the last checkpoint of a run that was killed before writing it

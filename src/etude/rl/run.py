@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from etude.core.plugins import import_object, is_import_path
 from etude.learn.model.checkpoint import load_config
+from etude.learn.model.transformers_backend.config import implementation_of
 from etude.rl.baseline import custom_advantages
 from etude.rl.cluster import Cluster
 from etude.rl.devices import check_devices
@@ -90,6 +91,10 @@ def _require(run: RunContext) -> None:
         raise ValueError(
             f"rl.rewards.judge is {settings.rewards.judge!r}, but the run has no judge: give RunContext one, or leave the setting out"
         )
+    if settings.parallel.ranks > 1:
+        own = implementation_of(run.checkpoint, run.impl) == "etude"
+        experts = load_config(run.checkpoint, run.impl).experts
+        settings.parallel.require("rl", experts=experts, own=own, device=settings.device)
     if settings.drafts.every and not load_config(run.checkpoint, run.impl).mtp_layers:
         raise ValueError(
             f"rl.drafts.every is {settings.drafts.every}, but {run.checkpoint} has no draft layers: give it some (stage mtp), or set it to 0"
@@ -118,4 +123,4 @@ def _ray(run: RunContext) -> LocalRay | Cluster:
     engines = run.settings.engines + run.settings.standbys
     needed = [run.checkpoint] + ([Path(run.engine.vllm.python)] if run.engine.kind == "vllm" else [])
     far = [region.engine for region in run.settings.regions.values()]
-    return Cluster(run.cluster, run.folder, needed, engines, run.settings.ranks, far)
+    return Cluster(run.cluster, run.folder, needed, engines, run.settings.trainer_ranks, far)

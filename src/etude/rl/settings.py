@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from etude.core.plugins import is_import_path
+from etude.learn.parallel.layout import ParallelLayout
 from etude.learn.train.feedback_settings import FeedbackSettings
 from etude.learn.train.mtp_settings import FreshDraftsSettings
 from etude.learn.train.settings import PolicyStepSettings
@@ -160,7 +161,11 @@ class RlSettings(BaseModel):
     ranks: int = Field(
         default=1,
         ge=1,
-        description="processes that train together, each on its share of a batch; changing it changes the weights' last bits",
+        description="processes that train together, each with the whole model and a share of a batch; changing it changes the weights' last bits",
+    )
+    parallel: ParallelLayout = Field(
+        default_factory=ParallelLayout,
+        description="processes that train together and hold a part of the model each, in place of ranks (docs/scale.md)",
     )
     rank_silence_s: float = Field(
         default=600.0,
@@ -308,3 +313,24 @@ class RlSettings(BaseModel):
                 f'rl.set_aside = "{self.set_aside}" with rl.group_size = 1: every outcome of a single rollout is uniform; take larger groups'
             )
         return self
+
+    @model_validator(mode="after")
+    def _a_split_model_is_all_that_is_trained(self) -> RlSettings:
+        if (split := self.parallel.ranks) == 1:
+            return self
+        others = {
+            f"rl.ranks = {self.ranks}": self.ranks > 1,
+            f"rl.parallel.context = {self.parallel.context}": self.parallel.context > 1,
+            f"rl.feedback.weight = {self.feedback.weight:g}": self.feedback.weight > 0,
+            f"rl.drafts.every = {self.drafts.every}": self.drafts.every > 0,
+        }
+        if found := [text for text, there in others.items() if there]:
+            raise ValueError(
+                f"rl.parallel splits the model over {split} ranks, which does not go with {found[0]} so far; set one of them back"
+            )
+        return self
+
+    @property
+    def trainer_ranks(self) -> int:
+        """Processes of the trainer."""
+        return self.ranks * self.parallel.ranks

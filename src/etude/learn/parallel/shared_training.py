@@ -6,20 +6,28 @@ done, so that they decide alike. What leaves the ranks (training states, checkpo
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+T = TypeVar("T")
 OptimizedParameters = Sequence[Sequence[Tensor]]  # of each optimizer of a loop, in the order of its state
 
 
 class RankLost(Exception):
     """Another rank died, or was silent for too long: this one can't go on either. All start over from the last checkpoint."""
+
+
+def without_weights(holder: T, model: nn.Module) -> T:
+    """A copy of `model`, or of what holds it, with the model's parameters on the meta device; buffers keep their values."""
+    meta = {id(p): nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad) for p in model.parameters()}
+    return copy.deepcopy(holder, dict[int, Any](meta))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 
 from etude.learn.model.adapters import load_trained_state, trained_state
 from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.compute import Compute
 from etude.learn.model.count import ComputeCost
 from etude.learn.parallel.rank_states import (
     MODEL,
@@ -23,7 +24,7 @@ from etude.learn.parallel.rank_states import (
     taken_apart,
     write_parts,
 )
-from etude.learn.parallel.shard import DIST, DispatchedExperts, Meshes, gradient_norm, whole
+from etude.learn.parallel.shard import DIST, DispatchedExperts, Meshes, gradient_norm, shard_model, whole
 from etude.learn.parallel.shared_training import OptimizedParameters
 
 LOCAL = "experts.local."  # in the names of a split model's experts
@@ -75,6 +76,14 @@ def _part(tensor: Tensor, like: Tensor, divided: bool, meshes: Meshes) -> Tensor
     if not isinstance(like, DTensor):
         return tensor
     return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
+
+
+def split_over(part: CausalLM, meshes: Meshes, compute: Compute, whole_model: nn.Module | None) -> SplitModel:
+    """Splits a model without weights (`without_weights`) over the ranks of the default group, each of which calls it; the weights are those of the
+    first rank's `whole_model`."""
+    shard_model(part, meshes, compute)
+    fill(part, meshes, whole_model)
+    return SplitModel(part, meshes, whole_model)
 
 
 class SplitModel:

@@ -133,10 +133,9 @@ def split_training_bytes(
     lora: LoraSettings | None = None,
     compute: Compute = "fp32",
 ) -> int:
-    """All ranks of this machine together, which compute `tokens` tokens at a time, and the whole model that the first one keeps."""
-    each = -(-tokens // layout.ranks)
-    of_rank = rank_memory(config, layout, each, row_tokens, recompute=recompute, lora=lora, compute=compute)
-    return layout.ranks * of_rank.peak + FLOAT * ModelSize.of(config, each, row_tokens, lora).parameters
+    """All ranks of this machine together, each of which computes `tokens` tokens at a time, and the whole model that the first one keeps."""
+    of_rank = rank_memory(config, layout, tokens, row_tokens, recompute=recompute, lora=lora, compute=compute)
+    return layout.ranks * of_rank.peak + FLOAT * ModelSize.of(config, tokens, row_tokens, lora).parameters
 
 
 def _share(size: int, ranks: int) -> int:

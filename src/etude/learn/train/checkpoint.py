@@ -59,7 +59,8 @@ def save_state(
 
 def _put(part: Path, final: Path, keep: int) -> None:
     """Gives a written state its name, and removes older ones."""
-    _remove(final)  # of the same step, from a life of the run whose later states are gone
+    for suffix in (SUFFIX, FOLDER_SUFFIX):  # of the same step, from a life of the run whose later states are gone
+        _remove(final.with_suffix(suffix))
     os.replace(part, final)
     sync_folder(final.parent)  # the rename must reach the disk before an older state is removed
     for old in _states(final.parent)[:-keep]:
@@ -77,6 +78,12 @@ def newest_state(directory: Path) -> Path | None:
     """The newest finished state, or None."""
     states = _states(directory)
     return states[-1] if states else None
+
+
+def state_of(directory: Path, step: int) -> Path:
+    """The state of `step`, which one process or several ranks wrote; the name of one process' where there is none."""
+    names = [directory / f"{PREFIX}{step:08d}{suffix}" for suffix in (SUFFIX, FOLDER_SUFFIX)]
+    return next(filter(Path.exists, names), names[0])
 
 
 def load_state(path: Path, shared: SharedTraining = ALONE, optimizers: OptimizedParameters = ()) -> dict[str, Any]:

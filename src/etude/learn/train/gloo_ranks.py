@@ -1,15 +1,19 @@
 """Ranks that are processes, over gloo: any death or silence among them ends the meeting of all within a bounded time.
 
-No state of the process is touched (no default group), so ranks may be threads too. What is exchanged is read without running code
+GlooRanks touches no state of the process (no default group), so its ranks may be threads too. What is exchanged is read without running code
 from it. Sockets are bound to the address that the caller names, loopback on a laptop; gloo has no authentication, so on a cluster
 that address belongs to a network that only the run can reach.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import io
+import os
 import socket
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +27,7 @@ DIST: Any = torch.distributed  # its stubs lack most of what is used here
 GLOO = DIST.ProcessGroupGloo
 # Elements summed at a time: 64 MiB of fp32, as much again for what comes in, in addition to the gradients.
 BUCKET_ELEMENTS = 1 << 24
+SIOCGIFADDR = 0x8915  # of linux/sockios.h: an interface's address
 
 
 class Rendezvous:
@@ -38,21 +43,12 @@ class Rendezvous:
         )  # fmt: skip
 
 
-class GlooRanks:
-    """`ranks.Ranks` over gloo. Raises RankLost where not all `size` ranks come to `address` within `silence_s`."""
+class GroupRanks:
+    """`ranks.Ranks` over a process group whose back end is gloo."""
 
-    def __init__(self, address: str, host: str, rank: int, size: int, silence_s: float) -> None:
+    def __init__(self, group: Any, rank: int, size: int, silence_s: float) -> None:
         self.rank, self.size, self.silence_s = rank, size, silence_s
-        limit = timedelta(seconds=silence_s)
-        options = GLOO._Options()
-        options._devices = [GLOO.create_device(hostname=host)]
-        options._timeout = limit
-        where, port = address.rsplit(":", 1)
-        try:
-            self._store = DIST.TCPStore(where, int(port), is_master=False, wait_for_workers=False, timeout=limit)
-            self._group = GLOO(DIST.PrefixStore("trainer", self._store), rank, size, options)
-        except RuntimeError as error:
-            raise RankLost(f"rank {rank} did not meet all {size} at {address}: {_first(error)}") from error
+        self._group = group
 
     def total(self, tensors: Sequence[Tensor]) -> None:
         for bucket in _buckets(tensors):
@@ -91,9 +87,58 @@ class GlooRanks:
             work.wait()
         except RuntimeError as error:
             raise RankLost(
-                f"rank {self.rank} of {self.size} waited for the others in vain ({_first(error)}): one died, or was silent for over "
+                f"rank {self.rank} of {self.size} waited for the others in vain ({reason_of(error)}): one died, or was silent for over "
                 f"{self.silence_s:g} s (rl.rank_silence_s)"
             ) from error
+
+
+class GlooRanks(GroupRanks):
+    """Over a group that is no process' default group. Raises RankLost where not all `size` ranks come to `address` within `silence_s`."""
+
+    def __init__(self, address: str, host: str, rank: int, size: int, silence_s: float) -> None:
+        limit = timedelta(seconds=silence_s)
+        options = GLOO._Options()
+        options._devices = [GLOO.create_device(hostname=host)]
+        options._timeout = limit
+        with _meeting(address, rank, size):
+            group = GLOO(_store(address, limit), rank, size, options)
+        super().__init__(group, rank, size, silence_s)
+
+
+def join_default_group(address: str, host: str, rank: int, size: int, silence_s: float) -> GroupRanks:
+    """Over this process' default group, by which the ranks of a split model exchange its parts too: once in the life of a process. Raises RankLost
+    as GlooRanks does. gloo takes the interface that has the address `host`, unless GLOO_SOCKET_IFNAME names another."""
+    limit = timedelta(seconds=silence_s)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_of(host))
+    with _meeting(address, rank, size):
+        DIST.init_process_group("gloo", store=_store(address, limit), rank=rank, world_size=size, timeout=limit)
+    return GroupRanks(DIST.distributed_c10d._get_default_group(), rank, size, silence_s)
+
+
+def interface_of(host: str) -> str:
+    """The name of the network interface that has this IPv4 address. Raises ValueError."""
+    for _, name in socket.if_nameindex():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            asked = struct.pack("256s", name.encode()[:15])
+            with contextlib.suppress(OSError):  # an interface without an address
+                found = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, asked)[20:24]
+                if socket.inet_ntoa(found) == host:
+                    return name
+    raise ValueError(f"no network interface has the address {host}; name one in GLOO_SOCKET_IFNAME")
+
+
+def _store(address: str, limit: timedelta) -> Any:
+    where, port = address.rsplit(":", 1)
+    store = DIST.TCPStore(where, int(port), is_master=False, wait_for_workers=False, timeout=limit)
+    return DIST.PrefixStore("trainer", store)
+
+
+@contextlib.contextmanager
+def _meeting(address: str, rank: int, size: int) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise RankLost(f"rank {rank} did not meet all {size} at {address}: {reason_of(error)}") from error
 
 
 def _buckets(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
@@ -109,5 +154,6 @@ def _buckets(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
     return out
 
 
-def _first(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def reason_of(error: Exception) -> str:
+    """The first line of what gloo says, without its advice."""
+    return str(error).splitlines()[0].partition(" This is typically")[0] if str(error) else type(error).__name__

@@ -13,6 +13,9 @@ The caller scores first (reference logprobs for the k1 KL, which belongs into th
 updates. Each of `ranks` scores and learns its share of the rows (`balance`), and the sum of all gradients makes them one. A
 share that fits `graph_tokens` keeps the graph of the scoring pass, so the update costs a backward pass only; and tokens that
 attempts at one task have in common run once (`shared_prefix`).
+
+The ranks hold the whole model each, or parts of it (`shared`). Then every forward and backward pass is an exchange of all of them, so a rank that has
+fewer micro-batches than another computes empty ones, and no graph is kept.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.compute import compute_in
 from etude.learn.model.count import ComputeCost
 from etude.learn.model.router import balanced_bias, expert_load
-from etude.learn.train.balance import dealt
+from etude.learn.parallel.shared_training import ALONE as UNSPLIT
+from etude.learn.parallel.shared_training import OptimizedParameters, SharedTraining
+from etude.learn.train.balance import Row, dealt
 from etude.learn.train.importance_weights import ImportanceStatistics, importance_weights
 from etude.learn.train.loop import TrainingDiverged
 from etude.learn.train.losses import logprobs_and_entropy, policy_coefficients
@@ -40,7 +45,7 @@ from etude.learn.train.next_token import routers
 from etude.learn.train.optimizer import DRAFTS, Optimizers
 from etude.learn.train.ranks import ALONE, Ranks, sum_gradients
 from etude.learn.train.replay import replaying
-from etude.learn.train.rollout_batch import RolloutBatch, rollout_batches
+from etude.learn.train.rollout_batch import RolloutBatch, empty_batch, rollout_batches
 from etude.learn.train.schedule import policy_lr_factor
 from etude.learn.train.scores import BatchScores, RankScores, flat, together
 from etude.learn.train.settings import PolicyStepSettings
@@ -52,7 +57,7 @@ class PolicyTrainer:
     A `reference` that is `model` means the model without its adapters.
 
     `total_steps` is where the decay of the learning rate ends; without it there is none. Draft layers, if the model has any, are
-    no part of it (`fresh_drafts`).
+    no part of it (`fresh_drafts`). `shared`: what the ranks do together if `model` and `reference` are split over them.
     """
 
     def __init__(
@@ -62,9 +67,11 @@ class PolicyTrainer:
         settings: PolicyStepSettings,
         total_steps: int | None = None,
         ranks: Ranks = ALONE,
+        shared: SharedTraining = UNSPLIT,
     ) -> None:
         self.model = model
         self.ranks = ranks
+        self.shared, self._split = shared, shared.ranks > 1
         self.reference = reference
         self.settings = settings
         self._batch_tokens, self._graph_tokens = settings.step_tokens
@@ -90,10 +97,9 @@ class PolicyTrainer:
         Each rank runs its share of the rows and hears the others'. Raises RankLost.
         """
         share = dealt(rollouts, self._cost, self.ranks.size)
-        rows = share.rows[self.ranks.rank]
-        batches = [batch.to(self._device) for batch in rollout_batches(rollouts, self._batch_tokens, rows)]
-        forwarded = sum(b.ids.numel() for b in batches)
-        keep = forwarded <= self._graph_tokens
+        batches = self._batches(rollouts, share.rows[self.ranks.rank])
+        forwarded = sum(b.ids.numel() for b in batches if len(b.targets))
+        keep = forwarded <= self._graph_tokens and not self._split
         graphs: list[Tensor] = []
         values: list[Tensor] = []
         entropies: list[Tensor] = []
@@ -105,7 +111,8 @@ class PolicyTrainer:
                     logprobs, entropy, routes = self._forward(self.model, batch, replay=True)
                 if keep:
                     graphs.append(logprobs)
-                if routes is not None and self.settings.router_bias_rate and self.model.config.experts:
+                counted = self.settings.router_bias_rate and self.model.config.experts and len(batch.targets)
+                if routes is not None and counted:
                     batch_load = expert_load(routes[0], self.model.config.experts)
                     load = batch_load if load is None else load + batch_load
                 values.append(logprobs.detach())
@@ -136,13 +143,25 @@ class PolicyTrainer:
         if kept:
             shared = torch.tensor(advantages, dtype=torch.float32).to(self._device)
             figures |= self._backward(shared, len(sound), scores)
-            norm = self._optimizers.clip()
+            norm = self._optimizers.clip(self.shared.norm)
         return figures | self._step(norm, scores)
 
     def sound(self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: BatchScores) -> list[Rollout]:
         """The rollouts that `update` trains on: those of groups without a number that is not finite."""
         groups = {rollouts[index].group for index in broken_rollouts(rollouts, advantages, scores.current)}
         return [rollout for rollout in rollouts if rollout.group not in groups]
+
+    @property
+    def optimized(self) -> OptimizedParameters:
+        """The parameters of each optimizer."""
+        return [[p for group in part.param_groups for p in group["params"]] for part in self._optimizers.parts]
+
+    def _batches(self, rollouts: Sequence[Rollout], rows: Sequence[Row]) -> list[RolloutBatch]:
+        """This rank's micro-batches; of a split model every rank has as many."""
+        found = rollout_batches(rollouts, self._batch_tokens, rows)
+        if self._split:
+            found += [empty_batch()] * (max(self.ranks.gather(len(found))) - len(found))
+        return [batch.to(self._device) for batch in found]
 
     def _without_broken_groups(
         self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: BatchScores
@@ -228,7 +247,7 @@ class PolicyTrainer:
         return any(segment.routes is not None for rollout in rollouts for segment in rollout.segments)
 
     def _backward(self, advantages: Tensor, rollouts: int, scores: BatchScores) -> dict[str, float]:
-        kept, statistics = bool(scores.graphs), ImportanceStatistics()
+        kept, statistics, taught = bool(scores.graphs), ImportanceStatistics(), False
         with replaying(self.model, self.settings.replay_ratio):
             for i, batch in enumerate(scores.batches):
                 logprobs = scores.graphs[i] if kept else self._forward(self.model, batch, replay=True)[0]
@@ -236,11 +255,16 @@ class PolicyTrainer:
                 weights = importance_weights(logprobs, batch.sampler_logprobs, owned, self.settings.trust)
                 statistics.add(weights, logprobs, batch.sampler_logprobs)
                 coefficients = policy_coefficients(owned, weights, rollouts, self.settings.loss_tokens)
-                if coefficients.any():  # a batch of groups without spread teaches nothing
+                teaches = bool(coefficients.any())  # a batch of groups without spread does not
+                if teaches or self._split:
                     (coefficients * logprobs).sum().backward()
+                taught |= teaches
         scores.graphs.clear()
         scores.batches.clear()
-        sum_gradients(self._optimizers.params, self.ranks)
+        if not self._split:
+            sum_gradients(self._optimizers.params, self.ranks)
+        elif not any(self.ranks.gather(taught)):
+            self._optimizers.zero_grad()  # they have no gradient, instead of one of zeros, which Adam's moments would count
         return ImportanceStatistics.merged(self.ranks.gather((statistics.tokens, statistics.sums))).figures()
 
     def _figures(self, rollouts: Sequence[Rollout], scores: BatchScores) -> dict[str, float]:

@@ -54,6 +54,12 @@ def rollout_batches(
     return [*batches, _batch(rollouts, held)] if held else batches
 
 
+def empty_batch() -> RolloutBatch:
+    """A token that predicts nothing: what a rank computes while others have tokens, where all take part in every exchange."""
+    tree, none = TokenTree([np.zeros(1, np.int64)], [None]), torch.zeros(0, dtype=torch.int64)
+    return RolloutBatch(torch.zeros(1, 1, dtype=torch.int64), TreeMask(tree), None, none, none, none, torch.zeros(0))
+
+
 def _tokens(rollouts: Sequence[Rollout], row: Row, held: list[Row]) -> int:
     """Of a row that is added to those held."""
     ids = rollouts[row[0]].segments[row[1]].ids

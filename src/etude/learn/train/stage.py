@@ -6,11 +6,10 @@ the end and wherever a watch looks at them; the others get a copy of the model w
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import Tensor, nn
 
@@ -20,7 +19,7 @@ from etude.learn.model.compute import computing
 from etude.learn.model.device import on_device
 from etude.learn.model.heap import LARGE_PARAMETERS, return_freed_memory
 from etude.learn.model.transformers_backend.language_model import TransformersLM
-from etude.learn.parallel.shared_training import ALONE, SharedTraining
+from etude.learn.parallel.shared_training import ALONE, SharedTraining, without_weights
 from etude.learn.train.batch import BatchSource, TrainBatch
 from etude.learn.train.loop import TrainingLoop, TrainingResult
 from etude.learn.train.optimizer import build_optimizers
@@ -61,10 +60,7 @@ class StageTraining:
 
     def without_weights(self) -> StageTraining:
         """The same with parameters on the meta device; buffers keep their values."""
-        meta = {
-            id(p): nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad) for p in self.model.parameters()
-        }
-        return copy.deepcopy(self, dict[int, Any](meta))
+        return without_weights(self, self.model)
 
     def run(
         self, source: BatchSource, log: EventLog, watches: Sequence[TrainingWatch], shared: SharedTraining
@@ -142,17 +138,14 @@ def _as_rank(
     log: EventLog,
     watches: Sequence[TrainingWatch],
 ) -> TrainingResult:
-    from etude.learn.parallel.shard import Meshes, shard_model
-    from etude.learn.parallel.split_model import SplitModel, fill
+    from etude.learn.parallel.shard import Meshes
+    from etude.learn.parallel.split_model import split_over
 
     assert isinstance(part.model, CausalLM)  # ParallelLayout.require
     if sum(parameter.numel() for parameter in part.model.parameters()) >= LARGE_PARAMETERS:
         return_freed_memory()
     how = part.settings.loop
-    meshes = Meshes(how.parallel)
-    shard_model(part.model, meshes, how.compute)
-    fill(part.model, meshes, whole_model)
-    shared = SplitModel(part.model, meshes, whole_model)
+    shared = split_over(part.model, Meshes(how.parallel), how.compute, whole_model)
     part.learner.share(shared)
     result = part.run(DealtSource(source, shared), log, watches, shared)
     shared.show()

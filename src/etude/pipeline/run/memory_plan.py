@@ -21,6 +21,7 @@ from etude.learn.train.settings import UNPLANNED_TOKENS, LoopSettings, PolicySte
 from etude.pipeline.run.machine import gpu_memory_bytes, memory_bytes
 
 if TYPE_CHECKING:
+    from etude.learn.parallel.layout import ParallelLayout
     from etude.pipeline.recipe.recipe import Recipe
 
 # States of the trained weights that RL's trainer holds on their way to the engine: the base of the next delta, the one that is published, the next.
@@ -170,6 +171,10 @@ def fit_update(recipe: Recipe, config: ModelConfig | None = None, prefix: int | 
     folder = str(recipe.run.sft_checkpoint or recipe.model.init)
     if folder and implementation_of(folder, recipe.model.impl) == "transformers":
         return _planned(update, UNPLANNED_TOKENS, "the memory of a model that transformers computes is not predicted")
+    if (split := recipe.rl.parallel.ranks) > 1:
+        return _planned(
+            update, UNPLANNED_TOKENS, f"for {split} ranks that share a model it is not fitted to the memory"
+        )
     config = config or _config(recipe)
     memory = _trainer_memory(recipe, config)
     if memory is None:
@@ -237,7 +242,11 @@ def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMem
     held = max(tokens, min(graph, _step_tokens(rollouts, row, tokens, prefix)))
     more = {"kept_tokens": held, "copies": _copies(recipe)}
     here = 1 if recipe.cluster.address else rl.ranks
-    trained = _trainer("rl", "rl.update", size, tokens, recompute=update.recompute, ranks=here, **more)
+    if rl.parallel.ranks > 1:
+        copies = _copies(recipe) * size.trained
+        trained = _split("rl", "rl.update", config, rl.parallel, (tokens, row), update, update.lora, copies)
+    else:
+        trained = _trainer("rl", "rl.update", size, tokens, recompute=update.recompute, ranks=here, **more)
     slots = max(recipe.engine.max_slots, rl.slots)
     engines = _engines_here(recipe) * _engine(recipe, config, slots, follows=True)
     published = PUBLISHED_STATES * size.trained if "trainer" in places else 0
@@ -281,12 +290,27 @@ def _supervised(
     if (layout := loop.parallel).ranks == 1:
         size = _size(config, tokens, row_tokens, lora, loop.device, full)
         return _trainer(stage, table, size, tokens, recompute=loop.recompute)
+    each = -(-tokens // layout.ranks), row_tokens
+    return _split(stage, table, config, layout, each, loop, lora)
+
+
+def _split(
+    stage: str,
+    table: str,
+    config: ModelConfig,
+    layout: ParallelLayout,
+    tokens: tuple[int, int],
+    how: LoopSettings | PolicyStepSettings,
+    lora: LoraSettings,
+    copies: int = 0,
+) -> StageMemory:
+    """Over the ranks of a layout, which compute that many `tokens` at a time each, in rows of that many. `copies`: further numbers."""
     from etude.learn.plan.rank_memory import split_training_bytes
 
-    how: dict[str, Any] = {"lora": lora if lora.rank else None, "compute": loop.compute}
+    what: dict[str, Any] = {"lora": lora if lora.rank else None, "compute": how.compute}
     peak, lower = (
-        split_training_bytes(config, layout, tokens, row_tokens, recompute=recompute, **how)
-        for recompute in (loop.recompute, True)
+        split_training_bytes(config, layout, *tokens, recompute=recompute, **what) + BYTES * copies
+        for recompute in (how.recompute, True)
     )
     advice = f"{table}.recompute = true takes {_gb(lower)}" if lower < peak else ""
     return StageMemory(stage, peak, 0, advice, ranks=layout.ranks)

@@ -37,7 +37,7 @@ TRAINING_TABLES = (
     "rl.update",
 )
 # Settings that change no result but for the rounding of sums: an attempt goes on with others, and one that has ended is not stale for that.
-LAYOUT_SETTINGS = tuple(f"{table}.parallel." for table in TRAINING_TABLES)
+LAYOUT_SETTINGS = tuple(f"{table}.parallel." for table in (*TRAINING_TABLES, "rl"))
 LORA_TABLES = ("pretrain.base", "pretrain.short", "pretrain.long", "sft", "rl.update")
 ADDED_SETTINGS: dict[str, Any] = {
     "tasks.plugins": [],
