@@ -17,7 +17,7 @@ from etude.core.trace.segment import Rollout
 from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.learn.model.init import new_model
 from etude.learn.model.settings import ModelSettings
-from etude.learn.parallel.shared_training import RankLost
+from etude.learn.parallel.launched import RankLost
 from etude.rl.learner import Learner
 from etude.rl.rewards.library import COMPONENTS
 from etude.rl.settings import RlSettings

@@ -17,7 +17,7 @@ from etude.core.events.log import EventLog
 from etude.learn.model.adapters import add_adapters
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.lora_settings import LoraSettings
-from etude.learn.parallel.shared_training import RankLost
+from etude.learn.parallel.launched import RankLost
 from etude.learn.train.batch import TrainBatch, padded_batch
 from etude.learn.train.loop import TrainingResult
 from etude.learn.train.midway import Midway

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -291,8 +292,9 @@ def require_layouts(run: Run, selected: list[str]) -> None:
     from etude.pipeline.run.limits import expert_count
 
     recipe = run.located
-    trained = _loops(run, selected) | ({"rl": recipe.rl} if "rl" in selected else {})
-    split = {table: loop for table, loop in trained.items() if loop.parallel.ranks > 1}
+    split = {table: loop for table, loop in _loops(run, selected).items() if loop.parallel.ranks > 1}
+    _require_launched(split)
+    split |= {"rl": recipe.rl} if "rl" in selected and recipe.rl.parallel.ranks > 1 else {}
     folder = str(recipe.run.sft_checkpoint or recipe.model.init)
     for table, loop in split.items():
         here = find_checkpoint(folder) if folder else None
@@ -302,6 +304,30 @@ def require_layouts(run: Run, selected: list[str]) -> None:
             loop.parallel.require(table, experts=expert_count(recipe), own=own, device=loop.device)
         except ValueError as error:
             raise RecipeError([str(error)]) from None
+
+
+def _require_launched(split: Mapping[str, Any]) -> None:
+    """Raises RecipeError where torchrun started another number of processes than these stages have ranks."""
+    from etude.learn.parallel.launched import LaunchedWorld, NoLauncher
+    from etude.pipeline.recipe.errors import RecipeError
+
+    try:
+        world = LaunchedWorld.find()
+    except NoLauncher as error:
+        raise RecipeError([str(error)]) from None
+    if world is None:
+        return
+    if not split:
+        raise RecipeError(
+            [f"torchrun started {world.size} processes, and no selected stage has a layout; set its loop.parallel"]
+        )
+    for table, loop in split.items():
+        if loop.parallel.ranks != world.size:
+            raise RecipeError(
+                [
+                    f"{table}.parallel has {loop.parallel.ranks} ranks, and torchrun started {world.size}; make them the same"
+                ]
+            )
 
 
 def _find_checkpoints(recipe: Recipe) -> None:

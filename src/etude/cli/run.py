@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,7 @@ from etude.cli.prepare import (
 
 if TYPE_CHECKING:
     from etude.pipeline.run.execute import Run
+    from etude.pipeline.run.plan import PlanStep
 
 WITHOUT_TORCH = {"corpus", "sessions", "report"}  # stages that train and measure nothing
 
@@ -70,12 +72,14 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     if dry_run:
         return _plan(run, selected)
     require_packages(*_packages(selected))
+    from etude.learn.parallel.launched import LaunchedWorld, follow
+
+    if (world := LaunchedWorld.find()) is not None and world.rank:
+        stages = follow(world)
+        return Answer({"rank": world.rank, "stages": stages}, f"rank {world.rank} of {world.size}: {stages} stages")
     download_checkpoints(run, selected)
-    try:
-        steps = run.execute(selected)
-    except KeyboardInterrupt as stop:
-        stop.add_note(run.describe_kept())
-        raise
+    with world.leading() if world is not None else nullcontext():
+        steps = _execute(run, selected)
     document: dict[str, Any] = {
         "run": str(run.folder),
         "steps": [{"stage": s.stage, "action": s.action, "why": s.why} for s in steps],
@@ -88,6 +92,14 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
         document |= {"report": str(report), "lift": found.get("lift")}
         text = f"{_lift(found)}\nreport: {run.folder / 'report.html'}"
     return Answer(document, text)
+
+
+def _execute(run: Run, selected: list[str]) -> list[PlanStep]:
+    try:
+        return run.execute(selected)
+    except KeyboardInterrupt as stop:
+        stop.add_note(run.describe_kept())
+        raise
 
 
 def _packages(selected: list[str]) -> list[str]:

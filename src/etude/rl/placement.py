@@ -31,7 +31,7 @@ from etude.learn.model.checkpoint import load_checkpoint
 from etude.learn.model.heap import fit_heap
 from etude.learn.model.lora_settings import LoraSettings
 from etude.learn.model.settings import Impl
-from etude.learn.parallel.shared_training import RankLost
+from etude.learn.parallel.launched import RankLost
 from etude.learn.train.gloo_ranks import Rendezvous
 from etude.learn.weights.store import WeightStore
 from etude.rl.devices import gpu_share, on_gpu, processes_on_gpus

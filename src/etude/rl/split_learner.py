@@ -20,11 +20,11 @@ from etude.learn.model.compute import compute_in
 from etude.learn.model.device import compute_reproducibly
 from etude.learn.model.heap import fit_heap
 from etude.learn.model.settings import Impl
-from etude.learn.parallel.rank_processes import GLOO
+from etude.learn.parallel.launched import as_loss
 from etude.learn.parallel.shard import Meshes
-from etude.learn.parallel.shared_training import RankLost, without_weights
+from etude.learn.parallel.shared_training import without_weights
 from etude.learn.parallel.split_model import SplitModel, split_over
-from etude.learn.train.gloo_ranks import join_default_group, reason_of
+from etude.learn.train.gloo_ranks import join_default_group
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.ranks import RanksDiverged
 from etude.learn.weights.state import state_digest
@@ -72,14 +72,8 @@ class SplitLearner(Learner):
         return hashlib.sha256("\n".join(digests[:parts]).encode()).hexdigest()
 
     def _at_model(self, work: Callable[..., T], *arguments: Any) -> T:
-        try:
+        with as_loss(self.ranks.rank, self.ranks.size):  # of the exchanges inside of the model
             return super()._at_model(work, *arguments)
-        except RuntimeError as error:  # of the exchanges inside of the model, which are gloo's
-            if GLOO not in str(error):
-                raise
-            raise RankLost(
-                f"rank {self.ranks.rank} of {self.ranks.size} lost another one: {reason_of(error)}"
-            ) from error
 
 
 class SplitTrainerProcess(SplitLearner):

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from etude.core.trace.segment import Rollout, Segment
-from etude.learn.parallel.shared_training import RankLost
+from etude.learn.parallel.launched import RankLost
 from etude.learn.train import gloo_ranks
 from etude.learn.train.gloo_ranks import GlooRanks, Rendezvous
 from etude.learn.train.policy_step import PolicyTrainer

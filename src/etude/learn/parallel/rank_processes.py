@@ -14,7 +14,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,12 @@ from typing import Any
 import torch
 
 from etude.core.parent import die_with
+from etude.learn.parallel.launched import GLOO, SILENCE, RankLost
 from etude.learn.parallel.shard import DIST
-from etude.learn.parallel.shared_training import RankLost
 
-SILENCE = timedelta(hours=1)  # until a rank that says nothing counts as lost; the first one may measure in between
 LEAVE_S = 5.0  # what ranks that have done their work get for ending by themselves
 FAULTS_S = 2.0  # what the first rank waits for more of what the others say when one is lost
-READY, GLOO = "ready", "gloo/"  # the latter is in every message of gloo's
+READY = "ready"
 
 
 class RankProcess:

@@ -20,10 +20,6 @@ T = TypeVar("T")
 OptimizedParameters = Sequence[Sequence[Tensor]]  # of each optimizer of a loop, in the order of its state
 
 
-class RankLost(Exception):
-    """Another rank died, or was silent for too long: this one can't go on either. All start over from the last checkpoint."""
-
-
 def without_weights(holder: T, model: nn.Module) -> T:
     """A copy of `model`, or of what holds it, with the model's parameters on the meta device; buffers keep their values."""
     meta = {id(p): nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad) for p in model.parameters()}

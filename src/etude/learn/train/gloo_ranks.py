@@ -8,11 +8,9 @@ that address belongs to a network that only the run can reach.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import io
 import os
 import socket
-import struct
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -21,13 +19,12 @@ import torch
 import torch.distributed
 from torch import Tensor
 
-from etude.learn.parallel.shared_training import RankLost
+from etude.learn.parallel.launched import RankLost, interface_of, reason_of
 
 DIST: Any = torch.distributed  # its stubs lack most of what is used here
 GLOO = DIST.ProcessGroupGloo
 # Elements summed at a time: 64 MiB of fp32, as much again for what comes in, in addition to the gradients.
 BUCKET_ELEMENTS = 1 << 24
-SIOCGIFADDR = 0x8915  # of linux/sockios.h: an interface's address
 
 
 class Rendezvous:
@@ -115,18 +112,6 @@ def join_default_group(address: str, host: str, rank: int, size: int, silence_s:
     return GroupRanks(DIST.distributed_c10d._get_default_group(), rank, size, silence_s)
 
 
-def interface_of(host: str) -> str:
-    """The name of the network interface that has this IPv4 address. Raises ValueError."""
-    for _, name in socket.if_nameindex():
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            asked = struct.pack("256s", name.encode()[:15])
-            with contextlib.suppress(OSError):  # an interface without an address
-                found = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, asked)[20:24]
-                if socket.inet_ntoa(found) == host:
-                    return name
-    raise ValueError(f"no network interface has the address {host}; name one in GLOO_SOCKET_IFNAME")
-
-
 def _store(address: str, limit: timedelta) -> Any:
     where, port = address.rsplit(":", 1)
     store = DIST.TCPStore(where, int(port), is_master=False, wait_for_workers=False, timeout=limit)
@@ -152,8 +137,3 @@ def _buckets(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
         out[-1].append(tensor)
         filled += tensor.numel()
     return out
-
-
-def reason_of(error: Exception) -> str:
-    """The first line of what gloo says, without its advice."""
-    return str(error).splitlines()[0].partition(" This is typically")[0] if str(error) else type(error).__name__

@@ -6,10 +6,11 @@ the end and wherever a watch looks at them; the others get a copy of the model w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -115,16 +116,27 @@ def train_stage(
 def _over_ranks(
     training: StageTraining, source: BatchSource, log: EventLog, watches: Sequence[TrainingWatch]
 ) -> TrainingResult:
-    from etude.learn.parallel.rank_processes import other_ranks
-
     layout, model = training.settings.loop.parallel, training.model
     part = training.without_weights()
     log.note(
         training.stage,
         f"{layout.ranks} ranks: replicate {layout.replicate} x shard {layout.shard}, experts over {layout.experts}",
     )
-    with other_ranks(layout.ranks, _other_rank, part):
+    with _ranks(layout.ranks, training.out, _other_rank, part):
         return _as_rank(part, model, source, log, watches)
+
+
+def _ranks(count: int, folder: Path, work: Callable[..., None], *given: Any) -> AbstractContextManager[None]:
+    """Those that torchrun started, or processes that this one starts. Raises ValueError where torchrun started another number."""
+    from etude.learn.parallel.launched import LaunchedWorld, launched_ranks
+    from etude.learn.parallel.rank_processes import other_ranks
+
+    world = LaunchedWorld.find()
+    if world is None:
+        return other_ranks(count, work, *given)
+    if world.size != count:
+        raise ValueError(f"the layout has {count} ranks, and torchrun started {world.size}: start as many")
+    return launched_ranks(world, folder, work, *given)
 
 
 def _other_rank(part: StageTraining) -> None:
