@@ -38,6 +38,7 @@ GOOD: list[tuple[list[str], str]] = [
     (["simulate", "--rollouts", "64", "--groups-per-step", "2", "--order", "fifo"], "runs"),
     (["ablate", "cpt", "--dry-run"], "cells"),
     (["plan", "--preset", "qwen3-4b"], "rank_memory_bytes"),
+    (["launch", "slurm", "laptop", "--set", "pretrain.short.loop.parallel.shard=2"], "script"),
     (["doctor"], "findings"),
     (["agents", "ls"], "agents"),
     (["clean", "--dry-run"], "removed"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from etude.agent.harness.presets.preset import Preset
+    from etude.learn.parallel.launched import LaunchedWorld
     from etude.pipeline.recipe.recipe import Recipe
     from etude.pipeline.run.execute import Run
 
@@ -292,8 +293,9 @@ def require_layouts(run: Run, selected: list[str]) -> None:
     from etude.pipeline.run.limits import expert_count
 
     recipe = run.located
-    split = {table: loop for table, loop in _loops(run, selected).items() if loop.parallel.ranks > 1}
-    _require_launched(split)
+    split = loops_over_ranks(run, selected)
+    if (world := _launched()) is not None:
+        require_world(split, world.size, f"torchrun started {world.size}")
     split |= {"rl": recipe.rl} if "rl" in selected and recipe.rl.parallel.ranks > 1 else {}
     folder = str(recipe.run.sft_checkpoint or recipe.model.init)
     for table, loop in split.items():
@@ -306,28 +308,31 @@ def require_layouts(run: Run, selected: list[str]) -> None:
             raise RecipeError([str(error)]) from None
 
 
-def _require_launched(split: Mapping[str, Any]) -> None:
-    """Raises RecipeError where torchrun started another number of processes than these stages have ranks."""
+def loops_over_ranks(run: Run, selected: list[str]) -> dict[str, Any]:
+    """The loops of the selected stages that train over ranks, by table."""
+    return {table: loop for table, loop in _loops(run, selected).items() if loop.parallel.ranks > 1}
+
+
+def require_world(split: Mapping[str, Any], ranks: int, started: str) -> None:
+    """Raises RecipeError where not all of the loops over ranks have this number of them, or none is there. `started` says who has it."""
+    from etude.pipeline.recipe.errors import RecipeError
+
+    if not split:
+        raise RecipeError([f"no selected stage has a layout, and {started} processes; set its loop.parallel"])
+    for table, loop in split.items():
+        if (have := loop.parallel.ranks) != ranks:
+            raise RecipeError([f"{table}.parallel has {have} ranks, and {started} processes; make them the same"])
+
+
+def _launched() -> LaunchedWorld | None:
+    """Raises RecipeError where the environment is not torchrun's."""
     from etude.learn.parallel.launched import LaunchedWorld, NoLauncher
     from etude.pipeline.recipe.errors import RecipeError
 
     try:
-        world = LaunchedWorld.find()
+        return LaunchedWorld.find()
     except NoLauncher as error:
         raise RecipeError([str(error)]) from None
-    if world is None:
-        return
-    if not split:
-        raise RecipeError(
-            [f"torchrun started {world.size} processes, and no selected stage has a layout; set its loop.parallel"]
-        )
-    for table, loop in split.items():
-        if loop.parallel.ranks != world.size:
-            raise RecipeError(
-                [
-                    f"{table}.parallel has {loop.parallel.ranks} ranks, and torchrun started {world.size}; make them the same"
-                ]
-            )
 
 
 def _find_checkpoints(recipe: Recipe) -> None:
