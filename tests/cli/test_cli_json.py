@@ -39,6 +39,7 @@ GOOD: list[tuple[list[str], str]] = [
     (["ablate", "cpt", "--dry-run"], "cells"),
     (["plan", "--preset", "qwen3-4b"], "rank_memory_bytes"),
     (["launch", "slurm", "laptop", "--set", "pretrain.short.loop.parallel.shard=2"], "script"),
+    (["launch", "kuberay", "laptop", "--image", "i", "--volume", "v"], "spec"),
     (["doctor"], "findings"),
     (["agents", "ls"], "agents"),
     (["clean", "--dry-run"], "removed"),

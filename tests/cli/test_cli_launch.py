@@ -1,10 +1,11 @@
-"""`etude launch` as a person types it. docs/scale.md says what was tried with a real Slurm."""
+"""`etude launch` as a person types it. docs/scale.md says what was tried with a real Slurm and with KubeRay's schema."""
 
 from __future__ import annotations
 
 import subprocess
 
 import pytest
+import yaml
 from here import Here, document
 
 SPLIT = ("--set", "pretrain.short.loop.parallel.shard=8")
@@ -53,3 +54,35 @@ def test_a_job_of_another_size_is_refused_before_it_is_submitted(
 ) -> None:
     done = here("launch", "slurm", "laptop", *words)
     assert done.returncode != 0 and message in done.stderr and not done.stdout
+
+
+RAY_JOB = ("launch", "kuberay", "laptop", "--image", "registry/etude:1", "--volume", "shared-claim")
+
+
+def test_a_ray_job_runs_the_recipe_on_a_cluster_of_its_pods(here: Here) -> None:
+    done = here(*RAY_JOB, "--workers", "3", "--gpus", "2", "--set", "rl.engines=2", "--until", "rl")
+    assert done.returncode == 0, done.stderr
+    found = yaml.safe_load(done.stdout)
+    assert (found["kind"], found["metadata"]["name"], found["spec"]["backoffLimit"]) == ("RayJob", "etude-laptop", 3)
+    assert (
+        found["spec"]["entrypoint"] == "etude run laptop --out /shared/run --until rl --set rl.engines=2 --address auto"
+    )
+    cluster = found["spec"]["rayClusterSpec"]
+    (group,) = cluster["workerGroupSpecs"]
+    assert cluster["authOptions"] == {"mode": "token"} and group["replicas"] == 3
+    head, worker = (part["template"]["spec"] for part in (cluster["headGroupSpec"], group))
+    assert worker["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    assert "nvidia.com/gpu" not in head["containers"][0]["resources"]["limits"]
+    for pod in (head, worker):
+        assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "shared-claim"}
+        assert pod["containers"][0]["volumeMounts"] == [{"name": "shared", "mountPath": "/shared"}]
+    assert here(*RAY_JOB, "--json").stdout.count("RayJob") == 1
+
+
+@pytest.mark.parametrize("out", ["run", "/run"])
+def test_a_folder_that_is_in_no_volume_is_refused(here: Here, out: str) -> None:
+    done = here(*RAY_JOB, "--out", out)
+    assert (
+        done.returncode != 0
+        and f"--out {out}: name a folder below one at which the volume can be mounted" in done.stderr
+    )

@@ -140,7 +140,7 @@ VERBS = (
         "State what training on N GPUs would take, without any: memory by part, bytes by collective, time; exit 1 if it does not fit.",
         cls="PlanCommand",
     ),
-    Verb("launch", "launch:app", "Print the script with which a scheduler starts a recipe's ranks on its machines."),
+    Verb("launch", "launch:app", "Print what a scheduler is given to run a recipe on its machines."),
     Verb(
         "doctor",
         "doctor:doctor",
