@@ -279,6 +279,18 @@ def test_a_state_of_other_lessons_is_refused_with_the_remedy(checkpoint, folder)
         Learner(checkpoint, folder, settings_for(1), 1).restore(STEPS)
 
 
+def test_a_state_of_an_earlier_version_is_read(checkpoint, folder):
+    learner = by_one(checkpoint, folder)
+    learner.save(STEPS)
+    path = folder / "states" / f"state-{STEPS:08d}.pt"
+    state = torch.load(path, weights_only=True)
+    baseline = state.pop("baseline")
+    torch.save({"trainer": state, "baseline": baseline}, path)
+    again = Learner(checkpoint, folder, settings_for(1), 1)
+    again.restore(STEPS)
+    assert again.trainer.steps == STEPS and again._digest() == learner._digest()
+
+
 def test_a_judge_that_the_settings_name_and_the_run_lacks_is_refused(checkpoint, folder):
     rewards = {"judge": "http://127.0.0.1:9/v1#m", "weights": {"judge": 0.1}}
     with pytest.raises(ValueError, match="rl.rewards.judge is 'http://127.0.0.1:9/v1#m', but the run has no judge"):

@@ -22,9 +22,7 @@ from etude.cli.verbs import APP_SETTINGS
 if TYPE_CHECKING:
     from etude.pipeline.run.execute import Run
 
-app = typer.Typer(
-    help="Print the script with which a scheduler starts a recipe's ranks on its machines.", **APP_SETTINGS
-)
+app = typer.Typer(help="Print what a scheduler is given to run a recipe on its machines.", **APP_SETTINGS)
 
 # A job's ranks meet at a port of their own, for jobs may share a machine.
 FIRST_PORT, PORTS = 20_000, 10_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -117,6 +117,9 @@ def _over_ranks(
     training: StageTraining, source: BatchSource, log: EventLog, watches: Sequence[TrainingWatch]
 ) -> TrainingResult:
     layout, model = training.settings.loop.parallel, training.model
+    training = replace(
+        training, out=training.out.resolve()
+    )  # other machines' processes may have another working folder
     part = training.without_weights()
     log.note(
         training.stage,
