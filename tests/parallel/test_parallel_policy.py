@@ -8,10 +8,12 @@ from parallel_lab import run_ranks
 from policy_lab import PolicyCase, ranks_step_alike
 
 LAYOUTS = {
-    2: [{"shard": 2}, {"replicate": 2}, {"shard": 2, "experts": 2}],
+    2: [{"shard": 2}, {"replicate": 2}, {"shard": 2, "context": 2}, {"shard": 2, "experts": 2}],
     4: [
         {"shard": 4},
         {"replicate": 2, "shard": 2},
+        {"shard": 4, "context": 2},
+        {"shard": 4, "context": 4, "experts": 2},
         {"shard": 4, "experts": 2},
         {"replicate": 2, "shard": 2, "experts": 2},
     ],
@@ -23,7 +25,10 @@ def cases(name: str, count: int) -> list[PolicyCase]:
     """More rollouts than ranks, fewer, and groups that teach nothing."""
     layouts = [layout for layout in LAYOUTS[count] if name != "qwen3" or "experts" not in layout]
     found = [PolicyCase(layout, trained) for layout in layouts for trained in ("weights", "lora")]
-    return [*found, PolicyCase(layouts[-1], "weights", rollouts=1), PolicyCase(layouts[0], "weights", spread=False)]
+    few = [
+        PolicyCase(layout, "weights", rollouts=1) for layout in layouts if layout == layouts[-1] or "context" in layout
+    ]
+    return [*found, *few, PolicyCase(layouts[0], "weights", spread=False)]
 
 
 @pytest.mark.parametrize(
@@ -41,6 +46,6 @@ def test_a_policy_step_of_a_split_model_is_that_of_one_process(name: str, count:
         assert list(found) == [case.label for case in wanted]
         for label, case in found.items():
             assert case["names"] == case["whole"] == 0, (label, case)
-            assert case["logprobs"] <= 1e-5 and case["gradient"] <= 2e-6, (label, case)
+            assert case["logprobs"] <= 1e-5 and case["gradient"] <= 4e-6, (label, case)
             assert case["norm"] <= 2e-6 and case["k3"] <= 1e-4, (label, case)
             assert case["bias"] == everywhere[0][label]["bias"], (label, case)

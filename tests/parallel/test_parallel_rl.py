@@ -101,7 +101,6 @@ def test_copies_of_a_part_that_differ_are_found_out_at_once(prepared: Path, tmp_
     ("more", "named"),
     [
         ({"ranks": 2}, "rl.ranks = 2"),
-        ({"parallel": {"shard": 2, "context": 2}}, "rl.parallel.context = 2"),
         ({"feedback": {"weight": 0.5}}, "rl.feedback.weight = 0.5"),
         ({"drafts": {"every": 1}}, "rl.drafts.every = 1"),
     ],

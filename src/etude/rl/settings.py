@@ -320,7 +320,6 @@ class RlSettings(BaseModel):
             return self
         others = {
             f"rl.ranks = {self.ranks}": self.ranks > 1,
-            f"rl.parallel.context = {self.parallel.context}": self.parallel.context > 1,
             f"rl.feedback.weight = {self.feedback.weight:g}": self.feedback.weight > 0,
             f"rl.drafts.every = {self.drafts.every}": self.drafts.every > 0,
         }

@@ -19,6 +19,8 @@ from etude.learn.model.mask import Attention, DocumentMask
 from etude.learn.parallel.shared_training import ContextRank, SharedTraining
 from etude.learn.train.balance import FINEST, deal
 from etude.learn.train.batch import TrainBatch, pad_rows
+from etude.learn.train.rollout_batch import RolloutBatch
+from etude.learn.train.shared_prefix import TokenTree, TreeMask
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,7 @@ def context_part(batch: TrainBatch, context: ContextRank) -> TrainBatch:
 def rows_of(batch: TrainBatch) -> list[ContextRow]:
     """The rows of tokens that attention sees in a batch, without padding."""
     if batch.tree is not None:
-        rows, seen = [], 0
-        for nodes in batch.tree.tree.rows:  # nodes are numbered as they are met: those of earlier rows come first
-            rows.append(ContextRow(nodes, int((nodes < seen).sum())))
-            seen = max(seen, int(nodes[-1]) + 1)
-        return rows
+        return rows_of_tree(batch.tree.tree)
     numbers = np.arange(batch.ids.numel()).reshape(batch.ids.shape)
     real = batch.real.numpy()
     if batch.documents is None:
@@ -82,6 +80,38 @@ def rows_of(batch: TrainBatch) -> list[ContextRow]:
         parts = zip(np.split(row, borders), np.split(kept, borders), strict=True)
         found += [ContextRow(part[those]) for part, those in parts if those.any()]
     return found
+
+
+def rows_of_tree(tree: TokenTree) -> list[ContextRow]:
+    """Of each row those nodes are its own that no earlier row has."""
+    rows, seen = [], 0
+    for nodes in tree.rows:  # nodes are numbered as they are met: those of earlier rows come first
+        rows.append(ContextRow(nodes, int((nodes < seen).sum())))
+        seen = max(seen, int(nodes[-1]) + 1)
+    return rows
+
+
+def rollout_part(batch: RolloutBatch, context: ContextRank) -> RolloutBatch:
+    """The part of a rank among those that share a tree of rollouts, with the sampled tokens whose predecessors it has."""
+    assert isinstance(batch.mask, TreeMask)
+    rows = rows_of_tree(batch.mask.tree)
+    mask = ContextMask(rows, deal_pieces(rows, context), context)
+    place = torch.full((batch.ids.shape[1],), -1)
+    if not mask.empty:
+        place[mask.numbers] = torch.arange(len(mask.numbers))
+    here = (place[batch.parents] >= 0).nonzero().squeeze(1)
+    idle = batch.idle or mask.empty
+    sampled = {name: getattr(batch, name)[here] for name in ("targets", "owner", "sampler_logprobs")}
+    return RolloutBatch(
+        ids=batch.ids[:, mask.numbers],
+        mask=mask,
+        routes=None if batch.routes is None or idle else batch.routes[:, mask.numbers],
+        parents=place[batch.parents[here]],
+        idle=idle,
+        places=here,
+        shared=len(batch.targets),
+        **sampled,
+    )
 
 
 def deal_pieces(rows: Sequence[ContextRow], context: ContextRank) -> list[list[ContextPiece]]:

@@ -38,6 +38,7 @@ from etude.learn.model.router import balanced_bias, expert_load
 from etude.learn.parallel.shared_training import ALONE as UNSPLIT
 from etude.learn.parallel.shared_training import OptimizedParameters, SharedTraining
 from etude.learn.train.balance import Row, dealt
+from etude.learn.train.context_share import rollout_part
 from etude.learn.train.importance_weights import ImportanceStatistics, importance_weights
 from etude.learn.train.loop import TrainingDiverged
 from etude.learn.train.losses import logprobs_and_entropy, policy_coefficients
@@ -47,7 +48,7 @@ from etude.learn.train.ranks import ALONE, Ranks, sum_gradients
 from etude.learn.train.replay import replaying
 from etude.learn.train.rollout_batch import RolloutBatch, empty_batch, rollout_batches
 from etude.learn.train.schedule import policy_lr_factor
-from etude.learn.train.scores import BatchScores, RankScores, flat, together
+from etude.learn.train.scores import BatchScores, RankScores, flat, of_rows, places_of, together
 from etude.learn.train.settings import PolicyStepSettings
 
 
@@ -96,9 +97,10 @@ class PolicyTrainer:
 
         Each rank runs its share of the rows and hears the others'. Raises RankLost.
         """
-        share = dealt(rollouts, self._cost, self.ranks.size)
-        batches = self._batches(rollouts, share.rows[self.ranks.rank])
-        forwarded = sum(b.ids.numel() for b in batches if len(b.targets))
+        context = self.shared.context.ranks
+        share = dealt(rollouts, self._cost, self.ranks.size // context)
+        batches = self._batches(rollouts, share.rows[self.ranks.rank // context])
+        forwarded = sum(b.ids.numel() for b in batches if not b.idle)
         keep = forwarded <= self._graph_tokens and not self._split
         graphs: list[Tensor] = []
         values: list[Tensor] = []
@@ -111,7 +113,7 @@ class PolicyTrainer:
                     logprobs, entropy, routes = self._forward(self.model, batch, replay=True)
                 if keep:
                     graphs.append(logprobs)
-                counted = self.settings.router_bias_rate and self.model.config.experts and len(batch.targets)
+                counted = self.settings.router_bias_rate and self.model.config.experts and not batch.idle
                 if routes is not None and counted:
                     batch_load = expert_load(routes[0], self.model.config.experts)
                     load = batch_load if load is None else load + batch_load
@@ -121,8 +123,9 @@ class PolicyTrainer:
         unreplayed = self._plain(self.model, batches) if self._compares(rollouts) else None
         counts = (replay.replayed, replay.replaced, replay.agreed)
         loads = None if load is None else load.cpu()
-        mine = RankScores(flat(values), flat(entropies), reference, unreplayed, counts, loads, forwarded)
-        parts = [RankScores(**part) for part in self.ranks.gather(vars(mine))]
+        places = places_of(batches)
+        mine = RankScores(flat(values), flat(entropies), reference, unreplayed, counts, loads, forwarded, *places)
+        parts = of_rows([RankScores(**part) for part in self.ranks.gather(vars(mine))], context)
         return together(self.steps, rollouts, share, parts, batches, graphs)
 
     def update(self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: BatchScores) -> dict[str, float]:
@@ -157,10 +160,12 @@ class PolicyTrainer:
         return [[p for group in part.param_groups for p in group["params"]] for part in self._optimizers.parts]
 
     def _batches(self, rollouts: Sequence[Rollout], rows: Sequence[Row]) -> list[RolloutBatch]:
-        """This rank's micro-batches; of a split model every rank has as many."""
+        """This rank's micro-batches, or its parts of those that ranks share; of a split model every rank has as many."""
         found = rollout_batches(rollouts, self._batch_tokens, rows)
         if self._split:
             found += [empty_batch()] * (max(self.ranks.gather(len(found))) - len(found))
+        if self.shared.context.ranks > 1:
+            found = [rollout_part(batch, self.shared.context) for batch in found]
         return [batch.to(self._device) for batch in found]
 
     def _without_broken_groups(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from etude.core.trace.segment import Rollout, Segment, no_route, wide_routes
+from etude.learn.model.mask import DocumentMask
 from etude.learn.train.balance import Row, rows_to_train
 from etude.learn.train.shared_prefix import TokenTree, TreeMask, common_prefix
 
@@ -19,21 +20,28 @@ LONG_PREFIX = 256
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """N nodes of the token tree; M sampled tokens, in the order of segments and then of time."""
+    """N nodes of the token tree; M sampled tokens, in the order of segments and then of time. Where ranks share a tree, the nodes and sampled tokens
+    of one of them."""
 
     ids: Tensor  # (1, N) int64
-    mask: TreeMask
+    mask: DocumentMask
     routes: Tensor | None  # (1, N, L_moe, K) uint8 or int32, as `wide_routes` has them
     parents: Tensor  # (M,) int64, the node that predicts the token
     targets: Tensor  # (M,) int64, the token's id
     owner: Tensor  # (M,) int64, index of the rollout
     sampler_logprobs: Tensor  # (M,) float32
+    idle: bool = False  # a token that counts nothing, for a rank that takes part in the exchanges of others
+    places: Tensor | None = (
+        None  # (M,) int64, of a shared tree: the place of each among the sampled tokens of all ranks
+    )
+    shared: int = 0  # how many these are
 
     def to(self, device: torch.device) -> RolloutBatch:
         """The same there; itself where it is there already."""
         if self.ids.device == device:
             return self
         tensors = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        assert isinstance(self.mask, TreeMask), "ranks that share a tree compute where it is"
         return replace(self, mask=self.mask.to(device), **tensors)
 
 
@@ -57,7 +65,8 @@ def rollout_batches(
 def empty_batch() -> RolloutBatch:
     """A token that predicts nothing: what a rank computes while others have tokens, where all take part in every exchange."""
     tree, none = TokenTree([np.zeros(1, np.int64)], [None]), torch.zeros(0, dtype=torch.int64)
-    return RolloutBatch(torch.zeros(1, 1, dtype=torch.int64), TreeMask(tree), None, none, none, none, torch.zeros(0))
+    ids = torch.zeros(1, 1, dtype=torch.int64)
+    return RolloutBatch(ids, TreeMask(tree), None, none, none, none, torch.zeros(0), idle=True)
 
 
 def _tokens(rollouts: Sequence[Rollout], row: Row, held: list[Row]) -> int:

@@ -30,6 +30,10 @@ class RankScores:
     replay: tuple[int, int, int]
     load: Tensor | None  # (L_moe, E) expert choices
     forwarded: int  # tokens that ran
+    places: Tensor | None = (
+        None  # (M,) where ranks share rows: the place of each among the sampled tokens of all of them
+    )
+    shared: int = 0  # how many these are
 
 
 @dataclass
@@ -51,6 +55,49 @@ class BatchScores:
     load: Tensor | None = field(repr=False, default=None)  # (L_moe, E) expert choices
     batches: list[RolloutBatch] = field(repr=False, default_factory=list)  # this rank's
     graphs: list[Tensor] = field(repr=False, default_factory=list)  # logprobs (M,) with graph, one a batch; or empty
+
+
+def of_rows(parts: Sequence[RankScores], context: int) -> list[RankScores]:
+    """By group of `context` neighbouring ranks, which share the tokens of the same rows, one part of these rows."""
+    if context == 1:
+        return list(parts)
+    return [_of_group(parts[first : first + context]) for first in range(0, len(parts), context)]
+
+
+def _of_group(parts: Sequence[RankScores]) -> RankScores:
+    def whole(values: Sequence[Tensor | None]) -> Tensor | None:
+        out = torch.zeros(parts[0].shared)
+        for part, value in zip(parts, values, strict=True):
+            if value is None or part.places is None:
+                return None
+            out[part.places] = value
+        return out
+
+    current, entropy = whole([part.current for part in parts]), whole([part.entropy for part in parts])
+    assert current is not None and entropy is not None
+    loads = [part.load for part in parts if part.load is not None]
+    first, second, third = (sum(counts) for counts in zip(*(part.replay for part in parts), strict=True))
+    return RankScores(
+        current,
+        entropy,
+        whole([part.reference for part in parts]),
+        whole([part.unreplayed for part in parts]),
+        (first, second, third),
+        torch.stack(loads).sum(0) if loads else None,
+        sum(part.forwarded for part in parts),
+    )
+
+
+def places_of(batches: Sequence[RolloutBatch]) -> tuple[Tensor | None, int]:
+    """`places` and `shared` of batches one behind the other."""
+    if not batches or batches[0].places is None:
+        return None, 0
+    before, places = 0, []
+    for batch in batches:
+        assert batch.places is not None
+        places.append(batch.places + before)
+        before += batch.shared
+    return torch.cat(places), before
 
 
 def together(
