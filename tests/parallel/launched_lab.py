@@ -1,5 +1,5 @@
 """A script for torchrun: two stages over its ranks. Arguments: a folder, and how many steps this life lasts; the second rank dies after as many as a
-third argument says."""
+third argument says, in its first life."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def main(folder: str, end: str, deadly: str = "") -> None:
     world = LaunchedWorld.find()
     assert world is not None
     if world.rank:
-        if deadly:
+        if deadly and world.life == "0":
             die_after(int(deadly))
         print(f"followed {follow(world)} stages")
         return
