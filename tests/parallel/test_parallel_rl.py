@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rl_lab
+import split_rl_lab
 import torch
 from parallel_lab import run_ranks
 from pydantic import ValidationError
@@ -22,7 +22,7 @@ from etude.rl.settings import RlSettings
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a checkpoint and groups."""
     folder = tmp_path_factory.mktemp("run")
-    rl_lab.prepare(folder)
+    split_rl_lab.prepare(folder)
     return folder
 
 
@@ -44,13 +44,13 @@ def test_a_split_trainer_ends_where_one_process_does_and_repeats_to_the_bit(
     prepared: Path, tmp_path: Path, lora: bool
 ) -> None:
     checkpoint, folder = copied(prepared, tmp_path / "split")
-    ranks = run_ranks(2, rl_lab.live, checkpoint, folder, lora)
-    alone = rl_lab.by_one(*copied(prepared, tmp_path / "one"), lora=lora)
-    assert ranks[0]["digests"] == ranks[1]["digests"] and len(set(ranks[0]["digests"])) == rl_lab.STEPS
-    assert ranks[0]["again"] == ranks[0]["digests"][rl_lab.SAVED :]
+    ranks = run_ranks(2, split_rl_lab.live, checkpoint, folder, lora)
+    alone = split_rl_lab.by_one(*copied(prepared, tmp_path / "one"), lora=lora)
+    assert ranks[0]["digests"] == ranks[1]["digests"] and len(set(ranks[0]["digests"])) == split_rl_lab.STEPS
+    assert ranks[0]["again"] == ranks[0]["digests"][split_rl_lab.SAVED :]
     alone.export(tmp_path / "one" / "exported")
-    start, wanted = dict(load_checkpoint(checkpoint).state_dict()), rl_lab.exported(tmp_path / "one")
-    assert apart(rl_lab.exported(folder), wanted, start) < 0.02
+    start, wanted = dict(load_checkpoint(checkpoint).state_dict()), split_rl_lab.exported(tmp_path / "one")
+    assert apart(split_rl_lab.exported(folder), wanted, start) < 0.02
     whole = sum(parameter.numel() for parameter in alone.trainer.model.parameters())
     assert all(rank["numbers"] <= whole * 0.55 for rank in ranks), (ranks, whole)
 
@@ -59,11 +59,13 @@ def test_a_split_trainer_publishes_its_weights_once_and_none_of_an_earlier_versi
     prepared: Path, tmp_path: Path
 ) -> None:
     checkpoint, folder = copied(prepared, tmp_path)
-    ranks = run_ranks(2, rl_lab.live, checkpoint, folder, False)
-    assert [rank["published"] for rank in ranks] == [(True, False)] * 2 and ranks[0]["cost"]["version"] == rl_lab.STEPS
+    ranks = run_ranks(2, split_rl_lab.live, checkpoint, folder, False)
+    assert [rank["published"] for rank in ranks] == [(True, False)] * 2 and ranks[0]["cost"][
+        "version"
+    ] == split_rl_lab.STEPS
     received = Receiver(WeightStore(folder / "weights")).catch_up()
-    assert received.version == rl_lab.STEPS
-    assert all(torch.equal(received.state[name], tensor) for name, tensor in rl_lab.exported(folder).items())
+    assert received.version == split_rl_lab.STEPS
+    assert all(torch.equal(received.state[name], tensor) for name, tensor in split_rl_lab.exported(folder).items())
 
 
 @pytest.mark.nightly
@@ -71,29 +73,29 @@ def test_a_split_trainer_goes_on_from_the_state_of_one_process_and_one_process_f
     prepared: Path, tmp_path: Path
 ) -> None:
     checkpoint, one = copied(prepared, tmp_path / "one")
-    wanted = rl_lab.by_one(checkpoint, one)
+    wanted = split_rl_lab.by_one(checkpoint, one)
     wanted.export(one / "exported")
-    start, whole = dict(load_checkpoint(checkpoint).state_dict()), rl_lab.exported(one)
-    run_ranks(2, rl_lab.go_on, checkpoint, one)
-    assert apart(rl_lab.exported(one), whole, start) < 0.02
+    start, whole = dict(load_checkpoint(checkpoint).state_dict()), split_rl_lab.exported(one)
+    run_ranks(2, split_rl_lab.go_on, checkpoint, one)
+    assert apart(split_rl_lab.exported(one), whole, start) < 0.02
     checkpoint, folder = copied(prepared, tmp_path / "split")
-    run_ranks(2, rl_lab.live, checkpoint, folder, False)
-    assert (folder / "states" / f"state-{rl_lab.SAVED:08d}.ranks").is_dir()
-    rl_lab.by_one(checkpoint, folder, rl_lab.SAVED).export(folder / "exported")
-    assert apart(rl_lab.exported(folder), whole, start) < 0.02
+    run_ranks(2, split_rl_lab.live, checkpoint, folder, False)
+    assert (folder / "states" / f"state-{split_rl_lab.SAVED:08d}.ranks").is_dir()
+    split_rl_lab.by_one(checkpoint, folder, split_rl_lab.SAVED).export(folder / "exported")
+    assert apart(split_rl_lab.exported(folder), whole, start) < 0.02
 
 
 def test_a_rank_that_is_gone_is_a_loss_and_no_error_of_the_others(prepared: Path, tmp_path: Path) -> None:
     checkpoint, folder = copied(prepared, tmp_path)
     with pytest.raises(RuntimeError, match="a rank ended before its answer"):
-        run_ranks(2, rl_lab.lose_a_rank, checkpoint, folder)
+        run_ranks(2, split_rl_lab.lose_a_rank, checkpoint, folder)
     assert (folder / "said").read_text().startswith("rank 0 of 2 lost another one: ")
 
 
 @pytest.mark.nightly
 def test_copies_of_a_part_that_differ_are_found_out_at_once(prepared: Path, tmp_path: Path) -> None:
     checkpoint, folder = copied(prepared, tmp_path)
-    for said in run_ranks(2, rl_lab.spoil_a_copy, checkpoint, folder):
+    for said in run_ranks(2, split_rl_lab.spoil_a_copy, checkpoint, folder):
         assert "after step 1 copies of the same part of the model differ" in said
 
 
