@@ -71,7 +71,7 @@ def one_step(trainer: PolicyTrainer, case: PolicyCase, name: str) -> Step:
     return Step(logprobs, gradient, figures, bias)
 
 
-def settings_of(case: PolicyCase) -> PolicyStepSettings:
+def settings() -> PolicyStepSettings:
     return PolicyStepSettings.model_validate(SETTINGS)
 
 
@@ -87,11 +87,11 @@ def _difference(name: str, case: PolicyCase) -> dict[str, float]:
     from etude.learn.parallel.split_model import split_over
 
     model = prepared(name, case.trained)
-    alone = one_step(PolicyTrainer(copy.deepcopy(model), None, settings_of(case)), case, name)
+    alone = one_step(PolicyTrainer(copy.deepcopy(model), None, settings()), case, name)
     layout = ParallelLayout.model_validate(case.layout)
     meshes, part = Meshes(layout), without_weights(model, model)
     shared = split_over(part, meshes, "fp32", model if shared_rank() == 0 else None)
-    trainer = PolicyTrainer(part, None, settings_of(case), ranks=default_ranks(), shared=shared)
+    trainer = PolicyTrainer(part, None, settings(), ranks=default_ranks(), shared=shared)
     mine = one_step(trainer, case, name)
     worst = max(
         (_apart(whole(gradient), _own(alone.gradient, key, meshes)) for key, gradient in mine.gradient.items()),
