@@ -42,17 +42,20 @@ def test_product_and_gradients_equal_torch_in_double(
         assert (linear(x, weight) - got).abs().max() <= 1e-6 * got.abs().max()
 
 
-@pytest.mark.parametrize("rows", [1, 3, 4, 8, 13, 16, 17, 64, 65])
-def test_a_decoding_step_multiplies_by_a_head_as_torch_does(
-    rows: int, cpu: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("rows", [1, 3, 4, 8, 13, 16, 17, 32, 33, 64, 65])
+@pytest.mark.parametrize("shape", [(4096, 64), (512, 256), (128, 512), (256, 64)], ids=["head", "up", "down", "small"])
+def test_a_decoding_step_multiplies_as_torch_does(
+    rows: int, shape: tuple[int, int], cpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "HEAD_WEIGHT", 1 << 18)
+    sizes = {"HEAD_WEIGHT": 1 << 18, "WIDE_WEIGHT": 1 << 17, "INTEL_SMALL_WEIGHT": 1 << 16, "SMALL_WEIGHT": 1 << 14}
+    for name, size in sizes.items():
+        monkeypatch.setattr(module, name, size)
     generator = torch.Generator().manual_seed(rows)
-    x, weight = torch.randn(rows, 64, generator=generator), torch.randn(4096, 64, generator=generator)
+    x, weight = torch.randn(rows, shape[1], generator=generator), torch.randn(*shape, generator=generator)
     with torch.no_grad():
         got = linear(x, weight)
     exact = x.double() @ weight.double().t()
-    assert got.shape == (rows, 4096) and got.is_contiguous()
+    assert got.shape == (rows, shape[0]) and got.is_contiguous()
     assert (got - exact).abs().max() <= 4e-6 * exact.abs().max()
 
 

@@ -16,6 +16,9 @@ import torch
 from torch import Tensor
 
 WORD = 2**64
+# Logits that are drawn from at a time. glibc gives larger blocks back to the kernel, which clears their pages for every step again: 32 rows of
+# 49,152 tokens took 28 ms at once, four fifths of it for pages.
+PIECE = 1 << 17
 NOT_FINITE = "its logits are not finite numbers: the weights, or what they made of this session, are broken"
 
 
@@ -31,6 +34,16 @@ def sample(logits: Tensor, noise: Tensor, temperature: Tensor | None, top_p: Ten
     `temperature` and `top_p` are (B,); None means 1 in every row, which saves their cost. A row whose logits are no distribution (NaN,
     +inf, all -inf) gets token 0 with logprob NaN; the other rows are not touched by it.
     """
+    rows = max(1, PIECE // logits.shape[1])
+    ids, picked = torch.empty(len(logits), dtype=torch.long), torch.empty(len(logits))
+    for start in range(0, len(logits), rows):
+        piece = slice(start, start + rows)
+        settings = (None if x is None else x[piece] for x in (temperature, top_p))
+        ids[piece], picked[piece] = _sample(logits[piece], noise[piece], *settings)
+    return ids, picked
+
+
+def _sample(logits: Tensor, noise: Tensor, temperature: Tensor | None, top_p: Tensor | None) -> tuple[Tensor, Tensor]:
     logits = logits.float()
     greedy = None if temperature is None else temperature <= 0
     logprobs = distribution(logits, temperature, top_p)
