@@ -21,6 +21,7 @@ import torch
 from ray.exceptions import NodeDiedError, ObjectLostError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from etude.core import allocator
 from etude.learn.engine.adapter_merger import merger_for
 from etude.learn.engine.core import EngineCore
 from etude.learn.engine.service import EngineService, leave_cores_to_engine
@@ -238,13 +239,18 @@ class RayPlaces:
         """`taken` resources say where it may run, else `uncounted` does."""
         options: dict[str, Any] = {"num_cpus": taken.get("CPU", 0)}
         if not self.cluster.address:
-            return options | self._gpus_here(what)
+            return options | self._allocator() | self._gpus_here(what)
         self.started += 1
         options["name"] = f"{what}-{self.started}"  # the run's namespace tells what is left of it (`cluster.py`)
         if not taken:
             return options | {"scheduling_strategy": uncounted}
         own = {name: amount for name, amount in taken.items() if name not in ("CPU", "GPU")}
         return options | {"num_gpus": taken.get("GPU", 0), "resources": own}
+
+    @staticmethod
+    def _allocator() -> dict[str, Any]:
+        found = allocator.variables()
+        return {"runtime_env": {"env_vars": found}} if found else {}
 
     def _gpus_here(self, what: str) -> dict[str, float]:
         """What it takes of this machine's GPUs."""

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from etude.core.allocator import forget_preload, preloaded
 from etude.core.parent import die_with
 from etude.learn.parallel.launched import GLOO, SILENCE, RankLost
 from etude.learn.parallel.shard import DIST
@@ -43,7 +44,8 @@ class RankProcess:
         self.process = spawn.Process(
             target=_main, args=(theirs, os.getpid(), threads, place, work, given), name=f"rank-{number}"
         )
-        self.process.start()
+        with preloaded():
+            self.process.start()
         theirs.close()
 
     def receive(self) -> bool:
@@ -118,6 +120,7 @@ def _main(
 ) -> None:
     """The life of a rank that was started."""
     die_with(parent)
+    forget_preload()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first rank is interrupted, and ends the others
     torch.set_num_threads(threads)
     try:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from etude.core import allocator
 from etude.core.events.log import EventLog
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.compute import computing
@@ -109,6 +110,11 @@ def train_stage(
         return _over_ranks(training, source, log, watches)
     if sum(parameter.numel() for parameter in model.parameters()) >= LARGE_PARAMETERS:
         return_freed_memory()
+        if settings.loop.device == "cpu" and not allocator.in_use():
+            log.note(
+                stage,
+                f"glibc allocates the memory; with tcmalloc (Debian: {allocator.PACKAGE}) steps of a model of this size are faster",
+            )
     with on_device(model, settings.loop.device, f"{key}.loop.device"):
         return training.run(source, log, watches, ALONE)
 

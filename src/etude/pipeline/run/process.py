@@ -14,6 +14,7 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
+from etude.core.allocator import forget_preload, preloaded
 from etude.core.parent import die_with
 from etude.pipeline.run.machine import usable_cores
 from etude.pipeline.run.meter import Meter, StageCost
@@ -40,7 +41,8 @@ class StageProcess:
         self.connection, theirs = multiprocessing.Pipe(duplex=False)
         spawn = multiprocessing.get_context("spawn")  # a fork would carry the run's threads half-alive
         self._process = spawn.Process(target=_main, args=(theirs, stage, context, os.getpid()), name=stage.name)
-        self._process.start()
+        with preloaded():
+            self._process.start()
         theirs.close()
 
     def receive(self) -> bool:
@@ -87,6 +89,7 @@ def threads_for(share: float) -> int:
 def _main(connection: Connection, stage: Stage, context: Context, run_pid: int) -> None:
     """The child's life."""
     die_with(run_pid)
+    forget_preload()
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits it ignored
     threads = min(threads_for(stage.share), int(os.environ.get("OMP_NUM_THREADS") or 2**16))
