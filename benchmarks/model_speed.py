@@ -184,14 +184,15 @@ def decoding_report() -> dict[str, dict[str, float]]:
 
 
 def _decoding_step(model: CausalLM, cache: KVCache, held: int, padding: str, contexts: str) -> None:
-    few, limit = linear_module._decoding_rows, cache_module.LONG_CONTEXT
+    few, limit, in_place = linear_module._decoding_rows, cache_module.LONG_CONTEXT, cache_module.READ_IN_PLACE
     linear_module._decoding_rows = linear_module._training_rows if padding == "padded" else few
     cache_module.LONG_CONTEXT = 1 << 40 if contexts == "copied" else limit
+    cache_module.READ_IN_PLACE = 1 << 40 if contexts == "copied" else in_place
     cache.lengths.fill_(held)
     cache.origins, cache.shared = [0] * cache.slots, [PREFIX_TOKENS if contexts == "shared" else 0] * cache.slots
     slots = torch.arange(cache.slots)
     model.extend(slots.unsqueeze(1), torch.ones_like(slots), slots, cache)
-    linear_module._decoding_rows, cache_module.LONG_CONTEXT = few, limit
+    linear_module._decoding_rows, cache_module.LONG_CONTEXT, cache_module.READ_IN_PLACE = few, limit, in_place
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from etude.cli.answer import Answer
 from etude.cli.extras import install_command
 from etude.cli.option import Json
 from etude.cli.purposes import Around, Machine, find_around, find_pool, purposes
+from etude.core import allocator
 from etude.learn.engine.vllm.found import VARIABLE, NoVllm, vllm_version
 from etude.pipeline.run.machine import free_disk_bytes, machine, versions
 
@@ -143,8 +144,14 @@ def _tools() -> list[MachineCheck]:
     ]
     compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
     absent = "not needed where the wheel holds a command runner; torch.compile would need one"
+    library = allocator.library()
+    slower = _if(
+        library is None,
+        f"not needed; training of models from 50M parameters on is slower (Debian: {allocator.PACKAGE})",
+    )
     return [
         *findings,
+        MachineCheck("tcmalloc", library or "absent", library is not None, remedy=slower),
         MachineCheck("compiler", compiler or "absent", compiler is not None, remedy=_if(compiler is None, absent)),
     ]
 
