@@ -146,7 +146,8 @@ def workloads(vocabulary: int) -> dict[str, Job]:
     first = dice.choices(range(vocabulary), k=BEGINNING)
     sessions = [first + dice.choices(range(vocabulary), k=OWN) for _ in range(SESSIONS)]
     rows = [dice.choices(range(vocabulary), k=LENGTH) for _ in range(ROWS)]
-    return {"sessions": {"rows": sessions, "beginning": BEGINNING}, "rows": {"rows": rows, "beginning": 0}}
+    # Nothing precedes a row's first token, so nothing predicts it.
+    return {"sessions": {"rows": sessions, "beginning": BEGINNING}, "rows": {"rows": rows, "beginning": 1}}
 
 
 def trainers(given: argparse.Namespace, dtypes: list[str]) -> dict[str, tuple[list[str], Job]]:
