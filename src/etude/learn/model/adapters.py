@@ -72,7 +72,8 @@ class LoraLinear(Linear):
             return super().forward(x)
         x = self._cast(x)
         flat = x if x.ndim == 2 else x.flatten(0, -2)
-        y = linear(flat, self._cast(self.weight)) + self._low_rank(flat) * self.scale
+        inner = linear(flat, self._cast(self.lora_a.flatten(0, 1))) * self.scale  # (N, blocks * rank)
+        y = torch.addmm(linear(flat, self._cast(self.weight)), inner, self._cast(self._upward()).t())
         if self.lora_magnitude is not None:
             y = y * self._row_factors((self.weight + self.delta()).detach()).to(y.dtype)
         y = y if x.ndim == 2 else y.unflatten(0, x.shape[:-1])
@@ -86,14 +87,9 @@ class LoraLinear(Linear):
         """In the type of the product."""
         return tensor.to(self.compute or self.lora_a.dtype)
 
-    def _low_rank(self, x: Tensor) -> Tensor:
-        """B A x, (N, in) to (N, out)."""
-        blocks, rank, _ = self.lora_a.shape
-        inner = linear(x, self._cast(self.lora_a.flatten(0, 1)))  # (N, blocks * rank)
-        if blocks == 1:
-            return linear(inner, self._cast(self.lora_b[0]))
-        parts = inner.view(-1, blocks, rank).transpose(0, 1)
-        return torch.bmm(parts, self._cast(self.lora_b).transpose(1, 2)).transpose(0, 1).flatten(1)
+    def _upward(self) -> Tensor:
+        """(out, blocks * rank): B, each block in its own rows and columns."""
+        return self.lora_b[0] if len(self.lora_b) == 1 else torch.block_diag(*self.lora_b)
 
 
 class LoraExperts(Experts):
