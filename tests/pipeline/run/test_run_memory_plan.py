@@ -152,6 +152,22 @@ def test_ranks_and_engines_of_one_machine_share_its_memory(monkeypatch: pytest.M
     assert fit_update(_recipe(*LARGE, "rl.engines=3")).update.step_tokens[1] < alone
 
 
+def test_ranks_that_share_a_model_fit_its_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for gigabytes in (8, 14, 24, 400):
+        _memory_of(monkeypatch, gigabytes)
+        recipe = _recipe(*LARGE, "rl.parallel.shard=2")
+        (stage,) = memory_plan(recipe, ["rl"])
+        found.append(stage.chosen["rl.update.batch_tokens"])
+        assert stage.chosen["rl.update.graph_tokens"] == 0
+        assert stage.total <= gigabytes * 1e9 or found[-1] == plans.BATCH_STEP, (gigabytes, stage)
+        assert fit_update(recipe).update.step_tokens == (found[-1], 0)
+    assert found == sorted(found) and found[0] == plans.BATCH_STEP < found[2] < found[3]
+    _memory_of(monkeypatch, 24)
+    again = _recipe(*LARGE, "rl.parallel.shard=2", "rl.update.recompute=true")
+    assert fit_update(again).update.step_tokens[0] > found[2]
+
+
 def test_a_trainer_on_a_gpu_takes_the_gpus_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     _memory_of(monkeypatch, 1)
     monkeypatch.setattr(plans, "gpu_memory_bytes", lambda: [80 << 30])

@@ -8,6 +8,7 @@ was measured.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -171,10 +172,6 @@ def fit_update(recipe: Recipe, config: ModelConfig | None = None, prefix: int | 
     folder = str(recipe.run.sft_checkpoint or recipe.model.init)
     if folder and implementation_of(folder, recipe.model.impl) == "transformers":
         return _planned(update, UNPLANNED_TOKENS, "the memory of a model that transformers computes is not predicted")
-    if (split := recipe.rl.parallel.ranks) > 1:
-        return _planned(
-            update, UNPLANNED_TOKENS, f"for {split} ranks that share a model it is not fitted to the memory"
-        )
     config = config or _config(recipe)
     memory = _trainer_memory(recipe, config)
     if memory is None:
@@ -182,10 +179,28 @@ def fit_update(recipe: Recipe, config: ModelConfig | None = None, prefix: int | 
     prefix = shared_prompt_tokens(recipe) if prefix is None else prefix
     wanted = WANTED_TOKENS[recipe.rl.device] + (prefix if prefix >= LONG_PREFIX else 0)
     wanted = update.step_tokens[0] if update.batch_tokens != "auto" else -(-wanted // BATCH_STEP) * BATCH_STEP
+    if (ranks := recipe.rl.parallel.ranks) > 1:
+        batch = _fitting_split(recipe, config, memory, wanted)
+        return _planned(update, {"batch_tokens": batch, "graph_tokens": 0}, f"for {_gb(memory)} of {ranks} ranks")
     size = _size(config, wanted, _row_tokens(recipe, config), update.lora, recipe.rl.device)
     batch, graph = fitting_tokens(size, memory, wanted, recompute=update.recompute, copies=_copies(recipe))
     batch, graph = max(BATCH_STEP, batch // BATCH_STEP * BATCH_STEP), graph // GRAPH_STEP * GRAPH_STEP
     return _planned(update, {"batch_tokens": batch, "graph_tokens": graph}, f"for {_gb(memory)} of memory")
+
+
+def _fitting_split(recipe: Recipe, config: ModelConfig, memory: int, wanted: int) -> int:
+    """The tokens that each rank of a split trainer computes at a time, `wanted` of them or as many as fit, BATCH_STEP where nothing does."""
+    from etude.learn.plan.rank_memory import split_training_bytes
+
+    update, row = recipe.rl.update, _row_tokens(recipe, config)
+    lora = update.lora if update.lora.rank else None
+    copies = _copies(recipe) * _size(config, wanted, row, update.lora, recipe.rl.device).trained
+
+    def peak(steps: int) -> int:
+        how: dict[str, Any] = {"recompute": update.recompute, "lora": lora, "compute": update.compute}
+        return split_training_bytes(config, recipe.rl.parallel, steps * BATCH_STEP, row, **how) + BYTES * copies
+
+    return BATCH_STEP * max(1, bisect_right(range(1, wanted // BATCH_STEP + 1), memory, key=peak))
 
 
 @dataclass(frozen=True)
