@@ -152,6 +152,18 @@ def test_ranks_and_engines_of_one_machine_share_its_memory(monkeypatch: pytest.M
     assert fit_update(_recipe(*LARGE, "rl.engines=3")).update.step_tokens[1] < alone
 
 
+def test_with_tcmalloc_a_trainer_on_cpus_counts_more_and_fits_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    _memory_of(monkeypatch, 24)
+    trainers = []
+    for library in (None, "libtcmalloc_minimal.so.4"):
+        monkeypatch.setattr(plans.allocator, "library", lambda name=library: name)
+        (stage,) = memory_plan(_recipe(*LARGE), ["rl"])
+        assert stage.total <= 24e9
+        (fixed,) = memory_plan(_recipe("rl.update.batch_tokens=2048", "rl.update.graph_tokens=0"), ["rl"])
+        trainers.append(fixed.trainer)
+    assert trainers[1] == pytest.approx(plans.TCMALLOC_SHARE * trainers[0], abs=1)
+
+
 def test_ranks_that_share_a_model_fit_its_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for gigabytes in (8, 14, 24, 400):

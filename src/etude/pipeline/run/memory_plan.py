@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from etude.core import allocator
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.hf_config import read_config
 from etude.learn.model.lora_settings import LoraSettings
@@ -38,6 +39,8 @@ RESERVE_SHARE = 0.25
 # cores to fill.
 WANTED_TOKENS = {"cpu": 4096, "cuda": 16_384}
 BATCH_STEP, GRAPH_STEP = 512, 1024  # machines of about the same memory choose alike
+# What a trainer on CPUs takes with tcmalloc, of what it takes with glibc (measured: 1.03 to 1.07, docs/memory.md).
+TCMALLOC_SHARE = 1.05
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,11 @@ def _fine_tuning(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMemor
     return replace(found, on_gpu=_on_gpu(trainer=recipe.sft.loop.device))
 
 
+def _allocated(device: str) -> float:
+    """The factor of the allocator that a trainer here starts with."""
+    return TCMALLOC_SHARE if device == "cpu" and allocator.variables() else 1.0
+
+
 def _on_gpu(**devices: str) -> frozenset[str]:
     return frozenset(name for name, device in devices.items() if device == "cuda")
 
@@ -183,7 +191,8 @@ def fit_update(recipe: Recipe, config: ModelConfig | None = None, prefix: int | 
         batch = _fitting_split(recipe, config, memory, wanted)
         return _planned(update, {"batch_tokens": batch, "graph_tokens": 0}, f"for {_gb(memory)} of {ranks} ranks")
     size = _size(config, wanted, _row_tokens(recipe, config), update.lora, recipe.rl.device)
-    batch, graph = fitting_tokens(size, memory, wanted, recompute=update.recompute, copies=_copies(recipe))
+    room = int(memory / _allocated(recipe.rl.device))
+    batch, graph = fitting_tokens(size, room, wanted, recompute=update.recompute, copies=_copies(recipe))
     batch, graph = max(BATCH_STEP, batch // BATCH_STEP * BATCH_STEP), graph // GRAPH_STEP * GRAPH_STEP
     return _planned(update, {"batch_tokens": batch, "graph_tokens": graph}, f"for {_gb(memory)} of memory")
 
@@ -261,7 +270,7 @@ def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMem
         copies = _copies(recipe) * size.trained
         trained = _split("rl", "rl.update", config, rl.parallel, (tokens, row), update, update.lora, copies)
     else:
-        trained = _trainer("rl", "rl.update", size, tokens, recompute=update.recompute, ranks=here, **more)
+        trained = _trainer("rl", "rl.update", size, tokens, rl.device, recompute=update.recompute, ranks=here, **more)
     slots = max(recipe.engine.max_slots, rl.slots)
     engines = _engines_here(recipe) * _engine(recipe, config, slots, follows=True)
     published = PUBLISHED_STATES * size.trained if "trainer" in places else 0
@@ -287,12 +296,13 @@ def _engines_here(recipe: Recipe) -> int:
 
 
 def _trainer(
-    stage: str, table: str, size: Any, tokens: int, *, recompute: bool, ranks: int = 1, **more: int
+    stage: str, table: str, size: Any, tokens: int, device: str, *, recompute: bool, ranks: int = 1, **more: int
 ) -> StageMemory:
     from etude.learn.model.step_memory import training_bytes
 
-    peak = ranks * training_bytes(size, tokens, recompute=recompute, **more)
-    lower = ranks * training_bytes(size, tokens, recompute=True, **more)
+    factor = _allocated(device)
+    peak = ranks * int(factor * training_bytes(size, tokens, recompute=recompute, **more))
+    lower = ranks * int(factor * training_bytes(size, tokens, recompute=True, **more))
     advice = f"{table}.recompute = true takes {_gb(lower)}" if lower < peak else ""
     return StageMemory(stage, peak, 0, advice, ranks=ranks)
 
@@ -304,7 +314,7 @@ def _supervised(
     tokens, row_tokens, full = steps
     if (layout := loop.parallel).ranks == 1:
         size = _size(config, tokens, row_tokens, lora, loop.device, full)
-        return _trainer(stage, table, size, tokens, recompute=loop.recompute)
+        return _trainer(stage, table, size, tokens, loop.device, recompute=loop.recompute)
     each = -(-tokens // layout.ranks), row_tokens
     return _split(stage, table, config, layout, each, loop, lora)
 
