@@ -38,19 +38,23 @@ def test_without_the_library_nothing_changes(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_persons_own_preload_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(allocator.VARIABLE, OTHER)
-    monkeypatch.setattr(allocator, "library", lambda: "libtcmalloc_minimal.so.4")
+    own = "libtcmalloc_minimal.so.4"
+    monkeypatch.setenv(allocator.VARIABLE, own)
+    monkeypatch.setattr(allocator, "library", lambda: own)
     with allocator.preloaded():
         allocator.forget_preload()
-        assert os.environ[allocator.VARIABLE] == OTHER
-    assert os.environ[allocator.VARIABLE] == OTHER and allocator.variables() == {}
+        assert os.environ[allocator.VARIABLE] == own
+    assert os.environ[allocator.VARIABLE] == own and allocator.variables() == {}
 
 
 @pytest.mark.parametrize("name", ["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"])
 def test_a_process_keeps_the_library_from_its_own_children(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(allocator.VARIABLE, name)
-    allocator.forget_preload()
-    assert allocator.VARIABLE not in os.environ
+    monkeypatch.delenv(allocator.VARIABLE, raising=False)
+    monkeypatch.setattr(allocator, "library", lambda: name)
+    with allocator.preloaded():
+        assert os.environ[allocator.VARIABLE] == name
+        allocator.forget_preload()
+        assert allocator.VARIABLE not in os.environ and allocator.OURS not in os.environ
 
 
 @pytest.mark.skipif(allocator.library() is None, reason="tcmalloc is not installed")

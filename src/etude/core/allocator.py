@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-VARIABLE = "LD_PRELOAD"
+VARIABLE, OURS = "LD_PRELOAD", "ETUDE_PRELOADED"  # the second says that the first is not the person's own
 NAMES = ("tcmalloc_minimal", "tcmalloc")
 PACKAGE = "libtcmalloc-minimal4"
 
@@ -30,7 +30,7 @@ def library() -> str | None:
 def variables() -> dict[str, str]:
     """What the environment of a process that computes has in addition."""
     found = library()
-    return {VARIABLE: found} if found and VARIABLE not in os.environ else {}
+    return {VARIABLE: found, OURS: "1"} if found and VARIABLE not in os.environ else {}
 
 
 @contextmanager
@@ -47,8 +47,8 @@ def preloaded() -> Iterator[None]:
 
 def forget_preload() -> None:
     """In a process that was started in `preloaded`, before it starts others."""
-    if os.environ.get(VARIABLE, "").removeprefix("lib").split(".so")[0] in NAMES:
-        os.environ.pop(VARIABLE)
+    if os.environ.pop(OURS, ""):
+        os.environ.pop(VARIABLE, None)
 
 
 def in_use() -> bool:
