@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from etude.sandbox.layers import backing
+from etude.sandbox.layers.bounds import Bounds
 from etude.sandbox.layers.collect import collect
 from etude.sandbox.layers.orphaned import orphaned_stores, remove_orphaned
 from etude.sandbox.layers.snapshot import Snapshot
@@ -35,6 +36,8 @@ def store(tmp_path: Path, memory: Path) -> Iterator[LayerStore]:
 
 
 def taken(store: LayerStore, upper: Path, below: Snapshot = Snapshot(), **how: object) -> PinnedSnapshot:
+    """With bounds that any disk has room for: memory is a folder of the disk here."""
+    how.setdefault("bounds", Bounds(max_bytes=1 << 20))
     upper.mkdir(exist_ok=True)
     (upper / "a.py").write_bytes(b"a = 1\n")
     fd = os.open(upper, os.O_RDONLY | os.O_DIRECTORY)
