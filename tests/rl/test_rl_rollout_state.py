@@ -103,6 +103,10 @@ def test_a_wait_is_reported_after_ten_seconds_and_then_each_time_it_doubled():
         "step 12 waits 40 s for group 37, due now: 37.2 (task-81, attempt 1) rolling at host-3 for 38 s; "
         "37.5 (task-81, attempt 0) grading for 9 s"
     )
+    aside = TrainerActivity("step 13", 0.0, 37, False, aside=9)
+    assert str(watchdog.look(aside, lives, 50.0)).startswith(
+        "step 13 waits 50 s for group 37, 9 set aside since the last batch: 37.2 (task-81, attempt 1) rolling"
+    )
     assert watchdog.look(TrainerActivity("training step 12", 95.0), lives, 100.0) is None
     assert (
         watchdog.look(TrainerActivity("training step 12", 95.0), lives, 106.0) == "training step 12 takes 11 s so far"

@@ -132,6 +132,7 @@ class Controller:
         self.clock = clock
         self._doing = ""
         self._since_s = 0.0
+        self._aside = 0  # groups that are not trained, since the last batch
         self._changed = asyncio.Event()
         self._rollouts: dict[asyncio.Task[None], RolloutSlot] = {}
         self._training: asyncio.Task[None] | None = None
@@ -191,6 +192,7 @@ class Controller:
         if group.index in self.reconciler.groups:
             self.ledger.write("completed", group=group.index, version=group.version)
         else:
+            self._aside += 1
             self.ledger.write("set_aside", group=group.index, version=group.version)
             self.observer.on_set_aside(group)
         self.store.forget(group.index)
@@ -211,6 +213,7 @@ class Controller:
         step = self.reconciler.window.next_step
         batch = self.reconciler.batch()
         if batch is not None:
+            self._aside = 0
             self.ledger.write("batch", step=step, groups=[group.index for group in batch])
             self._training = self._spawn(self._train(step, batch))
 
@@ -267,7 +270,7 @@ class Controller:
         group, due = self.reconciler.awaited_group() or (None, False)
         if group is None and self._serving is not None:
             return TrainerActivity(f"serving version {self.reconciler.window.next_step}", self._since_s)
-        return TrainerActivity(f"step {self.reconciler.window.next_step}", self._since_s, group, due)
+        return TrainerActivity(f"step {self.reconciler.window.next_step}", self._since_s, group, due, self._aside)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start one activity; when it ends the loop wakes and gets what went wrong."""

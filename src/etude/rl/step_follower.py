@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from etude.core.trace.segment import Rollout
@@ -13,7 +14,6 @@ from etude.rl.engines import Engines, Replica
 from etude.rl.groups import RolloutGroup
 from etude.rl.harder_tasks import HarderTasks
 from etude.rl.metrics import component_values, outcome_values, step_values, tool_shares, versions
-from etude.rl.preflight import Starvation
 from etude.rl.rewards.alarms import AlarmMonitor
 from etude.rl.run_context import RunContext
 from etude.rl.sessions import KeptSessions
@@ -42,9 +42,9 @@ class StepFollower:
         sessions: KeptSessions,
         engines: Engines,
         harder: HarderTasks | None = None,
-        starvation: Starvation | None = None,
+        looks: Sequence[Callable[[RolloutGroup[Rollout]], None]] = (),
     ) -> None:
-        self._starvation = starvation
+        self._looks = looks  # at each finished group: what one raises ends the run
         self._harder = harder
         self._run = run
         self._setup = setup
@@ -95,9 +95,9 @@ class StepFollower:
         self._run.observer.note(text)
 
     def on_group(self, group: RolloutGroup[Rollout]) -> None:
-        """Raises LimitsTooSmall where rollouts have no room."""
-        if self._starvation is not None:
-            self._starvation.look(group)
+        """Raises LimitsTooSmall where rollouts have no room, PolicyCollapsed where they no longer solve anything."""
+        for look in self._looks:
+            look(group)
 
     def on_set_aside(self, group: RolloutGroup[Rollout]) -> None:
         """A group that is not trained is still heard of by who makes tasks harder."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from etude.agent.chat.renderer import Renderer
 from etude.agent.policy.protocol import Policy, Request
 from etude.core.events.finite import dumps, loads
 from etude.core.files import replace_file
+from etude.core.trace.segment import Rollout
 from etude.learn.engine.probe import (
     PROMPT_TOKENS,
     SAMPLED_TOKENS,
@@ -24,8 +25,10 @@ from etude.learn.engine.probe import (
 )
 from etude.learn.model.checkpoint import load_config
 from etude.rl.attempts import RolloutAttempts
+from etude.rl.collapse import CollapseWatch
 from etude.rl.controller import Controller
 from etude.rl.effort_sampling import check_efforts
+from etude.rl.groups import RolloutGroup
 from etude.rl.harder_tasks import HarderTasks
 from etude.rl.ledger import Progress, RlLedger, entries_of, fold
 from etude.rl.metrics import summarize
@@ -176,8 +179,8 @@ async def _run(run: RunContext, places: ProcessPlacer, search: CodeSearch | None
         rollouts = _rollout_services(run, services, pool, renderer, search, records.tasks.task_ids)
         if rollouts.harder is not None:
             closes.push_async_callback(rollouts.harder.close)
-        starvation = Starvation(settings, run.harness, window, run.observer)
-        follower = StepFollower(run, rollouts.setup, rollouts.sessions, services.engines, rollouts.harder, starvation)
+        looks = _looks(run, window)
+        follower = StepFollower(run, rollouts.setup, rollouts.sessions, services.engines, rollouts.harder, looks)
         closes.push_async_callback(follower.close)
         await _bring_up(run, records, services, rollouts.setup, follower)
         ready, ready_cpu = time.perf_counter(), time.process_time()
@@ -189,6 +192,13 @@ async def _run(run: RunContext, places: ProcessPlacer, search: CodeSearch | None
         times["controller_cpu_s"] = time.process_time() - ready_cpu
         await follower.on_evaluation_end()
         return await finish(run, services, renderer, times)
+
+
+def _looks(run: RunContext, window: Window) -> tuple[Callable[[RolloutGroup[Rollout]], None], ...]:
+    """What looks at each finished group, and may end the run."""
+    collapse = CollapseWatch(run.settings)
+    collapse.remember(read(run.folder / "steps.jsonl"))
+    return Starvation(run.settings, run.harness, window, run.observer).look, collapse.look
 
 
 def _open_records(run: RunContext, closes: AsyncExitStack) -> RunRecords:

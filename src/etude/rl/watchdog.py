@@ -17,12 +17,14 @@ NAMED = 3  # rollouts that one line names
 
 @dataclass(frozen=True)
 class TrainerActivity:
-    """What the trainer is at since `since_s`. `group`: whom it waits for, if it waits; `due`: whether the step can't do without that one."""
+    """What the trainer is at since `since_s`. `group`: whom it waits for, if it waits; `due`: whether the step can't do without that one;
+    `aside`: groups that finished since the last batch and are not trained."""
 
     what: str  # "step 12", "serving version 13"
     since_s: float
     group: int | None = None
     due: bool = False
+    aside: int = 0
 
 
 class Watchdog:
@@ -50,9 +52,9 @@ def _said(doing: TrainerActivity, lives: Sequence[RolloutState], waited_s: float
     late = [life for life in lives if life.slot.group == doing.group and life.phase < RolloutPhase.SCORED]
     named = "; ".join(_one(life, now_s) for life in late[:NAMED])
     more = f" and {len(late) - NAMED} more" if len(late) > NAMED else ""
-    return (
-        f"{doing.what} waits {waited_s:.0f} s for group {doing.group}{', due now' if doing.due else ''}: {named}{more}"
-    )
+    due = ", due now" if doing.due else ""
+    aside = f", {doing.aside} set aside since the last batch" if doing.aside else ""
+    return f"{doing.what} waits {waited_s:.0f} s for group {doing.group}{due}{aside}: {named}{more}"
 
 
 def _one(life: RolloutState, now_s: float) -> str:

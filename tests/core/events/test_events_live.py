@@ -41,6 +41,19 @@ def test_the_last_metrics_are_shown_and_a_new_stage_starts_clean() -> None:
     assert describe(picture.stages["rl"]) == "rl 0/3"
 
 
+def test_what_a_stage_shows_with_its_progress_comes_before_its_other_metrics() -> None:
+    picture = Picture()
+    many = {f"value_{n}": float(n) for n in range(9)} | {"pass_rate": 0.25}
+    for step in (1, 2):
+        picture.add({"time": step, "kind": "metric", "stage": "rl", "step": step, "values": many})
+        picture.add(
+            {"time": step, "kind": "progress", "stage": "rl", "done": step, "total": 2, "info": {"pass_rate": step / 2}}
+        )
+    assert (
+        describe(picture.stages["rl"]) == "rl 2/2, pass_rate 1, value_0 0, value_1 1, value_2 2, value_3 3, value_4 4"
+    )
+
+
 def test_stages_at_work_are_shown_together_until_each_ends() -> None:
     picture = Picture()
     for stage in ("base", "sessions"):

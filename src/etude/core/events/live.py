@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from etude.core.events.picture import METRICS_SHOWN, Picture, StagePicture, describe, duration, figure
+from etude.core.events.picture import Picture, StagePicture, describe, duration, figure
 from etude.core.events.read import Tail
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ class Bars:
             Text(f"{stage.done}/{stage.total}" if stage.total else "…"),
             Text("" if left is None else f"about {duration(left)} left", style="dim"),
         )
-        shown = list(stage.values.items())[:METRICS_SHOWN]
-        figures = Text("  ".join(f"{name} {figure(value)}" for name, value in shown), style="dim", no_wrap=True)
+        shown = "  ".join(f"{name} {figure(value)}" for name, value in stage.shown.items())
+        figures = Text(shown, style="dim", no_wrap=True)
         return row, figures
 
     def close(self) -> None:

@@ -17,10 +17,16 @@ class StagePicture:
     total: int = 0
     step: int | None = None
     values: dict[str, Any] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)  # of its progress: what the stage wants seen
     first: tuple[float, int] | None = None  # (time, done) of the first progress: the rate counts from there
     last: tuple[float, int] | None = None
     phase: str = ""  # what it does where no bar moves
     since: float = 0.0  # when that began, seconds since 1970
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The figures that fit: those of the progress, then the first metrics."""
+        return dict(list((self.info | self.values | self.info).items())[:METRICS_SHOWN])
 
     @property
     def seconds_left(self) -> float | None:
@@ -69,7 +75,7 @@ class Picture:
         if stage.first is None or total != stage.total or done < stage.done:  # a new bar within the stage
             stage.first = (event["time"], done)
         stage.done, stage.total, stage.last = done, total, (event["time"], done)
-        stage.values.update(event.get("info", {}))
+        stage.info.update(event.get("info", {}))
 
 
 def describe(stage: StagePicture) -> str:
@@ -79,7 +85,7 @@ def describe(stage: StagePicture) -> str:
     parts = [f"{stage.name} {stage.done}/{stage.total}" if stage.total else stage.name]
     if stage.seconds_left is not None and stage.done < stage.total:
         parts.append(f"about {duration(stage.seconds_left)} left")
-    parts += [f"{name} {figure(value)}" for name, value in list(stage.values.items())[:METRICS_SHOWN]]
+    parts += [f"{name} {figure(value)}" for name, value in stage.shown.items()]
     return ", ".join(parts)
 
 
