@@ -7,12 +7,14 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pretend_device
 import torch
+from context_lab import in_ranks
 from engine_lab import answer, ask, drain, prompt, small_model
 from train_lab import random_rollouts, tiny_model
 
@@ -22,7 +24,10 @@ from etude.learn.engine.probe import probe_prompts
 from etude.learn.engine.settings import EngineSettings
 from etude.learn.model.device import compute_reproducibly, on_device
 from etude.learn.model.init import with_drafts
+from etude.learn.parallel.shared_training import ContextRank
+from etude.learn.train.batch import TrainBatch, padded_batch, shared_batch
 from etude.learn.train.checkpoint import load_state, save_state
+from etude.learn.train.context_share import ContextBatch, context_part
 from etude.learn.train.evaluate import evaluate
 from etude.learn.train.feedback import FlaggedTurn, add_feedback
 from etude.learn.train.feedback_settings import FeedbackSettings
@@ -30,6 +35,7 @@ from etude.learn.train.fresh_drafts import FreshDrafts
 from etude.learn.train.gloo_ranks import GlooRanks, Rendezvous
 from etude.learn.train.likelihood import answer_nats
 from etude.learn.train.mtp_settings import FreshDraftsSettings
+from etude.learn.train.next_token import NextToken
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.settings import PolicyStepSettings, SftSettings
 from etude.learn.train.sft import run_sft
@@ -97,6 +103,26 @@ def two_ranks(device: str) -> dict[str, Any]:
     }
 
 
+def shared_context(device: str) -> dict[str, Any]:
+    """The loss of rows and of a tree whose tokens two ranks share, and what follows each token; threads stand for their processes."""
+    draw = np.random.default_rng(0)
+    rows = [draw.integers(0, 40, length) for length in (40, 7, 19)]
+    alike = [np.concatenate((rows[0], row)) for row in rows]
+    weights = [np.minimum(np.arange(len(row), dtype=np.float32), 1) for row in rows]
+    of_tree = [np.minimum(np.arange(len(row), dtype=np.float32), 1) for row in alike]
+    batches = {"rows": padded_batch(rows, weights), "tree": shared_batch(alike, of_tree)}
+
+    def rank(batch: TrainBatch, context: ContextRank) -> dict[str, Any]:
+        with pretend_device.Pretend() if device == pretend_device.NAME else nullcontext(), torch.no_grad():
+            part = context_part(batch, context).to(torch.device(device))
+            loss = NextToken(tiny_model().to(device), 0.0).loss(part)
+            assert isinstance(part, ContextBatch)
+            ahead = [] if batch.tree is not None else part.part.ahead(part.ids, 2).cpu().tolist()
+            return {"loss": float(loss.cpu()), "ahead": ahead}
+
+    return {name: in_ranks(2, partial(rank, batch)) for name, batch in batches.items()}
+
+
 def draft_lessons(device: str) -> dict[str, Any]:
     """Draft layers after a policy step."""
     model = with_drafts(tiny_model(), 2, seed=1).to(device)
@@ -161,7 +187,10 @@ def squares(model: Any) -> dict[str, float]:
     return {name: float(tensor.cpu().double().square().sum()) for name, tensor in model.state_dict().items()}
 
 
-PIECES = {piece.__name__: piece for piece in (policy_step, resume, two_ranks, draft_lessons, sampling, fine_tuning)}
+PIECES = {
+    piece.__name__: piece
+    for piece in (policy_step, resume, two_ranks, shared_context, draft_lessons, sampling, fine_tuning)
+}
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

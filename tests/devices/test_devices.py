@@ -23,7 +23,13 @@ from etude.rl.settings import ClusterSettings, RlSettings
 
 HERE = Path(__file__).parent
 _SLOW = ("resume", "two_ranks", "draft_lessons")
-PIECES = ("policy_step", "sampling", "fine_tuning", *(pytest.param(one, marks=pytest.mark.nightly) for one in _SLOW))
+PIECES = (
+    "policy_step",
+    "sampling",
+    "fine_tuning",
+    "shared_context",
+    *(pytest.param(one, marks=pytest.mark.nightly) for one in _SLOW),
+)
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU that PyTorch can use")
@@ -78,6 +84,16 @@ def test_on_a_cluster_a_process_on_a_gpu_has_to_take_one() -> None:
     region = {"far": {"store": "s3://bucket/far", "engine": {"far": 1}}}
     with pytest.raises(ValueError, match=r"rl\.regions\.far\.engine"):
         check_devices(RlSettings.model_validate({"regions": region}), EngineSettings(device="cuda"), taking)
+
+
+def test_ranks_that_share_a_model_take_a_whole_gpu_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    split = RlSettings.model_validate({"device": "cuda", "parallel": {"shard": 4}})
+    check_devices(split, EngineSettings(), ClusterSettings())
+    with pytest.raises(DeviceMissing, match=r"has 4 ranks, .* 5 processes want one, and this machine has 4"):
+        check_devices(split, EngineSettings(device="cuda"), ClusterSettings())
+    check_devices(RlSettings(device="cuda", ranks=4), EngineSettings(device="cuda"), ClusterSettings())  # may share
 
 
 def test_vllm_says_itself_where_it_computes() -> None:

@@ -69,10 +69,10 @@ def test_a_rank_that_dies_ends_them_all_and_the_same_command_or_torchrun_goes_on
 
 def test_a_world_is_read_from_what_torchrun_sets() -> None:
     set_by_torchrun = {
-        "WORLD_SIZE": "4", "RANK": "3", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500", "LOCAL_WORLD_SIZE": "2",
+        "WORLD_SIZE": "4", "RANK": "3", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1",
         "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "1",
     }  # fmt: skip
-    assert LaunchedWorld.find(set_by_torchrun) == LaunchedWorld(3, 4, "10.0.0.1:29500", "1", 2)
+    assert LaunchedWorld.find(set_by_torchrun) == LaunchedWorld(3, 4, "10.0.0.1:29500", "1", 2, 1)
     assert LaunchedWorld.find({}) is None and LaunchedWorld.find({"WORLD_SIZE": "1"}) is None
     with pytest.raises(NoLauncher, match="WORLD_SIZE is 4, and torchrun did not start this process"):
         LaunchedWorld.find({"WORLD_SIZE": "4", "RANK": "0"})

@@ -303,7 +303,7 @@ def require_layouts(run: Run, selected: list[str]) -> None:
         # A checkpoint that is fetched later is judged by its stage, before its ranks start.
         own = here is None or implementation_of(here, recipe.model.impl) == "etude"
         try:
-            loop.parallel.require(table, experts=expert_count(recipe), own=own, device=loop.device)
+            loop.parallel.require(table, experts=expert_count(recipe), own=own)
         except ValueError as error:
             raise RecipeError([str(error)]) from None
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
+
 from etude.learn.engine.settings import EngineSettings
-from etude.learn.model.device import device_of
+from etude.learn.model.device import DeviceMissing, device_of
 from etude.rl.settings import ClusterSettings, RlSettings
 
 
@@ -18,6 +20,7 @@ def check_devices(settings: RlSettings, engine: EngineSettings, cluster: Cluster
     if not cluster.address:
         device_of(settings.device, "rl.device")
         device_of(engine.device, "engine.device")
+        _require_whole_gpus(settings, engine)
         return
     if settings.device == "cuda":
         _require_taken("rl.device", "cluster.trainer", cluster.trainer)
@@ -43,6 +46,16 @@ def gpu_share(processes: int, gpus: int) -> float:
     """What each process takes of a GPU when `processes` share `gpus`: 1 where there are enough, else one part of as few as it takes, for Ray puts no
     process on parts of two."""
     return 1.0 if processes <= gpus else 1.0 / -(-processes // gpus)
+
+
+def _require_whole_gpus(settings: RlSettings, engine: EngineSettings) -> None:
+    """NCCL has no two ranks on one GPU."""
+    wanted, ranks = processes_on_gpus(settings, engine), settings.parallel.ranks
+    if settings.device == "cuda" and ranks > 1 and wanted > (count := torch.cuda.device_count()):
+        raise DeviceMissing(
+            f'rl.device = "cuda" and rl.parallel has {ranks} ranks, each of which needs a GPU of its own: with the engines {wanted} processes want '
+            f"one, and this machine has {count}; take fewer ranks or engines"
+        )
 
 
 def _require_taken(device: str, key: str, taken: Mapping[str, float]) -> None:

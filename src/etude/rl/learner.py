@@ -267,7 +267,7 @@ class Learner:
         """The initial policy."""
         settings = self.settings
         self.means = RunningMeans(settings.baseline_horizon)
-        device = device_of(settings.device, "rl.device")
+        device = self._whole_device
         model = load_checkpoint(self.checkpoint, drafts=settings.drafts.every > 0, impl=self.impl)
         reference = None
         if settings.update.lora.rank:
@@ -279,6 +279,11 @@ class Learner:
         self.drafts = (
             FreshDrafts(model, settings.drafts, settings.update, self.ranks) if settings.drafts.every else None
         )
+
+    @property
+    def _whole_device(self) -> torch.device:
+        """Where whole models are."""
+        return device_of(self.settings.device, "rl.device")
 
     def _trainer(self, model: CausalLM, reference: CausalLM | None) -> PolicyTrainer:
         return PolicyTrainer(model, reference, self.settings.update, self.settings.steps, self.ranks)

@@ -94,7 +94,7 @@ def _require(run: RunContext) -> None:
     if settings.parallel.ranks > 1:
         own = implementation_of(run.checkpoint, run.impl) == "etude"
         experts = load_config(run.checkpoint, run.impl).experts
-        settings.parallel.require("rl", experts=experts, own=own, device=settings.device)
+        settings.parallel.require("rl", experts=experts, own=own)
     if settings.drafts.every and not load_config(run.checkpoint, run.impl).mtp_layers:
         raise ValueError(
             f"rl.drafts.every is {settings.drafts.every}, but {run.checkpoint} has no draft layers: give it some (stage mtp), or set it to 0"

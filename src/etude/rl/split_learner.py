@@ -17,7 +17,6 @@ from torch.distributed.tensor import DTensor
 from etude.learn.model.adapters import trained_state
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.compute import compute_in
-from etude.learn.model.device import compute_reproducibly
 from etude.learn.model.heap import fit_heap
 from etude.learn.model.settings import Impl
 from etude.learn.parallel.launched import as_loss
@@ -40,6 +39,10 @@ class SplitLearner(Learner):
     _meshes: Meshes | None = None
     _whole_model: CausalLM
 
+    @property
+    def _whole_device(self) -> torch.device:
+        return torch.device("cpu")  # a GPU has a part of the model alone
+
     def _trainer(self, model: CausalLM, reference: CausalLM | None) -> PolicyTrainer:
         part, shared = self._split(model)
         if reference is not None:
@@ -50,7 +53,7 @@ class SplitLearner(Learner):
         return PolicyTrainer(part, reference, self.settings.update, self.settings.steps, self.ranks, shared)
 
     def _split(self, model: CausalLM) -> tuple[CausalLM, SplitModel]:
-        self._meshes = self._meshes or Meshes(self.settings.parallel)
+        self._meshes = self._meshes or Meshes(self.settings.parallel, self.settings.device)
         part = without_weights(model, model)
         return part, split_over(part, self._meshes, self.settings.update.compute, model if self._first else None)
 
@@ -92,8 +95,7 @@ class SplitTrainerProcess(SplitLearner):
         """Waits at `meeting` for the others first."""
         import ray
 
-        compute_reproducibly(torch.device("cpu"))
-        host = ray.util.get_node_ip_address()
-        ranks = join_default_group(meeting, host, rank, settings.parallel.ranks, settings.rank_silence_s)
+        host, size = ray.util.get_node_ip_address(), settings.parallel.ranks
+        ranks = join_default_group(meeting, host, rank, size, settings.rank_silence_s, settings.device)
         super().__init__(checkpoint, folder, settings, threads, ranks, impl)
         fit_heap(self._whole_model)

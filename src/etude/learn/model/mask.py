@@ -42,6 +42,10 @@ class DocumentMask:
         """Documents (B, T) packed one after another in each row."""
         return cls(documents.shape[0], documents.shape[1], documents)
 
+    def to(self, device: torch.device) -> DocumentMask:
+        """The same for tokens that are there."""
+        return DocumentMask(self.batch, self.length, None if self.documents is None else self.documents.to(device))
+
     @cached_property
     def _starts(self) -> Tensor:
         """(B*T,) True where a document begins."""

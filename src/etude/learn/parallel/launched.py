@@ -1,7 +1,8 @@
 """Ranks that torchrun started, on one machine or several: the first one runs the recipe, the others join each stage that trains over ranks.
 
 All ranks are started with the same command and see the run's folder under the same path. They find each other by torchrun's own store. What a stage
-is to compute lies in a file of the run's folder; its digest goes through the store. Tensors are exchanged over gloo, which has no authentication.
+is to compute lies in a file of the run's folder; its digest goes through the store. Tensors are exchanged over gloo, on GPUs over NCCL; neither has
+authentication.
 Torch is imported when ranks meet, for the command line reads this module too.
 """
 
@@ -47,6 +48,7 @@ class LaunchedWorld:
     address: str
     life: str
     of_machine: int = 1  # ranks on this machine
+    here: int = 0  # the number of this one among them
 
     @classmethod
     def find(cls, environment: Mapping[str, str] = os.environ) -> LaunchedWorld | None:
@@ -64,6 +66,7 @@ class LaunchedWorld:
             f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}",
             environment.get("TORCHELASTIC_RESTART_COUNT", "0"),
             int(environment.get("LOCAL_WORLD_SIZE", "1")),
+            int(environment.get("LOCAL_RANK", "0")),
         )
 
     def store(self) -> Any:
@@ -83,17 +86,20 @@ class LaunchedWorld:
             store = self.store()
             store.set(f"stage/{store.add('stages', 1)}", "")
 
-    def join(self, store: Any, number: int) -> None:
+    def join(self, store: Any, number: int, device: str) -> None:
         """All ranks form the default group of stage `number`."""
+        from etude.learn.parallel.rank_device import join_group
         from etude.learn.parallel.shard import DIST
 
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_of(address_towards(self.address)))
         meeting = DIST.PrefixStore(f"group/{number}", store)
-        DIST.init_process_group("gloo", store=meeting, rank=self.rank, world_size=self.size, timeout=SILENCE)
+        join_group(device, self.here, meeting, self.rank, self.size, SILENCE)
 
 
 @contextlib.contextmanager
-def launched_ranks(world: LaunchedWorld, folder: Path, work: Callable[..., Any], *given: Any) -> Iterator[None]:
+def launched_ranks(
+    world: LaunchedWorld, folder: Path, device: str, work: Callable[..., Any], *given: Any
+) -> Iterator[None]:
     """As `other_ranks`, over ranks that are there already: this process is the first of them. `folder` is one that all of them see."""
     import torch
 
@@ -103,12 +109,12 @@ def launched_ranks(world: LaunchedWorld, folder: Path, work: Callable[..., Any],
     store = world.store()
     number = store.add("stages", 1)
     file = folder / f"ranks-{number}.pickle"
-    content = pickle.dumps((work, given))
+    content = pickle.dumps((device, work, given))
     replace_file(file, content, mode=0o600)
     store.set(f"stage/{number}", json.dumps({"file": str(file), "sha256": hashlib.sha256(content).hexdigest()}))
     try:
         with as_loss(0, world.size):
-            world.join(store, number)
+            world.join(store, number, device)
             torch.set_num_threads(max(1, own_threads // world.of_machine))
             yield
     finally:
@@ -129,9 +135,9 @@ def follow(world: LaunchedWorld) -> int:
         said = store.get(f"stage/{number}").decode()
         if not said:
             return number - 1
-        work, given = _read(**json.loads(said))
+        device, work, given = _read(**json.loads(said))
         with as_loss(world.rank, world.size):
-            world.join(store, number)
+            world.join(store, number, device)
             work(*given)
             DIST.destroy_process_group()
     raise AssertionError

@@ -42,15 +42,11 @@ class ParallelLayout(BaseModel):
         """The world size."""
         return self.replicate * self.shard
 
-    def require(self, table: str, *, experts: int, own: bool, device: str) -> None:
-        """Raises ValueError where a stage of the settings `table` can't have this layout: for its device, or for a model that is not our `own` or
-        has another number of experts a layer."""
+    def require(self, table: str, *, experts: int, own: bool) -> None:
+        """Raises ValueError where a stage of the settings `table` can't have this layout: for a model that is not our `own` or has another number
+        of experts a layer."""
         if self.ranks == 1:
             return
-        if device != "cpu":
-            raise ValueError(
-                f'{table}.parallel has {self.ranks} ranks and {table}.device = "{device}": ranks compute on CPUs so far; set one of them back'
-            )
         if not own:
             raise ValueError(
                 f"{table}.parallel has {self.ranks} ranks, and a model that transformers computes can't be split over ranks; set it to one rank"

@@ -1,7 +1,7 @@
 """Ranks as processes of this machine: the process that starts them is the first rank, and they end with it.
 
 They meet over a file in a folder that only this user can read, and exchange tensors over gloo on loopback, or on the interface that
-GLOO_SOCKET_IFNAME names. gloo has no authentication.
+GLOO_SOCKET_IFNAME names; tensors on GPUs over NCCL. Neither has authentication.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import torch
 from etude.core.allocator import forget_preload, preloaded
 from etude.core.parent import die_with
 from etude.learn.parallel.launched import GLOO, SILENCE, RankLost
+from etude.learn.parallel.rank_device import join_group
 from etude.learn.parallel.shard import DIST
 
 LEAVE_S = 5.0  # what ranks that have done their work get for ending by themselves
@@ -31,18 +32,16 @@ READY = "ready"
 
 
 class RankProcess:
-    """Rank `number` of `count`."""
+    """At its place: number, count, the file where the ranks meet, and the kind of device."""
 
-    def __init__(
-        self, number: int, count: int, meeting: Path, work: Callable[..., Any], given: tuple[Any, ...]
-    ) -> None:
-        self.number, self.fault = number, ""
+    def __init__(self, place: tuple[int, int, str, str], work: Callable[..., Any], given: tuple[Any, ...]) -> None:
+        self.number, count = place[:2]
+        self.fault = ""
         spawn = multiprocessing.get_context("spawn")
         self.connection, theirs = spawn.Pipe(duplex=False)
         threads = max(1, torch.get_num_threads() // count)
-        place = (number, count, str(meeting))
         self.process = spawn.Process(
-            target=_main, args=(theirs, os.getpid(), threads, place, work, given), name=f"rank-{number}"
+            target=_main, args=(theirs, os.getpid(), threads, place, work, given), name=f"rank-{self.number}"
         )
         with preloaded():
             self.process.start()
@@ -62,20 +61,20 @@ class RankProcess:
 
 
 @contextmanager
-def other_ranks(count: int, work: Callable[..., Any], *given: Any) -> Iterator[None]:
+def other_ranks(count: int, device: str, work: Callable[..., Any], *given: Any) -> Iterator[None]:
     """Within the block this process is rank 0 of `count`, with a default process group, and `work(*given)` runs in the others. Each has its part of
-    this process' threads. Raises RankLost where one of them fails or is killed."""
+    this process' threads, and on "cuda" a GPU. Raises RankLost where one of them fails or is killed."""
     own_threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory(prefix="etude-ranks-") as folder:
-        meeting, ended = Path(folder) / "meeting", False
+        meeting, ended = str(Path(folder) / "meeting"), False
         others: list[RankProcess] = []
         try:
             for number in range(1, count):
-                others.append(RankProcess(number, count, meeting, work, given))
+                others.append(RankProcess((number, count, meeting, device), work, given))
             for rank in others:
                 if not rank.receive():
                     raise RankLost(f"rank {rank.number} of {count} could not begin: {rank.fault}")
-            _join(0, count, str(meeting))
+            _join(0, count, meeting, device)
             torch.set_num_threads(max(1, own_threads // count))
             yield
             ended = True
@@ -116,7 +115,12 @@ def _end(others: list[RankProcess], leave_s: float) -> None:
 
 
 def _main(
-    connection: Connection, parent: int, threads: int, place: tuple[int, int, str], work: Callable[..., Any], given: Any
+    connection: Connection,
+    parent: int,
+    threads: int,
+    place: tuple[int, int, str, str],
+    work: Callable[..., Any],
+    given: Any,
 ) -> None:
     """The life of a rank that was started."""
     die_with(parent)
@@ -134,7 +138,6 @@ def _main(
         os._exit(1)
 
 
-def _join(rank: int, count: int, meeting: str) -> None:
+def _join(rank: int, count: int, meeting: str, device: str) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    store = DIST.FileStore(meeting, count)
-    DIST.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=SILENCE)
+    join_group(device, rank, DIST.FileStore(meeting, count), rank, count, SILENCE)

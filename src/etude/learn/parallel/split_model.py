@@ -45,7 +45,7 @@ def first_ranks(value: Any) -> Any:
     if DIST.get_rank():
         content = torch.empty(int(size), dtype=torch.uint8)
     DIST.broadcast(content, 0)
-    return torch.load(io.BytesIO(content.numpy().tobytes()), weights_only=True)
+    return torch.load(io.BytesIO(content.numpy().tobytes()), map_location="cpu", weights_only=True)
 
 
 def fill(model: nn.Module, meshes: Meshes, whole_model: nn.Module | None) -> None:
@@ -74,7 +74,7 @@ def _part(tensor: Tensor, like: Tensor, divided: bool, meshes: Meshes) -> Tensor
     if divided:
         tensor = tensor.chunk(meshes.layout.experts)[meshes.expert_rank].contiguous()
     if not isinstance(like, DTensor):
-        return tensor
+        return tensor.to(meshes.device)
     return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
 
 
@@ -83,6 +83,9 @@ def split_over(part: CausalLM, meshes: Meshes, compute: Compute, whole_model: nn
     first rank's `whole_model`."""
     shard_model(part, meshes, compute)
     fill(part, meshes, whole_model)
+    for module in part.modules():  # what is in no state: tables of positions
+        for name, buffer in module.named_buffers(recurse=False):
+            setattr(module, name, buffer.to(meshes.device))
     return SplitModel(part, meshes, whole_model)
 
 

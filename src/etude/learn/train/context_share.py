@@ -9,7 +9,8 @@ looked up in the whole batch, before it is cut.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -201,6 +202,15 @@ class ContextMask(DocumentMask):
         self._apart: list[_RowPieces] = []
         self._back = self._lay_out()
 
+    def to(self, device: torch.device) -> ContextMask:
+        """The same for tokens that are there; `numbers` stays on the CPU, where batches are cut."""
+        moved = copy(self)
+        moved._positions, moved._back = self._positions.to(device), self._back.to(device)
+        if self._together is not None:
+            moved._together = _Beginnings(*(x.to(device) for x in vars(self._together).values()))
+        moved._apart = [replace(row, keys=row.keys.to(device)) for row in self._apart]
+        return moved
+
     @property
     def positions(self) -> Tensor:  # type: ignore[override]
         """(1, n) place of each token in its row."""
@@ -246,8 +256,8 @@ class ContextMask(DocumentMask):
             raise ValueError("tokens of a tree have several that follow: draft layers learn from rows")
         (whole,) = self.context(x[0].unsqueeze(-1))
         numbers = self.numbers.numpy()
-        places = self._place[np.minimum(numbers + steps, self._ends[numbers])]
-        return whole.index_select(0, torch.from_numpy(places)).squeeze(-1)[None]
+        places = torch.from_numpy(self._place[np.minimum(numbers + steps, self._ends[numbers])]).to(whole.device)
+        return whole.index_select(0, places).squeeze(-1)[None]
 
     def _lay_out(self) -> Tensor:
         """Fills `_together` and `_apart`. (n,) where in what they give each token is."""
@@ -286,9 +296,10 @@ class ContextBatch(TrainBatch):
     target_weights: Tensor = field(kw_only=True)  # (P,)
 
     def to(self, device: torch.device) -> TrainBatch:
-        if self.ids.device != device:
-            raise ValueError(f"the tokens of a batch are shared by ranks on {self.ids.device}, not on {device}")
-        return self
+        if self.ids.device == device:
+            return self
+        tensors = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, part=self.part.to(device), **tensors)
 
     def mask(self) -> DocumentMask:
         return self.part

@@ -20,6 +20,7 @@ import torch.distributed
 from torch import Tensor
 
 from etude.learn.parallel.launched import RankLost, interface_of, reason_of
+from etude.learn.parallel.rank_device import join_group
 
 DIST: Any = torch.distributed  # its stubs lack most of what is used here
 GLOO = DIST.ProcessGroupGloo
@@ -102,13 +103,14 @@ class GlooRanks(GroupRanks):
         super().__init__(group, rank, size, silence_s)
 
 
-def join_default_group(address: str, host: str, rank: int, size: int, silence_s: float) -> GroupRanks:
+def join_default_group(address: str, host: str, rank: int, size: int, silence_s: float, device: str) -> GroupRanks:
     """Over this process' default group, by which the ranks of a split model exchange its parts too: once in the life of a process. Raises RankLost
-    as GlooRanks does. gloo takes the interface that has the address `host`, unless GLOO_SOCKET_IFNAME names another."""
+    as GlooRanks does. gloo takes the interface that has the address `host`, unless GLOO_SOCKET_IFNAME names another. On "cuda" this process sees
+    one GPU."""
     limit = timedelta(seconds=silence_s)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_of(host))
     with _meeting(address, rank, size):
-        DIST.init_process_group("gloo", store=_store(address, limit), rank=rank, world_size=size, timeout=limit)
+        join_group(device, 0, _store(address, limit), rank, size, limit)
     return GroupRanks(DIST.distributed_c10d._get_default_group(), rank, size, silence_s)
 
 

@@ -41,7 +41,6 @@ class RolloutBatch:
         if self.ids.device == device:
             return self
         tensors = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        assert isinstance(self.mask, TreeMask), "ranks that share a tree compute where it is"
         return replace(self, mask=self.mask.to(device), **tensors)
 
 

@@ -106,8 +106,8 @@ def train_stage(
         own = isinstance(model, CausalLM) and not isinstance(model, TransformersLM)
         experts = model.config.experts if isinstance(model, CausalLM) else 0
         how = settings.loop
-        how.parallel.require(f"{key}.loop", experts=experts, own=own, device=how.device)
-        return _over_ranks(training, source, log, watches)
+        how.parallel.require(f"{key}.loop", experts=experts, own=own)
+        return _over_ranks(training, key, source, log, watches)
     if sum(parameter.numel() for parameter in model.parameters()) >= LARGE_PARAMETERS:
         return_freed_memory()
         if settings.loop.device == "cpu" and not allocator.in_use():
@@ -120,7 +120,7 @@ def train_stage(
 
 
 def _over_ranks(
-    training: StageTraining, source: BatchSource, log: EventLog, watches: Sequence[TrainingWatch]
+    training: StageTraining, key: str, source: BatchSource, log: EventLog, watches: Sequence[TrainingWatch]
 ) -> TrainingResult:
     layout, model = training.settings.loop.parallel, training.model
     training = replace(
@@ -131,21 +131,25 @@ def _over_ranks(
         training.stage,
         f"{layout.ranks} ranks: replicate {layout.replicate} x shard {layout.shard}, experts over {layout.experts}",
     )
-    with _ranks(layout.ranks, training.out, _other_rank, part):
+    with _ranks(training, key, _other_rank, part):
         return _as_rank(part, model, source, log, watches)
 
 
-def _ranks(count: int, folder: Path, work: Callable[..., None], *given: Any) -> AbstractContextManager[None]:
-    """Those that torchrun started, or processes that this one starts. Raises ValueError where torchrun started another number."""
+def _ranks(training: StageTraining, key: str, work: Callable[..., None], *given: Any) -> AbstractContextManager[None]:
+    """Those that torchrun started, or processes that this one starts. Raises ValueError where torchrun started another number, DeviceMissing where
+    this machine has too few GPUs for its ranks."""
     from etude.learn.parallel.launched import LaunchedWorld, launched_ranks
+    from etude.learn.parallel.rank_device import require_device
     from etude.learn.parallel.rank_processes import other_ranks
 
-    world = LaunchedWorld.find()
+    how, world = training.settings.loop, LaunchedWorld.find()
+    count = how.parallel.ranks
+    require_device(how.device, count if world is None else world.of_machine, f"{key}.loop.device")
     if world is None:
-        return other_ranks(count, work, *given)
+        return other_ranks(count, how.device, work, *given)
     if world.size != count:
         raise ValueError(f"the layout has {count} ranks, and torchrun started {world.size}: start as many")
-    return launched_ranks(world, folder, work, *given)
+    return launched_ranks(world, training.out, how.device, work, *given)
 
 
 def _other_rank(part: StageTraining) -> None:
@@ -166,7 +170,7 @@ def _as_rank(
     if sum(parameter.numel() for parameter in part.model.parameters()) >= LARGE_PARAMETERS:
         return_freed_memory()
     how = part.settings.loop
-    shared = split_over(part.model, Meshes(how.parallel), how.compute, whole_model)
+    shared = split_over(part.model, Meshes(how.parallel, how.device), how.compute, whole_model)
     part.learner.share(shared)
     result = part.run(DealtSource(source, shared), log, watches, shared)
     shared.show()
