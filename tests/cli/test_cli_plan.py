@@ -38,6 +38,16 @@ def test_a_stage_of_a_recipe_is_planned_and_options_replace_what_it_says(here: H
     assert other["step"]["length"] == 512 and other["step"]["compute"] == "bf16"
 
 
+def test_the_trainer_of_rl_is_planned_with_its_micro_batches(here: Here) -> None:
+    words = ("--set", "rl.parallel.shard=2", "--set", "rl.kl_beta=0.1", "--set", "rl.update.batch_tokens=2048")
+    found = document(here("plan", "laptop", "--stage", "rl", *words, "--json"))
+    step = found["step"]
+    assert step["scored"] and step["rows"] * step["length"] == 2048
+    assert found["layout"]["shard"] == 2 and found["rank_memory_bytes"]["reference"] > 0
+    rollouts = document(here("run", "laptop", "--dry-run", "--json"))["recipe"]["rl"]
+    assert step["tokens"] == rollouts["groups_per_step"] * rollouts["group_size"] * 1024  # all windows full
+
+
 def test_adapters_on_several_gpus_take_less_memory_and_send_fewer_gradients(here: Here) -> None:
     words = ("plan", "--preset", "qwen3-4b", "--gpus", "2", "--seq", "1024", "--json")
     whole, adapters = document(here(*words)), document(here(*words, "--lora-rank", "8"))

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from pydantic import ValidationError
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides, Recipes
 from etude.cli.settings_command import settings_command
+from etude.pipeline.run.stage_plan import (
+    EFFICIENCY,
+    PlannedTraining,
+    TrainedStage,
+    named_config,
+    planned_training,
+    starting_config,
+)
 
 if TYPE_CHECKING:
-    from etude.learn.model.config import ModelConfig
     from etude.learn.plan.accelerators import Accelerator
-    from etude.learn.plan.cluster_plan import ClusterPlan
-    from etude.pipeline.recipe.recipe import Recipe
 
 LISTED = 8  # layouts that a search shows
-Stage = Literal["base", "short", "long", "sft"]
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A model, and how a stage of a recipe trains it; `how`: of these, what the recipe says."""
-
-    name: str
-    config: ModelConfig
-    how: dict[str, Any]
-
-    def with_options(self, given: dict[str, Any]) -> dict[str, Any]:
-        """`how`, but for what options say; None: nothing."""
-        return self.how | {key: value for key, value in given.items() if value is not None}
-
-
-_Stage = Annotated[Stage, typer.Option("--stage", help="Stage of the recipe.")]
+_Stage = Annotated[Literal["base", "short", "long", "sft", "rl"], typer.Option("--stage", help="Stage of the recipe.")]
 _Model = Annotated[
     str | None,
     typer.Option("--model", metavar="DIR|NAME", help="A checkpoint directory, a hub name, or smollm2-135m."),
@@ -101,7 +87,7 @@ def plan(
     lora_rank: _LoraRank = None,
     search: _Search = False,
     gpu: _Gpu = "h100",
-    efficiency: _Efficiency = 0.4,
+    efficiency: _Efficiency = EFFICIENCY,
     tokens: _Tokens = None,
     price: _Price = None,
     json: Json = False,
@@ -119,7 +105,7 @@ def plan(
     accelerator, planned = _accelerator(gpu), _planned(recipes, overrides, stage, model, preset)
     if search:
         return _searched(planned, given, accelerator, efficiency)
-    found = _cluster_plan(planned, given, accelerator, efficiency)
+    found = planned.plan(given, accelerator, efficiency)
     return Answer(found.document(tokens, price), found.text(tokens, price), int(bool(found.misfits())))
 
 
@@ -131,50 +117,22 @@ def _accelerator(name: str) -> Accelerator:
     return ACCELERATORS[name]
 
 
-def _cluster_plan(planned: Planned, given: dict[str, Any], accelerator: Accelerator, efficiency: float) -> ClusterPlan:
-    from etude.learn.plan.cluster_plan import ClusterPlan
-
-    step = _step(planned.config, planned.with_options(given))
-    return ClusterPlan(planned.name, planned.config, step, accelerator, efficiency)
-
-
-def _searched(planned: Planned, given: dict[str, Any], accelerator: Accelerator, efficiency: float) -> Answer:
+def _searched(planned: PlannedTraining, given: dict[str, Any], accelerator: Accelerator, efficiency: float) -> Answer:
     from etude.learn.plan.layout_search import LayoutSearch
 
     if fixed := [f"--{name}" for name in ("replicate", "experts", "context") if given[name] is not None]:
         raise ValueError(f"--search finds {', '.join(fixed)}: leave {'them' if len(fixed) > 1 else 'it'} out")
-    how = planned.with_options(given)
-    step = _step(planned.config, how | {"replicate": 1, "experts": 1, "context": 1})
+    gpus = given["gpus"] or planned.how.get("gpus", 1)
+    step = planned.step(given | {"replicate": 1, "experts": 1, "context": 1})
     again = given["recompute"] is not None
-    found = LayoutSearch(planned.name, planned.config, step, accelerator, efficiency, how.get("gpus", 1), again)
+    found = LayoutSearch(planned.name, planned.config, step, accelerator, efficiency, gpus, again, planned.held)
     plans = found.best(LISTED)
     return Answer(found.document(plans), found.text(plans), int(not plans))
 
 
-def _step(config: ModelConfig, how: dict[str, Any]) -> Any:
-    from etude.learn.model.lora_settings import LoraSettings
-    from etude.learn.parallel.layout import ParallelLayout
-    from etude.learn.plan.exchanges import PlannedStep
-
-    gpus, replicate, compute = how.get("gpus", 1), how.get("replicate", 1), how.get("compute", "bf16")
-    if gpus % replicate:
-        raise ValueError(f"--replicate {replicate} does not divide --gpus {gpus}")
-    shape = {"replicate": replicate, "shard": gpus // replicate}
-    try:
-        layout = ParallelLayout(**shape, experts=how.get("experts", 1), context=how.get("context", 1))
-    except ValidationError as error:
-        raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
-    layout.require_experts(config.experts)
-    rank = how.get("lora_rank", 0)
-    lora = how.get("lora") or LoraSettings(base=compute)
-    adapters = lora.model_copy(update={"rank": rank}) if rank else None
-    recompute = how.get("recompute", True)
-    return PlannedStep(layout, how.get("rows", 1), how.get("seq", 8192), compute, recompute, adapters)
-
-
 def _planned(
-    recipes: list[str] | None, overrides: list[str] | None, stage: Stage, model: str | None, preset: str | None
-) -> Planned:
+    recipes: list[str] | None, overrides: list[str] | None, stage: TrainedStage, model: str | None, preset: str | None
+) -> PlannedTraining:
     from etude.learn.plan.shapes import SHAPES, published_shape
 
     named = [name for name, value in (("RECIPE", recipes), ("--model", model), ("--preset", preset)) if value]
@@ -182,46 +140,10 @@ def _planned(
         given = f"{' and '.join(named)} are given" if named else "none is given"
         raise ValueError(f"name one of RECIPE, --model DIR|NAME and --preset ({', '.join(SHAPES)}): {given}")
     if preset is not None:
-        return Planned(preset, published_shape(preset), {})
+        return PlannedTraining(preset, published_shape(preset))
     if model is not None:
-        return Planned(model, _config(model), {})
+        return PlannedTraining(model, named_config(model))
     from etude.pipeline.recipe.read import find_recipe, read_recipe
 
     recipe = read_recipe([find_recipe(name) for name in recipes or []], list(overrides or []))
-    return _of_recipe(recipe, stage)
-
-
-def _of_recipe(recipe: Recipe, stage: Stage) -> Planned:
-    from etude.learn.model.config import ModelConfig
-
-    start = str(recipe.run.sft_checkpoint or recipe.model.init)
-    config = _config(start) if start else ModelConfig.from_settings(recipe.model, recipe.corpus.vocabulary_size)
-    settings: Any = recipe.sft if stage == "sft" else getattr(recipe.pretrain, stage)
-    loop = settings.loop
-    groups = loop.parallel.ranks // loop.parallel.context
-    if stage == "sft":
-        seq = min(settings.batch_tokens, recipe.engine.max_len, config.context_length)
-        rows = settings.batch_tokens // seq
-    else:
-        seq, rows = settings.row_tokens, settings.batch_rows
-    how = {
-        "gpus": loop.parallel.ranks, "replicate": loop.parallel.replicate, "experts": loop.parallel.experts,
-        "context": loop.parallel.context, "seq": seq, "rows": -(-rows // groups), "compute": loop.compute,
-        "recompute": loop.recompute, "lora_rank": settings.lora.rank, "lora": settings.lora,
-    }  # fmt: skip
-    return Planned(f"{recipe.run.name}, {stage}", config, how)
-
-
-def _config(name: str) -> ModelConfig:
-    """Of a checkpoint, whose weights are not downloaded."""
-    from etude.learn.model.hf_config import read_config
-    from etude.learn.model.named_checkpoint import named_folder
-    from etude.learn.model.published_models import PUBLISHED_MODELS
-    from etude.learn.weights.hub_fetch import fetch_from_hub
-
-    folder = Path(name)
-    if name in PUBLISHED_MODELS:
-        folder = named_folder(name)
-    elif not folder.is_dir():
-        folder = fetch_from_hub(name, dry_run=True).folder
-    return read_config(folder)
+    return planned_training(recipe, stage, starting_config(recipe))

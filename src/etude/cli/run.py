@@ -130,6 +130,9 @@ def _plan(run: Run, selected: list[str]) -> Answer:
     memory, memory_lines = _memory(run, selected, rl_begins)
     document |= {"memory": memory}
     lines += memory_lines
+    gpus, gpu_lines = _gpus(run, selected)
+    document |= {"gpus": gpus} if gpus else {}
+    lines += gpu_lines
     return Answer(document, "\n".join([resolved_toml(run.recipe), f"# plan for {run.folder}", *lines]))
 
 
@@ -158,6 +161,15 @@ def _memory(run: Run, selected: list[str], rl_begins: bool) -> tuple[list[dict[s
     kept = set(run.located.rl.update.auto_tokens).difference(recipe.rl.update.auto_tokens) if "rl" in selected else ()
     said = [f"# rl.update: {name} = {getattr(recipe.rl.update, name):,}, as the stage began" for name in sorted(kept)]
     return document(plan), lines(plan) + said
+
+
+def _gpus(run: Run, selected: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Of the selected stages that split a model over GPUs: what it would take."""
+    if find_spec("torch") is None:
+        return [], []
+    from etude.pipeline.run.stage_plan import gpu_plans
+
+    return gpu_plans(run.located, selected)
 
 
 def _download_line(row: dict[str, Any]) -> str:

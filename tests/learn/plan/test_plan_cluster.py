@@ -108,6 +108,19 @@ def test_a_step_counts_every_token_once() -> None:
     assert least < plan.operations < 4 * least
 
 
+def test_a_step_of_rl_counts_its_micro_batches_its_scores_and_what_the_first_machine_holds() -> None:
+    config, layout = published_shape("qwen3-30b-a3b"), ParallelLayout(shard=8, experts=8)
+    one, many = (PlannedStep(layout, 1, 8192, "bf16", True, batches=n, scored=n > 1) for n in (1, 6))
+    supervised = ClusterPlan("short", config, one, ACCELERATORS["h200"], 0.4)
+    rl = ClusterPlan("rl", config, many, ACCELERATORS["h200"], 0.4, reference=True, published=3)
+    assert rl.step_tokens == 6 * supervised.step_tokens
+    assert rl.operations == pytest.approx(6 * supervised.operations * 5 / 4)  # four passes, and one for the logprobs
+    whole = supervised.whole_model
+    assert rl.memory.peak - supervised.memory.peak == -(-whole // 8)
+    assert rl.whole_model == (1 + 1 + 3) * whole
+    assert "6 micro-batches of 1 x 8,192 for each rank, each scored before" in rl.text(None, None)
+
+
 def test_a_row_of_256k_on_512_gpus_that_does_not_fit_is_named_with_the_numbers() -> None:
     plan = _plan("kimi-k2.5", ParallelLayout(shard=512, experts=64, context=8), 262_144)
     (line,) = plan.misfits()

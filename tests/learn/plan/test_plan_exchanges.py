@@ -34,6 +34,13 @@ def test_layers_of_a_kind_are_recorded_once_and_count_as_often_as_they_are(
     assert step_exchanges(config, step) == sent(recorded(config, step))
 
 
+@pytest.mark.parametrize("scored", [False, True])
+def test_of_micro_batches_two_are_recorded_and_count_for_all(scored: bool) -> None:
+    config = ModelConfig.model_validate(SPARSE)
+    step = PlannedStep(ParallelLayout(shard=4, experts=2), 2, 24, batches=4, scored=scored)
+    assert step_exchanges(config, step) == sent(recorded(config, step))
+
+
 def test_weights_are_gathered_twice_and_gradients_summed_once() -> None:
     config = ModelConfig.model_validate(DENSE)
     traffic = step_exchanges(config, PlannedStep(ParallelLayout(shard=4), 1, 16))

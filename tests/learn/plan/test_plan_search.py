@@ -49,6 +49,14 @@ def test_what_is_calculated_is_what_is_recorded(
     assert expected_traffic(config, step) == step_exchanges(config, step)
 
 
+@pytest.mark.parametrize("name", list(MODELS))
+def test_what_is_calculated_of_micro_batches_and_of_logprobs_before_a_step_is_what_is_recorded(name: str) -> None:
+    config = ModelConfig.model_validate(MODELS[name])
+    layout = ParallelLayout(replicate=2, shard=4, experts=2 if config.experts else 1, context=2)
+    step = PlannedStep(layout, 2, 32, "bf16", True, batches=5, scored=True)
+    assert expected_traffic(config, step) == step_exchanges(config, step)
+
+
 def _search(name: str, gpus: int, length: int, fixed: bool = False) -> LayoutSearch:
     step = PlannedStep(ParallelLayout(), 1, length, "bf16", True)
     return LayoutSearch(name, published_shape(name), step, ACCELERATORS["h100"], 0.4, gpus, fixed)

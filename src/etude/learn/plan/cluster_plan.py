@@ -21,13 +21,16 @@ GPU = "cuda"
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """`efficiency`: the share of the accelerator's operations a second that products reach. Times are in seconds, sizes in bytes."""
+    """`efficiency`: the share of the accelerator's operations a second that products reach. RL's trainer may hold a `reference` in addition, and has
+    `published` states of what is trained on their way to the engines. Times are in seconds, sizes in bytes."""
 
     model: str
     config: ModelConfig
     step: PlannedStep
     accelerator: Accelerator
     efficiency: float
+    reference: bool = False
+    published: int = 0
 
     @cached_property
     def parameters(self) -> ParameterCount:
@@ -42,7 +45,10 @@ class ClusterPlan:
         """Of one rank."""
         step = self.step
         how: dict[str, Any] = {"recompute": step.recompute, "lora": step.lora, "compute": step.compute, "device": GPU}
-        return rank_memory(self.config, step.layout, self.rank_tokens, step.length, **how)
+        found = rank_memory(self.config, step.layout, self.rank_tokens, step.length, **how)
+        if self.reference and step.lora is None:  # adapters that are off are one
+            found.held["reference"] = -(-FLOAT * self.size.parameters // step.layout.shard)
+        return found
 
     @cached_property
     def traffic(self) -> Traffic:
@@ -57,15 +63,15 @@ class ClusterPlan:
     def step_tokens(self) -> int:
         """Of all ranks."""
         layout = self.step.layout
-        return layout.ranks // layout.context * self.step.rows * self.step.length
+        return layout.ranks // layout.context * self.step.batches * self.step.rows * self.step.length
 
     @property
     def operations(self) -> float:
         """Of one rank in a step. Windows count as if they were open."""
         step = self.step
         forward = ComputeCost.of_model(self.config).of(step.rows * step.length, [step.length] * step.rows)
-        passes = RECOMPUTED_PASSES if step.recompute else PASSES
-        return OPERATIONS * passes * forward / step.layout.context
+        passes = (RECOMPUTED_PASSES if step.recompute else PASSES) + step.scored
+        return OPERATIONS * passes * step.batches * forward / step.layout.context
 
     @property
     def compute_s(self) -> float:
@@ -83,7 +89,8 @@ class ClusterPlan:
     @property
     def whole_model(self) -> int:
         """What the first rank keeps in its machine's memory."""
-        return FLOAT * self.size.parameters
+        references = int(self.reference and self.step.lora is None)
+        return FLOAT * ((1 + references) * self.size.parameters + self.published * self.size.trained)
 
     @property
     def state(self) -> int:
@@ -122,7 +129,8 @@ class ClusterPlan:
             "model": self.model,
             "parameters": asdict(self.parameters),
             "layout": self.step.layout.model_dump() | {"ranks": self.step.layout.ranks},
-            "step": {"rows": self.step.rows, "length": self.step.length, "tokens": self.step_tokens,
+            "step": {"batches": self.step.batches, "scored": self.step.scored, "rows": self.step.rows,
+                     "length": self.step.length, "tokens": self.step_tokens,
                      "compute": self.step.compute, "recompute": self.step.recompute,
                      "lora_rank": 0 if self.step.lora is None else self.step.lora.rank},
             "rank_memory_bytes": dict(self.memory.parts) | {"peak": self.memory.peak, "gpu": self.accelerator.memory},
@@ -138,6 +146,14 @@ class ClusterPlan:
             "total": total, "misfits": self.misfits(),
         }  # fmt: skip
 
+    def brief(self) -> str:
+        """In a line."""
+        low, high = self.step_s
+        return (
+            f"{_size(self.memory.peak)} of each, {_size(self.whole_model)} of the first machine; a step of {self.step_tokens:,} tokens in "
+            f"{_seconds(low)} to {_seconds(high)}"
+        )
+
     def text(self, tokens: float | None, price: float | None) -> str:
         """For a person."""
         found = self.document(tokens, price)
@@ -146,7 +162,7 @@ class ClusterPlan:
             f"engine: {_size(self.engine_weights)} of weights in bf16, {_size(self.sequence)} of keys and values for {self.step.length:,} tokens"
         )
         lines.append(
-            f"first machine: {_size(self.whole_model)} for the whole model; disk: {_size(self.state)} for a training state"
+            f"first machine: {_size(self.whole_model)} for whole models; disk: {_size(self.state)} for a training state"
         )
         return "\n".join([*lines, *(f"does not fit: {line}" for line in self.misfits())])
 
@@ -157,10 +173,12 @@ class ClusterPlan:
         ranks = "1 rank" if layout.ranks == 1 else f"{layout.ranks} ranks"
         group = "rank" if layout.context == 1 else f"{layout.context} ranks"
         how = f"{step.compute}{', recompute' if step.recompute else ''}"
+        batches = f"{step.batches} micro-batches of " if step.batches > 1 else ""
+        scored = ", each scored before" if step.scored else ""
         return [
             f"{self.model}: {_count(count.total)} parameters, {_count(count.active)} for a token{drafts}{trained}",
             f"{ranks}: replicate {layout.replicate} x shard {layout.shard}, experts {layout.experts}, context {layout.context}; {how}",
-            f"a step: {self.step_tokens:,} tokens, {step.rows} x {step.length:,} for each {group}",
+            f"a step: {self.step_tokens:,} tokens, {batches}{step.rows} x {step.length:,} for each {group}{scored}",
         ]
 
     def _memory_lines(self) -> list[str]:

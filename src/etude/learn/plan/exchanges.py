@@ -57,7 +57,8 @@ class Exchange:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A step of one micro-batch: `rows` documents of `length` tokens for each group of ranks that share rows."""
+    """A step of `batches` micro-batches, each of `rows` documents of `length` tokens for each group of ranks that share rows. With `scored`, as in
+    RL, all of them pass through the model once without gradients before."""
 
     layout: ParallelLayout
     rows: int
@@ -65,11 +66,22 @@ class PlannedStep:
     compute: Compute = "fp32"
     recompute: bool = False
     lora: LoraSettings | None = None
+    batches: int = 1
+    scored: bool = False
 
 
 def step_exchanges(config: ModelConfig, step: PlannedStep) -> Traffic:
-    """Bytes that rank 0 sends in a step, by kind and group. Layers of one kind exchange alike, so each kind is recorded once and once more, and the
-    difference counts for the others. Raises ValueError for a layout that the model can't have, RuntimeError where a process group is there."""
+    """Bytes that rank 0 sends in a step, by kind and group. One micro-batch is recorded, and two, whose difference counts for the others. Raises
+    ValueError for a layout that the model can't have, RuntimeError where a process group is there."""
+    one = _of_all_layers(config, replace(step, batches=1))
+    if step.batches == 1:
+        return one
+    two = _of_all_layers(config, replace(step, batches=2))
+    return Counter({kind: one[kind] + (step.batches - 1) * (two[kind] - one[kind]) for kind in two})
+
+
+def _of_all_layers(config: ModelConfig, step: PlannedStep) -> Traffic:
+    """Layers of one kind exchange alike, so each kind is recorded once and once more, and the difference counts for the others."""
     kinds: dict[tuple[Any, ...], list[int]] = {}
     for layer in range(config.layers):
         kind = (config.has_experts(layer), config.window_of(layer), config.heads_of(layer))
@@ -123,7 +135,11 @@ def recorded(config: ModelConfig, step: PlannedStep, rank: int = 0) -> list[Exch
             shard_model(model, meshes, step.compute)
             compute_in(model, step.compute, step.recompute)
             recorder.found.clear()
-            model(ids, mask).logits.sum().backward()
+            with torch.no_grad():
+                for _ in range(step.batches if step.scored else 0):
+                    model(ids, mask)
+            for _ in range(step.batches):
+                model(ids, mask).logits.sum().backward()
         return recorder.found
 
 

@@ -55,11 +55,15 @@ class UnitShapes:
 
 @dataclass(frozen=True)
 class ModelUnits:
-    """What is gathered: `root` once in a step, each of `blocks` twice."""
+    """What is gathered: `root` once for each micro-batch, each of `blocks` for each pass."""
 
     root: UnitShapes
     blocks: tuple[UnitShapes, ...]
     adapted: bool
+
+    @classmethod
+    def of_step(cls, config: ModelConfig, step: PlannedStep) -> ModelUnits:
+        return cls.of(config, step.lora, step.layout.experts > 1 or step.compute == "bf16")
 
     @classmethod
     def of(cls, config: ModelConfig, lora: LoraSettings | None, apart: bool) -> ModelUnits:
@@ -77,15 +81,14 @@ class ModelUnits:
 def expected_traffic(config: ModelConfig, step: PlannedStep, units: ModelUnits | None = None) -> Traffic:
     """As `step_exchanges`. `units`: of the model, where the caller has them."""
     layout = step.layout
-    apart = layout.experts > 1 or step.compute == "bf16"
-    units = units or ModelUnits.of(config, step.lora, apart)
+    units = units or ModelUnits.of_step(config, step)
     found: Traffic = Traffic()
-    for unit, times in ((units.root, 1), *((block, 2) for block in units.blocks)):
+    for unit, times in ((units.root, 1), *((block, 2 + step.scored) for block in units.blocks)):
         rounded = unit.experts and step.compute == "bf16" and not units.adapted
         found.update(_weights(unit, layout, times, HALF if rounded else 0))
     found.update(_context(config, step))
     found.update(_tokens(config, step))
-    return Traffic({kind: sent for kind, sent in found.items() if sent})
+    return Traffic({kind: step.batches * sent for kind, sent in found.items() if sent})
 
 
 def _weights(unit: UnitShapes, layout: ParallelLayout, times: int, width: int) -> Traffic:
@@ -113,10 +116,14 @@ def _context(config: ModelConfig, step: PlannedStep) -> Traffic:
     group = tuple(range(ranks))
     return Traffic(
         {
-            ExchangeKind(CONTEXT, "all_gather", group): (2 if step.recompute else 1) * sent,
+            ExchangeKind(CONTEXT, "all_gather", group): _forward_passes(step) * sent,
             ExchangeKind(CONTEXT, "reduce_scatter", group): sent,
         }
     )
+
+
+def _forward_passes(step: PlannedStep) -> int:
+    return 1 + step.recompute + step.scored
 
 
 def _tokens(config: ModelConfig, step: PlannedStep) -> Traffic:
@@ -124,7 +131,7 @@ def _tokens(config: ModelConfig, step: PlannedStep) -> Traffic:
     ranks = step.layout.experts
     visits = step.rows * step.length // step.layout.context * config.experts_per_token
     number = HALF if step.compute == "bf16" else FLOAT
-    forward = 2 if step.recompute else 1
+    forward = _forward_passes(step)
     rows = visits * config.hidden_size * number * (ranks - 1) // ranks
     counted = visits * INTEGER * (ranks - 1) // ranks + INTEGER * (ranks - 1)
     sent = len(config.moe_layers) * ((2 * forward + 2) * rows + forward * counted)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import gcd
 from typing import Any
@@ -32,7 +32,8 @@ class ExpectedPlan(ClusterPlan):
 
 @dataclass(frozen=True)
 class LayoutSearch:
-    """Of a model on `gpus` GPUs, with steps as `step` says; its layout is replaced, and `recompute` where it is not `fixed`."""
+    """Of a model on `gpus` GPUs, with steps as `step` says; its layout is replaced, and `recompute` where it is not `fixed`. `held`: what a plan of
+    RL's trainer has in addition."""
 
     model: str
     config: ModelConfig
@@ -41,6 +42,7 @@ class LayoutSearch:
     efficiency: float
     gpus: int
     fixed: bool
+    held: Mapping[str, Any] = field(default_factory=dict)
 
     def best(self, count: int) -> list[ExpectedPlan]:
         """At most `count` plans that fit, those first whose slower time trains the most tokens a second."""
@@ -54,7 +56,9 @@ class LayoutSearch:
                 apart = layout.experts > 1 or step.compute == "bf16"
                 lora = step.lora and step.lora.model_dump_json()
                 units = _units(self.config, lora, apart)  # type: ignore[arg-type]  # frozen, so it has a hash
-                yield ExpectedPlan(self.model, self.config, step, self.accelerator, self.efficiency, units)
+                yield ExpectedPlan(
+                    self.model, self.config, step, self.accelerator, self.efficiency, units=units, **self.held
+                )
 
     def _layouts(self) -> Iterator[ParallelLayout]:
         """Those that divide evenly, whose numbers are divisors of one another."""

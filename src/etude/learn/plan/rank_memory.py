@@ -131,10 +131,12 @@ def split_training_bytes(
     *,
     recompute: bool = False,
     lora: LoraSettings | None = None,
+    device: str = "cpu",
     compute: Compute = "fp32",
 ) -> int:
     """All ranks of this machine together, each of which computes `tokens` tokens at a time, and the whole model that the first one keeps."""
-    of_rank = rank_memory(config, layout, tokens, row_tokens, recompute=recompute, lora=lora, compute=compute)
+    how = {"recompute": recompute, "lora": lora, "device": device, "compute": compute}
+    of_rank = rank_memory(config, layout, tokens, row_tokens, **how)  # type: ignore[arg-type]
     return layout.ranks * of_rank.peak + FLOAT * ModelSize.of(config, tokens, row_tokens, lora).parameters
 
 

@@ -46,8 +46,9 @@ TCMALLOC_SHARE = 1.05
 @dataclass(frozen=True)
 class StageMemory:
     """Peaks in bytes; 0 where a stage has no such process. `trainer`: all of its `ranks` on this machine. `advice`: what would lower the
-    trainer's, and to how much. `on_gpu`: which of the two compute there, whose memory is not looked up. `published`: states on their way to the
-    engine, which are never on a GPU. `chosen`: settings that were "auto", by key; `why` says it in a line."""
+    trainer's, and to how much. `on_gpu`: which of the two compute there, whose memory is not looked up. `published`: what is never on a GPU, states
+    on their way to the engine and the whole model of the first of several ranks. `chosen`: settings that were "auto", by key; `why` says it in a
+    line."""
 
     stage: str
     trainer: int
@@ -67,7 +68,7 @@ class StageMemory:
     @property
     def parts(self) -> list[tuple[str, int]]:
         """The processes that there are, by name."""
-        found = (("trainer", self.trainer), ("engine", self.engine), ("published weights", self.published))
+        found = (("trainer", self.trainer), ("engine", self.engine), ("copies of the weights", self.published))
         return [(name, size) for name, size in found if size]
 
 
@@ -108,16 +109,17 @@ def lines(plan: list[StageMemory]) -> list[str]:
 
 def _line(stage: StageMemory, machine: int) -> str:
     ranks = {"trainer": f" in {stage.ranks} ranks"} if stage.ranks > 1 else {}
+    gpus = "GPUs" if stage.ranks > 1 else "a GPU"
     parts = [
-        f"{name} {_gb(size)}{ranks.get(name, '')}{' on a GPU' if name in stage.on_gpu else ''}"
+        f"{name} {_gb(size)}{ranks.get(name, '')}{f' on {gpus}' if name in stage.on_gpu else ''}"
         for name, size in stage.parts
     ]
     text = f"# memory of {stage.stage}: {' and '.join(parts)}{f' of {_gb(machine)}' if stage.total else ''}"
     if stage.total <= machine:
         return text
     here = [name for name, _ in stage.parts if name not in stage.on_gpu]
-    if here == ["published weights"]:
-        return f"{text}: more than this machine has, and copies of the weights need it; take one with more memory"
+    if here == ["copies of the weights"]:
+        return f"{text}: more than this machine has; take one with more memory"
     remedy = f"{stage.advice}, or " if stage.advice and "trainer" in here else ""
     return f"{text}: more than this machine has; {remedy}lower batch_tokens or engine.max_slots"
 
@@ -206,7 +208,12 @@ def _fitting_split(recipe: Recipe, config: ModelConfig, memory: int, wanted: int
     copies = _copies(recipe) * _size(config, wanted, row, update.lora, recipe.rl.device).trained
 
     def peak(steps: int) -> int:
-        how: dict[str, Any] = {"recompute": update.recompute, "lora": lora, "compute": update.compute}
+        how: dict[str, Any] = {
+            "recompute": update.recompute,
+            "lora": lora,
+            "compute": update.compute,
+            "device": recipe.rl.device,
+        }
         return split_training_bytes(config, recipe.rl.parallel, steps * BATCH_STEP, row, **how) + BYTES * copies
 
     return BATCH_STEP * max(1, bisect_right(range(1, wanted // BATCH_STEP + 1), memory, key=peak))
@@ -268,7 +275,7 @@ def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMem
     here = 1 if recipe.cluster.address else rl.ranks
     if rl.parallel.ranks > 1:
         copies = _copies(recipe) * size.trained
-        trained = _split("rl", "rl.update", config, rl.parallel, (tokens, row), update, update.lora, copies)
+        trained = _split("rl", "rl.update", config, rl.parallel, (tokens, row), update, update.lora, rl.device, copies)
     else:
         trained = _trainer("rl", "rl.update", size, tokens, rl.device, recompute=update.recompute, ranks=here, **more)
     slots = max(recipe.engine.max_slots, rl.slots)
@@ -276,7 +283,7 @@ def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMem
     published = PUBLISHED_STATES * size.trained if "trainer" in places else 0
     followed = BYTES * FOLLOWED_STATES * size.parameters - HALF * size.rounded  # a base of adapters may be in bf16
     held = BYTES * published + (_engines_here(recipe) * followed if "engine" in places else 0)
-    found = replace(trained, engine=engines, on_gpu=places, published=held)
+    found = replace(trained, engine=engines, on_gpu=places, published=trained.published + held)
     return replace(found, chosen=planned.chosen, why=planned.why)
 
 
@@ -316,7 +323,7 @@ def _supervised(
         size = _size(config, tokens, row_tokens, lora, loop.device, full)
         return _trainer(stage, table, size, tokens, loop.device, recompute=loop.recompute)
     each = -(-tokens // layout.ranks), row_tokens
-    return _split(stage, table, config, layout, each, loop, lora)
+    return _split(stage, table, config, layout, each, loop, lora, loop.device)
 
 
 def _split(
@@ -327,18 +334,23 @@ def _split(
     tokens: tuple[int, int],
     how: LoopSettings | PolicyStepSettings,
     lora: LoraSettings,
+    device: str,
     copies: int = 0,
 ) -> StageMemory:
     """Over the ranks of a layout, which compute that many `tokens` at a time each, in rows of that many. `copies`: further numbers."""
     from etude.learn.plan.rank_memory import split_training_bytes
 
-    what: dict[str, Any] = {"lora": lora if lora.rank else None, "compute": how.compute}
+    what: dict[str, Any] = {"lora": lora if lora.rank else None, "compute": how.compute, "device": device}
     peak, lower = (
         split_training_bytes(config, layout, *tokens, recompute=recompute, **what) + BYTES * copies
         for recompute in (how.recompute, True)
     )
+    whole = 0
+    if device == "cuda":  # the first rank keeps it in the machine's memory
+        whole = BYTES * _size(config, *tokens, lora, device).parameters
+        peak, lower = peak - whole, lower - whole
     advice = f"{table}.recompute = true takes {_gb(lower)}" if lower < peak else ""
-    return StageMemory(stage, peak, 0, advice, ranks=layout.ranks)
+    return StageMemory(stage, peak, 0, advice, published=whole, ranks=layout.ranks)
 
 
 def _engine(recipe: Recipe, config: ModelConfig, slots: int, *, follows: bool = False) -> int:
