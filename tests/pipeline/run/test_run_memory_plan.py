@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from etude.core.events.log import EventLog
+from etude.learn.model.count import count_parameters
 from etude.pipeline.recipe.errors import RecipeError
 from etude.pipeline.recipe.read import read_recipe
 from etude.pipeline.recipe.recipe import Recipe
@@ -17,6 +18,7 @@ from etude.pipeline.run.ledger import StageLedger
 from etude.pipeline.run.memory_plan import document, fit_update, lines, memory_plan
 from etude.pipeline.run.plan import PlanStep, flat_settings, plan
 from etude.pipeline.run.stage import Context
+from etude.pipeline.run.stage_plan import starting_config
 from etude.pipeline.run.stages.rl import fitted_update
 
 ROOT = Path(__file__).parents[3]
@@ -63,6 +65,17 @@ def test_the_ranks_of_a_layout_are_counted_together() -> None:
     assert (alone.ranks, split.ranks, copied.ranks) == (1, 2, 4)
     assert alone.trainer < split.trainer < 1.6 * alone.trainer < copied.trainer < 2 * split.trainer
     assert "in 4 ranks" in lines([copied])[0]
+
+
+def test_the_whole_model_of_the_first_rank_is_in_the_machines_memory_and_not_on_a_gpu() -> None:
+    here, there = (
+        memory_plan(_recipe(*LARGE, "sft.loop.parallel.shard=2", f"sft.loop.device={device}"), ["sft"])[0]
+        for device in ("cpu", "cuda")
+    )
+    assert here.published == 0 and there.published == 4 * count_parameters(starting_config(_recipe(*LARGE))).total
+    assert there.trainer <= here.trainer - there.published
+    (line,) = lines([there])
+    assert " in 2 ranks on GPUs and copies of the weights " in line
 
 
 def test_a_stage_that_does_not_fit_is_named_with_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
