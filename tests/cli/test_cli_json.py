@@ -81,6 +81,8 @@ BAD: list[tuple[list[str], str]] = [
     (["corpus", "show", "absent"], "FileNotFoundError"),
     (["index", "build", "absent"], "IndexRefused"),
     (["index", "stats", "."], "NotBuilt"),
+    (["gpu", "check", "--out", "absent/gpu.json"], "FileNotFoundError"),
+    (["gpu", "check", "--device", "cuda"], "DeviceMissing"),
     (["agents", "stop", "absent"], "UsageError"),
     (["capture", "serve", "--model", "absent"], "CaptureError"),
     (["clean", ".", "--yes"], "CleanError"),

@@ -182,6 +182,7 @@ VERBS = (
     ),
     Verb("capture", "capture:app", "Capture the sessions of other agents: an endpoint they are pointed at."),
     Verb("weights", "weights:app", "Show, verify or relay a weight store; measure weight sync."),
+    Verb("gpu", "gpu:app", "Measure what this machine's GPUs do with this code."),
     Verb("index", "index:app", "Search code by what it does: build, ask and serve a folder's index."),
 )
 

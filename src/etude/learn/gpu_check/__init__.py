@@ -1,0 +1,1 @@
+"""What a machine's GPUs do with this code: `etude gpu check`."""
