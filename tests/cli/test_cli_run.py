@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from here import Here
 
 from etude.cli.prepare import prepare
 from etude.cli.run import go
+from etude.learn.model.device import DeviceMissing
 from etude.pipeline.recipe.errors import RecipeError
 from etude.pipeline.run.ledger import StageLedger
 from etude.pipeline.run.manifest import RunManifest
@@ -73,7 +75,6 @@ def test_an_engine_of_another_type_than_the_trainer_is_refused(tmp_path: Path) -
     ("setting", "message"),
     [
         ("sft.loop.parallel.experts=3", "experts = 3 does not divide shard = 2"),
-        ("mtp.loop.device=cuda", 'mtp.loop.parallel has 2 ranks and mtp.loop.device = "cuda"'),
         ("model.impl=transformers", "set it to one rank"),
         ("model.experts=5", "sft.loop.parallel: experts = 2, and the model's layers have 5 experts"),
     ],
@@ -85,6 +86,17 @@ def test_a_layout_that_a_stage_can_not_have_is_refused_before_anything_starts(
     init = [f"model.init={ROOT / 'checkpoints' / 'sft-nano'}"] if "impl" in setting else []
     with pytest.raises(RecipeError, match=re.escape(message)):
         go(prepare(["laptop"], [*layout, *init, setting], tmp_path / "r"), ["mtp", "sft"], dry_run=True)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("layout", [[], ["sft.loop.parallel.shard=2"]])
+def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(layout: list[str], tmp_path: Path) -> None:
+    settings = ["sft.loop.device=cuda", *layout]
+    stages = ["corpus", "base", "short", "mtp", "long", "sessions", "sft"]
+    with pytest.raises(DeviceMissing, match=r'sft\.loop\.device = "cuda", and PyTorch .* finds no GPU'):
+        go(prepare(["laptop"], settings, tmp_path / "r"), stages)
+    assert not (tmp_path / "r").exists()
+    go(prepare(["laptop"], settings, tmp_path / "r"), stages, dry_run=True)  # plans of other machines
 
 
 @pytest.mark.parametrize("key", ["sft.loop.expert_products", "engine.expert_products"])

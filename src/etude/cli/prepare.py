@@ -308,6 +308,20 @@ def require_layouts(run: Run, selected: list[str]) -> None:
             raise RecipeError([str(error)]) from None
 
 
+def require_gpus(run: Run, selected: list[str]) -> None:
+    """Raises DeviceMissing now, and not hours later, if a stage that is still to run would find no GPU, or fewer than its ranks on this machine."""
+    ahead = [step.stage for step in run.plan(selected) if step.action != "skip"]
+    on_gpus = {table: loop for table, loop in _loops(run, ahead).items() if loop.device == "cuda"}
+    if not on_gpus:
+        return
+    from etude.learn.parallel.rank_device import require_device
+
+    world = _launched()
+    for table, loop in on_gpus.items():
+        ranks = loop.parallel.ranks
+        require_device(loop.device, ranks if world is None or ranks == 1 else world.of_machine, f"{table}.device")
+
+
 def loops_over_ranks(run: Run, selected: list[str]) -> dict[str, Any]:
     """The loops of the selected stages that train over ranks, by table."""
     return {table: loop for table, loop in _loops(run, selected).items() if loop.parallel.ranks > 1}

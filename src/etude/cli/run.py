@@ -17,6 +17,7 @@ from etude.cli.prepare import (
     prepare,
     require_checkpoints,
     require_demonstrations,
+    require_gpus,
     require_layouts,
     require_levels,
     require_one_compute,
@@ -72,6 +73,7 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     if dry_run:
         return _plan(run, selected)
     require_packages(*_packages(selected))
+    require_gpus(run, selected)
     from etude.learn.parallel.launched import LaunchedWorld, follow
 
     if (world := LaunchedWorld.find()) is not None and world.rank:
