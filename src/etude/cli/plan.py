@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from etude.learn.plan.accelerators import Accelerator
 
 LISTED = 8  # layouts that a search shows
-_Stage = Annotated[Literal["base", "short", "long", "sft", "rl"], typer.Option("--stage", help="Stage of the recipe.")]
+_Stage = Annotated[TrainedStage, typer.Option("--stage", help="Stage of the recipe.")]
 _Model = Annotated[
     str | None,
     typer.Option("--model", metavar="DIR|NAME", help="A checkpoint directory, a hub name, or smollm2-135m."),
