@@ -189,8 +189,24 @@ def test_ranks_that_share_a_model_fit_its_memory_together(monkeypatch: pytest.Mo
         assert fit_update(recipe).update.step_tokens == (found[-1], 0)
     assert found == sorted(found) and found[0] == plans.BATCH_STEP < found[2] < found[3]
     _memory_of(monkeypatch, 24)
-    again = _recipe(*LARGE, "rl.parallel.shard=2", "rl.update.recompute=true")
-    assert fit_update(again).update.step_tokens[0] > found[2]
+    for more in (
+        ["rl.update.recompute=true"],
+        ["rl.parallel.context=2"],
+    ):  # ranks that share a micro-batch have a part of it each
+        again = _recipe(*LARGE, "rl.parallel.shard=2", *more)
+        assert fit_update(again).update.step_tokens[0] > found[2], more
+
+
+def test_ranks_on_gpus_fit_the_memory_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    _memory_of(monkeypatch, 1)
+    found = []
+    for gigabytes in (4, 8, 80):
+        monkeypatch.setattr(plans, "gpu_memory_bytes", lambda size=gigabytes: [size * 10**9] * 4)
+        recipe = _recipe(*LARGE, "rl.parallel.shard=4", "rl.device=cuda")
+        found.append(fit_update(recipe).update.step_tokens[0])
+        (stage,) = memory_plan(recipe, ["rl"])
+        assert stage.trainer <= 4 * gigabytes * 10**9
+    assert found == sorted(found) and found[0] < found[-1] == 16_384
 
 
 def test_a_trainer_on_a_gpu_takes_the_gpus_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,21 +200,25 @@ def fit_update(recipe: Recipe, config: ModelConfig | None = None, prefix: int | 
 
 
 def _fitting_split(recipe: Recipe, config: ModelConfig, memory: int, wanted: int) -> int:
-    """The tokens that each rank of a split trainer computes at a time, `wanted` of them or as many as fit, BATCH_STEP where nothing does."""
-    from etude.learn.plan.rank_memory import split_training_bytes
+    """The tokens of a micro-batch of a split trainer, `wanted` of them or as many as fit, BATCH_STEP where nothing does. `memory`: of this machine,
+    for all ranks, or of each rank's GPU."""
+    from etude.learn.plan.rank_memory import rank_memory, split_training_bytes
 
-    update, row = recipe.rl.update, _row_tokens(recipe, config)
+    update, row, layout, device = recipe.rl.update, _row_tokens(recipe, config), recipe.rl.parallel, recipe.rl.device
     lora = update.lora if update.lora.rank else None
-    copies = _copies(recipe) * _size(config, wanted, row, update.lora, recipe.rl.device).trained
+    copies = BYTES * _copies(recipe) * _size(config, wanted, row, update.lora, device).trained
+    how: dict[str, Any] = {
+        "recompute": update.recompute,
+        "lora": lora,
+        "compute": update.compute,
+        "device": device,
+    }
 
     def peak(steps: int) -> int:
-        how: dict[str, Any] = {
-            "recompute": update.recompute,
-            "lora": lora,
-            "compute": update.compute,
-            "device": recipe.rl.device,
-        }
-        return split_training_bytes(config, recipe.rl.parallel, steps * BATCH_STEP, row, **how) + BYTES * copies
+        tokens = -(-steps * BATCH_STEP // layout.context)  # of a rank
+        if device == "cuda":
+            return rank_memory(config, layout, tokens, row, **how).peak + copies // layout.shard
+        return split_training_bytes(config, layout, tokens, row, **how) + copies
 
     return BATCH_STEP * max(1, bisect_right(range(1, wanted // BATCH_STEP + 1), memory, key=peak))
 
@@ -275,7 +279,8 @@ def _reinforcement(recipe: Recipe, config: ModelConfig, prefix: int) -> StageMem
     here = 1 if recipe.cluster.address else rl.ranks
     if rl.parallel.ranks > 1:
         copies = _copies(recipe) * size.trained
-        trained = _split("rl", "rl.update", config, rl.parallel, (tokens, row), update, update.lora, rl.device, copies)
+        each = -(-tokens // rl.parallel.context), row
+        trained = _split("rl", "rl.update", config, rl.parallel, each, update, update.lora, rl.device, copies)
     else:
         trained = _trainer("rl", "rl.update", size, tokens, rl.device, recompute=update.recompute, ranks=here, **more)
     slots = max(recipe.engine.max_slots, rl.slots)
