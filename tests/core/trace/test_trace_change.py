@@ -56,20 +56,20 @@ def test_a_journal_of_bytes_tells_text_and_leaves_binary_files_out() -> None:
 
 def test_a_rewrite_of_a_long_file_does_not_keep_anybody_waiting() -> None:
     change = TextChange("f", "same\n" * 20_000, "x\n" + "same\nother\n" * 10_000)
-    start = time.perf_counter()
+    start = time.process_time()
     assert change.added - change.removed == 1 and change.hunks()
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 def test_scattered_edits_of_a_long_file_are_distinguished() -> None:
     lines = [f"line {i}" if i % 5 else "" for i in range(20_000)]
     edited = [f"new {i}" if i % 1000 == 1 else line for i, line in enumerate(lines)]
-    start = time.perf_counter()
+    start = time.process_time()
     change = TextChange("f", "\n".join(lines), "\n".join(edited))
     assert [(h.old_start, h.old_lines, h.new_lines) for h in change.hunks()] == [
         (i + 2, 1, 1) for i in range(0, 20_000, 1000)
     ]
-    assert time.perf_counter() - start < 5.0
+    assert time.process_time() - start < 5.0
 
 
 @pytest.mark.parametrize(("count", "kept"), [(3000, 3000), (100_000, 150)])
