@@ -15,7 +15,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from etude.learn.gpu_check.measuring import Clock
 from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.config import ModelConfig
 from etude.learn.model.count import count_parameters
@@ -52,31 +53,7 @@ SIZES: dict[str, dict[str, Any]] = {
 ROWS, LENGTH = 8, 2048  # tokens of a training step
 PROMPT, NEW = 256, 65  # tokens of a decoded row; the first new one belongs to the prefill
 BATCHES = (1, 16, 64)
-REPEATS = 5
 DOCUMENT_TOKENS = 4096
-
-
-class Clock:
-    """Seconds of work on one device."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-
-    def now(self) -> float:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-    def medians(self, works: Mapping[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, float]:
-        """Median seconds of each, taken in turns after one call that warms up."""
-        times: dict[str, list[float]] = {name: [] for name in works}
-        for number in range(repeats + 1):
-            for name, work in works.items():
-                began = self.now()
-                work()
-                if number:
-                    times[name].append(self.now() - began)
-        return {name: statistics.median(values) for name, values in times.items()}
 
 
 def facts(device: str) -> dict[str, Any]:
