@@ -87,8 +87,8 @@ class CollapseWatch:
         return (
             f"the policy has collapsed: none of the {rollouts} rollouts of the last {row.unsolved} groups, admitted from version {self._oldest} "
             f"on, solved its task; of the {before.solved + before.unsolved} groups before, {before.solved} had one that did. Malformed turns: "
-            f"{row.malformed_share}, before {before.malformed_share}. Lower rl.update.lr, which is {lr:g}, or set rl.kl_beta above 0, and "
-            "give the same command: the rl stage then starts again, and what it made is kept"
+            f"{row.malformed_share}, before {before.malformed_share}. Lower rl.update.lr, which is {lr:g}, or set rl.kl_beta above 0: "
+            "the same command then starts the rl stage again, and keeps what this one made"
         )
 
 
